@@ -1,0 +1,1 @@
+//! Pending pod → running node → gone.

@@ -1,0 +1,1 @@
+//! Observe, decide, act: one short file per loop.

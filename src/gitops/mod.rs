@@ -1,0 +1,3 @@
+//! A commit → the objects that should exist → a plan to get there.
+
+pub mod desired;

@@ -1,0 +1,1 @@
+//! Clouds that sell nodes.

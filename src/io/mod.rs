@@ -1,0 +1,2 @@
+//! The outside world: Observations from it, Actions to it.
+pub mod cloud;

@@ -1,0 +1,3 @@
+//! The words everything else is written in.
+
+pub mod repository;

@@ -1,0 +1,1 @@
+//! Two revisions → nodes, dollars and risk, as a report.

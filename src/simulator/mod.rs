@@ -1,0 +1,1 @@
+//! The same decisions in memory: virtual clock, seeded chance.

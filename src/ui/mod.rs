@@ -1,0 +1,1 @@
+//! For people: command line, tables, progress.

@@ -1,0 +1,1 @@
+//! One test binary: scenarios, properties, simulation, contracts and the command line.
