@@ -5,13 +5,13 @@
 //! learn, comes in; `model::action::Action`, all that it may do, goes out.
 
 // Pure, in reading order: each uses only what stands above it.
-pub mod api;
-pub mod capacity;
-pub mod gitops;
 pub mod model;
-pub mod review;
+pub mod api;
+pub mod gitops;
+pub mod capacity;
 pub mod simulator;
+pub mod review;
 // Effects.
-pub mod controllers;
 pub mod io;
+pub mod controllers;
 pub mod ui;
