@@ -1,1 +1,3 @@
 //! One test binary: scenarios, properties, simulation, contracts and the command line.
+
+mod catalogue;
