@@ -1,3 +1,18 @@
 //! The words everything else is written in.
 
+pub mod symbol;
+pub mod quantity;
+pub mod money;
+pub mod time;
+pub mod name;
+pub mod label;
+pub mod requirement;
+pub mod taint;
+pub mod offering;
+pub mod pool;
+pub mod class;
+pub mod claim;
+pub mod node;
+pub mod pod;
+pub mod workload;
 pub mod repository;

@@ -1,0 +1,67 @@
+//! EC2NodeClass, as far as decisions need it: how a type's capacity is cut, where it may run, what makes nodes drift.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::name::{ClassName, Zone};
+use super::quantity::{Bytes, Quantity};
+use super::symbol::Symbol;
+
+/// The image family: decides default overheads, devices and the form of the user data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AmiFamily {
+    Al2,
+    Al2023,
+    Bottlerocket,
+    Windows2019,
+    Windows2022,
+    Windows2025,
+    Custom,
+}
+
+/// An amount, or a share of the machine's memory or storage in hundredths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionThreshold {
+    Amount(Quantity),
+    Share(u32),
+}
+
+/// The kubelet settings that change what pods can use (aws.md 1.4 and 3.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeletSettings {
+    pub max_pods: Option<u32>,
+    pub pods_per_core: Option<u32>,
+    pub kube_reserved: BTreeMap<Symbol, Quantity>,
+    pub system_reserved: BTreeMap<Symbol, Quantity>,
+    /// By signal, such as `memory.available`.
+    pub eviction_hard: BTreeMap<Symbol, EvictionThreshold>,
+    pub eviction_soft: BTreeMap<Symbol, EvictionThreshold>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum InstanceStorePolicy {
+    #[default]
+    None,
+    /// Local disks become one RAID 0 that serves as ephemeral storage.
+    Raid0,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeClass {
+    pub name: ClassName,
+    /// The condition `Ready`; an object without conditions counts as ready.
+    pub is_ready: bool,
+    pub is_deleting: bool,
+    pub ami_family: AmiFamily,
+    pub kubelet: KubeletSettings,
+    /// Size of the root volume; `None`: the family's default (20 GiB).
+    pub root_volume: Option<Bytes>,
+    pub instance_store: InstanceStorePolicy,
+    /// Zones of the resolved subnets (status); empty: not resolved, so every zone of the catalogue.
+    pub zones: Vec<Zone>,
+    /// Of the fields whose change drifts nodes (aws.md 1.5).
+    pub hash: Option<Symbol>,
+    pub hash_version: Option<Symbol>,
+    /// The `spec` as written, for whoever launches.
+    pub spec: Arc<serde_json::Value>,
+}

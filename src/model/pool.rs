@@ -1,0 +1,155 @@
+//! NodePool: the policy that new nodes follow, and the overlay that corrects prices.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::label::Labels;
+use super::money::UsdPerHour;
+use super::name::{ClassName, PoolName, Uid};
+use super::quantity::Resources;
+use super::requirement::Requirements;
+use super::symbol::Symbol;
+use super::taint::Taint;
+use super::time::Patience;
+
+/// What a pool's nodes are made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeTemplate {
+    pub labels: Labels,
+    pub annotations: Labels,
+    pub taints: Vec<Taint>,
+    /// Removed by some agent after boot: pods need not tolerate them.
+    pub startup_taints: Vec<Taint>,
+    /// As written; template labels are not merged in.
+    pub requirements: Requirements,
+    pub class: ClassRef,
+    /// `None`: a drain may take for ever.
+    pub termination_grace: Option<SignedDuration>,
+    pub expire_after: Patience,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassRef {
+    pub group: Symbol,
+    pub kind: Symbol,
+    pub name: ClassName,
+}
+
+impl ClassRef {
+    /// The label that names the class on a node: `karpenter.k8s.aws/ec2nodeclass`.
+    pub fn label_key(&self) -> Symbol {
+        Symbol::new(&format!("{}/{}", self.group, self.kind.to_lowercase()))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsolidationPolicy {
+    WhenEmpty,
+    WhenEmptyOrUnderutilized,
+    Balanced,
+}
+
+/// Why a node goes although it works. Budgets may name the first three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub enum DisruptionReason {
+    Empty,
+    Underutilized,
+    Drifted,
+    Expired,
+    Interrupted,
+    Unhealthy,
+    ScaledDown,
+}
+
+impl DisruptionReason {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "Empty",
+            Self::Underutilized => "Underutilized",
+            Self::Drifted => "Drifted",
+            Self::Expired => "Expired",
+            Self::Interrupted => "Interrupted",
+            Self::Unhealthy => "Unhealthy",
+            Self::ScaledDown => "ScaledDown",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetNodes {
+    Count(u32),
+    /// 0 to 100, of the pool's nodes, rounded up.
+    Percent(u8),
+}
+
+/// When a budget counts: five cron fields or a macro such as `@daily`, in UTC, and for how long from then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetWindow {
+    pub schedule: Arc<str>,
+    pub duration: SignedDuration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub nodes: BudgetNodes,
+    /// Empty: all reasons.
+    pub reasons: Vec<DisruptionReason>,
+    /// `None`: always.
+    pub window: Option<BudgetWindow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disruption {
+    /// How long after the last pod event a node is left alone.
+    pub consolidate_after: Patience,
+    pub policy: ConsolidationPolicy,
+    pub budgets: Vec<Budget>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePool {
+    pub name: PoolName,
+    pub uid: Uid,
+    pub created: Option<Timestamp>,
+    pub is_deleting: bool,
+    pub template: Arc<NodeTemplate>,
+    pub disruption: Disruption,
+    /// Upper limits of summed capacity; the pseudo-resource `nodes` limits their number. `None`: unlimited.
+    pub limits: Option<Resources>,
+    /// 1 to 100, absent counts as 0; heavier pools are tried first.
+    pub weight: u32,
+    /// `Some`: a static pool that keeps so many nodes and takes no demand.
+    pub replicas: Option<u32>,
+    /// The condition `Ready`; an object without conditions counts as ready, so that plain manifests can be planned with.
+    pub is_ready: bool,
+    /// Of `template` without requirements (api.md 9), as annotated on the object; else computed by the reader.
+    pub hash: Option<Symbol>,
+    pub hash_version: Option<Symbol>,
+}
+
+impl NodePool {
+    pub fn is_static(&self) -> bool {
+        self.replicas.is_some()
+    }
+}
+
+/// How an overlay changes a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PriceChange {
+    Set(UsdPerHour),
+    Add(UsdPerHour),
+    /// In hundredths of a percent: `-2000` is 20 % less.
+    Scale(i64),
+}
+
+/// NodeOverlay: corrects prices of offerings, adds extended resources to types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeOverlay {
+    pub name: Symbol,
+    pub requirements: Requirements,
+    pub price: Option<PriceChange>,
+    pub capacity: Resources,
+    /// 1 to 10,000, absent counts as 0.
+    pub weight: u32,
+}

@@ -1,0 +1,452 @@
+//! The requirements algebra: sets of label values, and what it means for two lists of them to agree.
+//!
+//! One requirement is a set of strings, either listed or everything but a list, possibly between two integers.
+//! NodePools, pods, instance types, offerings, nodes, volumes and topology all speak it (scheduling.md 3).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::label;
+use super::symbol::Symbol;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+    Gte,
+    Lte,
+}
+
+impl Operator {
+    pub const ALL: [Self; 8] =
+        [Self::In, Self::NotIn, Self::Exists, Self::DoesNotExist, Self::Gt, Self::Lt, Self::Gte, Self::Lte];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|operator| operator.as_str() == text)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::In => "In",
+            Self::NotIn => "NotIn",
+            Self::Exists => "Exists",
+            Self::DoesNotExist => "DoesNotExist",
+            Self::Gt => "Gt",
+            Self::Lt => "Lt",
+            Self::Gte => "Gte",
+            Self::Lte => "Lte",
+        }
+    }
+
+    /// Whether it compares integers, and so takes exactly one.
+    pub fn is_comparison(self) -> bool {
+        matches!(self, Self::Gt | Self::Lt | Self::Gte | Self::Lte)
+    }
+}
+
+/// A set of label values.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirement {
+    /// `false`: exactly `values`. `true`: every string but `values`, within the bounds if there are any.
+    complement: bool,
+    values: BTreeSet<Symbol>,
+    /// Inclusive.
+    lower: Option<i64>,
+    /// Inclusive.
+    upper: Option<i64>,
+    /// How many distinct values the instance types of a node must still offer.
+    pub min_values: Option<u32>,
+}
+
+impl Requirement {
+    /// The set that `operator` and `values` stand for. A comparison reads the first value; one that is no
+    /// integer leaves nothing (the API refuses it before).
+    pub fn new(operator: Operator, values: impl IntoIterator<Item = Symbol>) -> Self {
+        let values: BTreeSet<Symbol> = values.into_iter().collect();
+        let bound = values.first().and_then(|value| value.parse::<i64>().ok());
+        let compared = |lower: Option<Option<i64>>, upper: Option<Option<i64>>| match (lower, upper) {
+            (Some(None), _) | (_, Some(None)) => Self::nothing(),
+            (lower, upper) => Self { lower: lower.flatten(), upper: upper.flatten(), ..Self::anything() },
+        };
+        match operator {
+            Operator::In => Self { complement: false, values, ..Self::anything() },
+            Operator::NotIn => Self { values, ..Self::anything() },
+            Operator::Exists => Self::anything(),
+            Operator::DoesNotExist => Self::nothing(),
+            Operator::Gt => compared(Some(bound.and_then(|bound| bound.checked_add(1))), None),
+            Operator::Lt => compared(None, Some(bound.and_then(|bound| bound.checked_sub(1)))),
+            Operator::Gte => compared(Some(bound), None),
+            Operator::Lte => compared(None, Some(bound)),
+        }
+    }
+
+    pub fn one(value: Symbol) -> Self {
+        Self::new(Operator::In, [value])
+    }
+
+    /// Any value, as long as there is one (`Exists`).
+    pub fn anything() -> Self {
+        Self { complement: true, values: BTreeSet::new(), lower: None, upper: None, min_values: None }
+    }
+
+    /// No value at all (`DoesNotExist`).
+    pub fn nothing() -> Self {
+        Self { complement: false, ..Self::anything() }
+    }
+
+    pub fn with_min_values(mut self, min_values: Option<u32>) -> Self {
+        self.min_values = min_values;
+        self
+    }
+
+    pub fn has(&self, value: Symbol) -> bool {
+        self.values.contains(&value) != self.complement && self.is_within_bounds(value)
+    }
+
+    fn is_within_bounds(&self, value: Symbol) -> bool {
+        if self.lower.is_none() && self.upper.is_none() {
+            return true;
+        }
+        value.parse::<i64>().is_ok_and(|number| {
+            self.lower.is_none_or(|lower| number >= lower) && self.upper.is_none_or(|upper| number <= upper)
+        })
+    }
+
+    pub fn operator(&self) -> Operator {
+        match (self.complement, self.values.is_empty()) {
+            (false, false) => Operator::In,
+            (false, true) => Operator::DoesNotExist,
+            (true, false) => Operator::NotIn,
+            (true, true) => Operator::Exists,
+        }
+    }
+
+    /// The listed values, if the set is a list.
+    pub fn listed(&self) -> Option<&BTreeSet<Symbol>> {
+        (!self.complement).then_some(&self.values)
+    }
+
+    /// The excluded values, if the set is everything else.
+    pub fn excluded(&self) -> Option<&BTreeSet<Symbol>> {
+        self.complement.then_some(&self.values)
+    }
+
+    /// The value, if only one is left.
+    pub fn single(&self) -> Option<Symbol> {
+        self.listed().filter(|values| values.len() == 1).and_then(|values| values.first().copied())
+    }
+
+    pub fn lower(&self) -> Option<i64> {
+        self.lower
+    }
+
+    pub fn upper(&self) -> Option<i64> {
+        self.upper
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.complement && self.values.is_empty()
+    }
+
+    /// Whether an absent label satisfies it: `NotIn` and `DoesNotExist`.
+    pub fn accepts_absence(&self) -> bool {
+        matches!(self.operator(), Operator::NotIn | Operator::DoesNotExist)
+    }
+
+    pub fn intersection(&self, other: &Self) -> Self {
+        let lower = self.lower.max(other.lower);
+        let upper = match (self.upper, other.upper) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let min_values = self.min_values.max(other.min_values);
+        if lower.zip(upper).is_some_and(|(lower, upper)| lower > upper) {
+            return Self::nothing().with_min_values(min_values);
+        }
+        let (complement, mut values) = match (self.complement, other.complement) {
+            (true, true) => (true, self.values.union(&other.values).copied().collect::<BTreeSet<_>>()),
+            (true, false) => (false, other.values.difference(&self.values).copied().collect()),
+            (false, true) => (false, self.values.difference(&other.values).copied().collect()),
+            (false, false) => (false, self.values.intersection(&other.values).copied().collect()),
+        };
+        let bounds = Self { lower, upper, ..Self::anything() };
+        values.retain(|value| bounds.is_within_bounds(*value));
+        if complement {
+            Self { complement, values, lower, upper, min_values }
+        } else {
+            Self { complement, values, lower: None, upper: None, min_values }
+        }
+    }
+
+    /// Whether some value is in both, without building the intersection.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let lower = self.lower.max(other.lower);
+        let upper = match (self.upper, other.upper) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        if lower.zip(upper).is_some_and(|(lower, upper)| lower > upper) {
+            return false;
+        }
+        match (self.complement, other.complement) {
+            (true, true) => true,
+            (false, _) => self.values.iter().any(|value| self.has(*value) && other.has(*value)),
+            (true, false) => other.values.iter().any(|value| self.has(*value) && other.has(*value)),
+        }
+    }
+
+    /// Whether a label with this key can satisfy both: an overlap, or both are satisfied by the label being absent.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        self.overlaps(other) || (self.accepts_absence() && other.accepts_absence())
+    }
+}
+
+impl fmt::Display for Requirement {
+    /// `In [a, b and 7 others]`, `Exists >=4 <=16`, `NotIn [x] minValues 3`.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 5;
+        out.write_str(self.operator().as_str())?;
+        if !self.values.is_empty() {
+            let shown: Vec<&str> = self.values.iter().take(SHOWN).map(|value| value.as_str()).collect();
+            write!(out, " [{}", shown.join(", "))?;
+            if self.values.len() > SHOWN {
+                write!(out, " and {} others", self.values.len() - SHOWN)?;
+            }
+            out.write_str("]")?;
+        }
+        if let Some(lower) = self.lower {
+            write!(out, " >={lower}")?;
+        }
+        if let Some(upper) = self.upper {
+            write!(out, " <={upper}")?;
+        }
+        if let Some(count) = self.min_values {
+            write!(out, " minValues {count}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One requirement per label key; a key that is not there means "anything".
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Requirements(BTreeMap<Symbol, Requirement>);
+
+/// Why two lists of requirements do not agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// The label is asked for, but nothing on the other side defines it.
+    Undefined { key: Symbol, asked: Requirement },
+    /// Both sides speak of the label and no value satisfies both.
+    Disjoint { key: Symbol, ours: Requirement, theirs: Requirement },
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Undefined { key, asked } => {
+                write!(out, "label {key} {asked} is asked for, but nothing defines it")
+            }
+            Self::Disjoint { key, ours, theirs } => {
+                write!(out, "label {key} {theirs} is asked for, but it is {ours}")
+            }
+        }
+    }
+}
+
+/// Which keys may be asked for although the other side does not define them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undefined {
+    /// Well-known labels: a launch will settle them.
+    WellKnown,
+    /// None: the node exists, what it lacks it lacks.
+    Nothing,
+}
+
+impl Requirements {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub fn of_labels(labels: &label::Labels) -> Self {
+        labels.iter().map(|(key, value)| (*key, Requirement::one(*value))).collect()
+    }
+
+    /// Narrows `key` to what is also in `requirement`. Aliases count as the key that they stand for.
+    pub fn add(&mut self, key: Symbol, requirement: Requirement) {
+        let key = label::canonical(key);
+        match self.0.get_mut(&key) {
+            Some(present) => *present = present.intersection(&requirement),
+            None => {
+                self.0.insert(key, requirement);
+            }
+        }
+    }
+
+    pub fn add_all(&mut self, others: &Self) {
+        for (key, requirement) in &others.0 {
+            self.add(*key, requirement.clone());
+        }
+    }
+
+    /// Puts `requirement` in the place of whatever was there.
+    pub fn replace(&mut self, key: Symbol, requirement: Requirement) {
+        self.0.insert(label::canonical(key), requirement);
+    }
+
+    pub fn remove(&mut self, key: Symbol) -> Option<Requirement> {
+        self.0.remove(&key)
+    }
+
+    pub fn get(&self, key: Symbol) -> Option<&Requirement> {
+        self.0.get(&key)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Symbol, &Requirement)> {
+        self.0.iter().map(|(key, requirement)| (*key, requirement))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the keys that both sides name agree; keys on one side only are ignored.
+    pub fn intersects(&self, other: &Self) -> Result<(), Conflict> {
+        for (key, theirs) in &other.0 {
+            if let Some(ours) = self.0.get(key).filter(|ours| !ours.agrees_with(theirs)) {
+                return Err(Conflict::Disjoint { key: *key, ours: ours.clone(), theirs: theirs.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `incoming` can be met here: like [`intersects`](Self::intersects), and what it asks for must be defined
+    /// here, unless an absent label satisfies it or `undefined` lets the key be open.
+    pub fn compatible(&self, incoming: &Self, undefined: Undefined) -> Result<(), Conflict> {
+        for (key, asked) in &incoming.0 {
+            let may_be_open = undefined == Undefined::WellKnown && label::is_well_known(*key);
+            if !self.0.contains_key(key) && !may_be_open && !asked.accepts_absence() {
+                return Err(Conflict::Undefined { key: *key, asked: asked.clone() });
+            }
+        }
+        self.intersects(incoming)
+    }
+}
+
+impl FromIterator<(Symbol, Requirement)> for Requirements {
+    fn from_iter<T: IntoIterator<Item = (Symbol, Requirement)>>(entries: T) -> Self {
+        let mut requirements = Self::default();
+        for (key, requirement) in entries {
+            requirements.add(key, requirement);
+        }
+        requirements
+    }
+}
+
+impl fmt::Display for Requirements {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.iter().filter(|(key, _)| !label::is_restricted(**key));
+        for (index, (key, requirement)) in shown.enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            write!(out, "{comma}{key} {requirement}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Operator::*;
+
+    fn set(operator: Operator, values: &[&str]) -> Requirement {
+        Requirement::new(operator, values.iter().map(|value| Symbol::new(value)))
+    }
+
+    fn list(entries: &[(&str, Requirement)]) -> Requirements {
+        entries.iter().map(|(key, requirement)| (Symbol::new(key), requirement.clone())).collect()
+    }
+
+    #[test]
+    fn membership_follows_the_operator() {
+        let has = |requirement: Requirement, value: &str| requirement.has(Symbol::new(value));
+        assert!(has(set(In, &["a"]), "a") && !has(set(In, &["a"]), "b"));
+        assert!(has(set(NotIn, &["a"]), "b") && !has(set(NotIn, &["a"]), "a"));
+        assert!(has(set(Exists, &[]), "x") && !has(set(DoesNotExist, &[]), "x"));
+        assert!(has(set(Gt, &["4"]), "5") && !has(set(Gt, &["4"]), "4") && !has(set(Gt, &["4"]), "many"));
+        assert!(has(set(Lte, &["4"]), "4") && !has(set(Lt, &["4"]), "4") && has(set(Gte, &["4"]), "4"));
+    }
+
+    #[test]
+    fn the_largest_integer_has_nothing_above_it() {
+        assert!(set(Gt, &[&i64::MAX.to_string()]).is_empty());
+    }
+
+    #[test]
+    fn crossing_bounds_leave_nothing() {
+        assert!(set(Gt, &["8"]).intersection(&set(Lt, &["8"])).is_empty());
+        let between = set(Gt, &["2"]).intersection(&set(Lt, &["9"]));
+        assert_eq!(between.operator(), Exists);
+        assert_eq!(between.intersection(&set(In, &["1", "4", "x"])), set(In, &["4"]));
+    }
+
+    #[test]
+    fn overlap_agrees_with_the_intersection() {
+        let some = [
+            set(In, &["1", "a"]),
+            set(In, &["9"]),
+            set(NotIn, &["1"]),
+            set(Exists, &[]),
+            set(DoesNotExist, &[]),
+            set(Gt, &["3"]),
+            set(Lt, &["3"]),
+            set(NotIn, &["a", "9"]).intersection(&set(Gte, &["2"])),
+        ];
+        for a in &some {
+            for b in &some {
+                assert_eq!(a.overlaps(b), !a.intersection(b).is_empty(), "{a} and {b}");
+                assert_eq!(a.intersection(b), b.intersection(a), "{a} and {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_undefined_custom_label_cannot_be_asked_for() {
+        let pool = list(&[("team", set(Exists, &[]))]);
+        assert!(pool.compatible(&list(&[("team", set(In, &["red"]))]), Undefined::WellKnown).is_ok());
+        assert!(pool.compatible(&list(&[("tier", set(In, &["red"]))]), Undefined::WellKnown).is_err());
+        assert!(pool.compatible(&list(&[("tier", set(NotIn, &["red"]))]), Undefined::WellKnown).is_ok());
+        let zone = list(&[("topology.kubernetes.io/zone", set(In, &["us-west-2a"]))]);
+        assert!(pool.compatible(&zone, Undefined::WellKnown).is_ok());
+        assert!(pool.compatible(&zone, Undefined::Nothing).is_err());
+    }
+
+    #[test]
+    fn absence_satisfies_both_sides() {
+        let none = list(&[("gpu", set(DoesNotExist, &[]))]);
+        assert!(none.compatible(&list(&[("gpu", set(NotIn, &["a10"]))]), Undefined::Nothing).is_ok());
+        assert!(none.compatible(&list(&[("gpu", set(In, &["a10"]))]), Undefined::Nothing).is_err());
+    }
+
+    #[test]
+    fn an_alias_is_the_key_it_stands_for() {
+        let old = list(&[("beta.kubernetes.io/arch", set(In, &["arm64"]))]);
+        assert_eq!(old, list(&[("kubernetes.io/arch", set(In, &["arm64"]))]));
+    }
+
+    #[test]
+    fn the_larger_minimum_wins_and_long_lists_are_cut() {
+        let both = set(Exists, &[])
+            .with_min_values(Some(2))
+            .intersection(&set(Exists, &[]).with_min_values(Some(5)));
+        assert_eq!(both.to_string(), "Exists minValues 5");
+        assert_eq!(set(In, &["a", "b", "c", "d", "e", "f"]).to_string(), "In [a, b, c, d, e and 1 others]");
+    }
+}

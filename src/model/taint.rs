@@ -1,0 +1,163 @@
+//! Taints, tolerations, and the taints that Kubernetes itself puts on a node while it starts.
+
+use std::fmt;
+
+use super::symbol::Symbol;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub enum Effect {
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}
+
+impl Effect {
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "NoSchedule" => Some(Self::NoSchedule),
+            "PreferNoSchedule" => Some(Self::PreferNoSchedule),
+            "NoExecute" => Some(Self::NoExecute),
+            _ => None,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoSchedule => "NoSchedule",
+            Self::PreferNoSchedule => "PreferNoSchedule",
+            Self::NoExecute => "NoExecute",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Taint {
+    pub key: Symbol,
+    pub value: Symbol,
+    pub effect: Effect,
+}
+
+impl Taint {
+    pub fn new(key: &str, value: &str, effect: Effect) -> Self {
+        Self { key: key.into(), value: value.into(), effect }
+    }
+
+    /// Marks a node that is about to be removed, so that nothing new lands on it.
+    pub fn disrupted() -> Self {
+        Self::new("karpenter.sh/disrupted", "", Effect::NoSchedule)
+    }
+
+    /// On every new node from its kubelet's start until registration removes it.
+    pub fn unregistered() -> Self {
+        Self::new("karpenter.sh/unregistered", "", Effect::NoExecute)
+    }
+
+    /// Two taints are the same taint when key and effect are equal; the value is not compared.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.key == other.key && self.effect == other.effect
+    }
+
+    /// Set by Kubernetes while a node starts: ignored in plans until the node is initialized.
+    pub fn is_ephemeral(&self) -> bool {
+        match (self.key.as_str(), self.effect) {
+            ("node.kubernetes.io/not-ready", Effect::NoSchedule | Effect::NoExecute) => true,
+            ("node.kubernetes.io/unreachable", Effect::NoSchedule) => true,
+            ("node.cloudprovider.kubernetes.io/uninitialized", Effect::NoSchedule) => true,
+            ("karpenter.sh/unregistered", Effect::NoExecute) => true,
+            (key, _) => key.starts_with("readiness.k8s.io/"),
+        }
+    }
+}
+
+impl fmt::Display for Taint {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let equals = if self.value.is_empty() { "" } else { "=" };
+        write!(out, "{}{equals}{}:{}", self.key, self.value, self.effect.as_str())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TolerationOperator {
+    Equal,
+    Exists,
+    /// The taint's value is an integer greater than the toleration's.
+    Gt,
+    /// The taint's value is an integer less than the toleration's.
+    Lt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Toleration {
+    /// Empty with `Exists`: every key.
+    pub key: Symbol,
+    pub operator: TolerationOperator,
+    pub value: Symbol,
+    /// `None`: every effect.
+    pub effect: Option<Effect>,
+}
+
+impl Toleration {
+    /// Tolerates every taint with `effect`.
+    pub fn all_of(effect: Effect) -> Self {
+        Self { key: "".into(), operator: TolerationOperator::Exists, value: "".into(), effect: Some(effect) }
+    }
+
+    pub fn tolerates(&self, taint: &Taint) -> bool {
+        if self.effect.is_some_and(|effect| effect != taint.effect)
+            || (!self.key.is_empty() && self.key != taint.key)
+        {
+            return false;
+        }
+        let numbers = || Some((taint.value.parse::<i64>().ok()?, self.value.parse::<i64>().ok()?));
+        match self.operator {
+            TolerationOperator::Exists => true,
+            _ if self.key.is_empty() => false,
+            TolerationOperator::Equal => self.value == taint.value,
+            TolerationOperator::Gt => numbers().is_some_and(|(taint, bound)| taint > bound),
+            TolerationOperator::Lt => numbers().is_some_and(|(taint, bound)| taint < bound),
+        }
+    }
+}
+
+/// The first of `taints` that nothing in `tolerations` tolerates. `PreferNoSchedule` counts like the others.
+pub fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
+    taints.iter().find(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toleration(
+        key: &str,
+        operator: TolerationOperator,
+        value: &str,
+        effect: Option<Effect>,
+    ) -> Toleration {
+        Toleration { key: key.into(), operator, value: value.into(), effect }
+    }
+
+    #[test]
+    fn tolerations_match_as_kubernetes_matches() {
+        use TolerationOperator::*;
+        let gpu = Taint::new("gpu", "true", Effect::NoSchedule);
+        assert!(toleration("gpu", Equal, "true", None).tolerates(&gpu));
+        assert!(!toleration("gpu", Equal, "false", None).tolerates(&gpu));
+        assert!(toleration("", Exists, "", None).tolerates(&gpu));
+        assert!(!toleration("gpu", Exists, "", Some(Effect::NoExecute)).tolerates(&gpu));
+        let tier = Taint::new("tier", "5", Effect::NoSchedule);
+        assert!(
+            toleration("tier", Gt, "4", None).tolerates(&tier)
+                && !toleration("tier", Lt, "4", None).tolerates(&tier)
+        );
+        assert!(!toleration("", Equal, "", None).tolerates(&Taint::new("x", "", Effect::NoSchedule)));
+    }
+
+    #[test]
+    fn taints_of_a_starting_node_are_known() {
+        assert!(Taint::new("node.kubernetes.io/not-ready", "", Effect::NoExecute).is_ephemeral());
+        assert!(Taint::new("readiness.k8s.io/anything", "x", Effect::PreferNoSchedule).is_ephemeral());
+        assert!(!Taint::new("node.kubernetes.io/unreachable", "", Effect::NoExecute).is_ephemeral());
+        assert!(!Taint::disrupted().is_ephemeral());
+    }
+}
