@@ -1,1 +1,3 @@
 //! Pending pod → running node → gone.
+
+pub mod cluster;

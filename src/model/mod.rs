@@ -15,4 +15,7 @@ pub mod claim;
 pub mod node;
 pub mod pod;
 pub mod workload;
+pub mod catalog;
 pub mod repository;
+pub mod observation;
+pub mod action;

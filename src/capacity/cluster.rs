@@ -1,0 +1,207 @@
+//! One picture of the cluster, kept by increments.
+//!
+//! Every object is there once, under its name, behind an `Arc`: a copy of the whole picture for a simulation shares
+//! all of them. The indexes (pods of a node, node of an instance, claims of a pool, pods that wait) are kept with each
+//! observation, so that no event costs work in proportion to the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::model::catalog::Catalog;
+use crate::model::claim::NodeClaim;
+use crate::model::class::NodeClass;
+use crate::model::name::{ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName, ProviderId};
+use crate::model::node::Node;
+use crate::model::observation::Observation;
+use crate::model::pod::Pod;
+use crate::model::pool::{NodeOverlay, NodePool};
+use crate::model::symbol::Symbol;
+use crate::model::workload::{
+    CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
+    StorageClass, VolumeAttachment,
+};
+
+/// The objects of one cluster as last seen.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    pub pools: BTreeMap<PoolName, Arc<NodePool>>,
+    pub classes: BTreeMap<ClassName, Arc<NodeClass>>,
+    pub overlays: BTreeMap<Symbol, Arc<NodeOverlay>>,
+    pub claims: BTreeMap<ClaimName, Arc<NodeClaim>>,
+    pub nodes: BTreeMap<NodeName, Arc<Node>>,
+    pub pods: BTreeMap<ObjectKey, Arc<Pod>>,
+    pub daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
+    pub budgets: BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>,
+    pub volume_claims: BTreeMap<ObjectKey, Arc<PersistentVolumeClaim>>,
+    pub volumes: BTreeMap<Symbol, Arc<PersistentVolume>>,
+    pub storage_classes: BTreeMap<Symbol, Arc<StorageClass>>,
+    pub csi_nodes: BTreeMap<NodeName, Arc<CsiNode>>,
+    pub attachments: BTreeMap<Symbol, Arc<VolumeAttachment>>,
+    pub namespaces: BTreeMap<Namespace, Arc<NamespaceFacts>>,
+    /// What the cloud sells; `None` until it was read.
+    pub catalog: Option<Arc<Catalog>>,
+
+    // Indexes over the above.
+    pods_by_node: BTreeMap<NodeName, BTreeSet<ObjectKey>>,
+    waiting_pods: BTreeSet<ObjectKey>,
+    claims_by_pool: BTreeMap<PoolName, BTreeSet<ClaimName>>,
+    claim_by_provider_id: BTreeMap<ProviderId, ClaimName>,
+    node_by_provider_id: BTreeMap<ProviderId, NodeName>,
+}
+
+impl Cluster {
+    /// Takes in one object. Observations that are no objects change nothing here and are the engine's business.
+    pub fn observe(&mut self, _at: Timestamp, seen: &Observation) {
+        match seen {
+            Observation::Pool(pool) => drop(self.pools.insert(pool.name, pool.clone())),
+            Observation::PoolGone(name) => drop(self.pools.remove(name)),
+            Observation::Class(class) => drop(self.classes.insert(class.name, class.clone())),
+            Observation::ClassGone(name) => drop(self.classes.remove(name)),
+            Observation::Overlay(overlay) => drop(self.overlays.insert(overlay.name, overlay.clone())),
+            Observation::OverlayGone(name) => drop(self.overlays.remove(name)),
+            Observation::Claim(claim) => self.put_claim(claim.clone()),
+            Observation::ClaimGone(name) => self.remove_claim(*name),
+            Observation::Node(node) => self.put_node(node.clone()),
+            Observation::NodeGone(name) => self.remove_node(*name),
+            Observation::Pod(pod) => self.put_pod(pod.clone()),
+            Observation::PodGone(key) => self.remove_pod(*key),
+            Observation::DaemonSet(set) => drop(self.daemon_sets.insert(set.key, set.clone())),
+            Observation::DaemonSetGone(key) => drop(self.daemon_sets.remove(key)),
+            Observation::Budget(budget) => drop(self.budgets.insert(budget.key, budget.clone())),
+            Observation::BudgetGone(key) => drop(self.budgets.remove(key)),
+            Observation::VolumeClaim(claim) => drop(self.volume_claims.insert(claim.key, claim.clone())),
+            Observation::VolumeClaimGone(key) => drop(self.volume_claims.remove(key)),
+            Observation::Volume(volume) => drop(self.volumes.insert(volume.name, volume.clone())),
+            Observation::VolumeGone(name) => drop(self.volumes.remove(name)),
+            Observation::StorageClass(class) => drop(self.storage_classes.insert(class.name, class.clone())),
+            Observation::StorageClassGone(name) => drop(self.storage_classes.remove(name)),
+            Observation::CsiNode(node) => drop(self.csi_nodes.insert(node.node, node.clone())),
+            Observation::CsiNodeGone(name) => drop(self.csi_nodes.remove(name)),
+            Observation::VolumeAttachment(attached) => {
+                drop(self.attachments.insert(attached.name, attached.clone()))
+            }
+            Observation::VolumeAttachmentGone(name) => drop(self.attachments.remove(name)),
+            Observation::Namespace(namespace) => {
+                drop(self.namespaces.insert(namespace.name, namespace.clone()))
+            }
+            Observation::NamespaceGone(name) => drop(self.namespaces.remove(name)),
+            Observation::Catalog(catalog) => self.catalog = Some(catalog.clone()),
+            Observation::Synced
+            | Observation::Launched { .. }
+            | Observation::LaunchFailed { .. }
+            | Observation::Terminated { .. }
+            | Observation::TerminateFailed { .. }
+            | Observation::Instances(_)
+            | Observation::Interruption { .. }
+            | Observation::Evicted { .. }
+            | Observation::EvictionBlocked { .. }
+            | Observation::ActionFailed { .. } => {}
+        }
+    }
+
+    /// Pods bound to `node`, by name.
+    pub fn pods_of(&self, node: NodeName) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods_by_node.get(&node).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Pods that kube-scheduler could not place and that nothing nominated, by name: candidates for new capacity. Owners
+    /// and validity are not judged here.
+    pub fn waiting_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        self.waiting_pods.iter().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Claims of `pool`, by name.
+    pub fn claims_of(&self, pool: PoolName) -> impl Iterator<Item = &Arc<NodeClaim>> {
+        self.claims_by_pool.get(&pool).into_iter().flatten().filter_map(|name| self.claims.get(name))
+    }
+
+    /// The claim that `node` was launched for.
+    pub fn claim_of(&self, node: &Node) -> Option<&Arc<NodeClaim>> {
+        self.claims.get(self.claim_by_provider_id.get(&node.provider_id?)?)
+    }
+
+    /// The node that `claim` became.
+    pub fn node_of(&self, claim: &NodeClaim) -> Option<&Arc<Node>> {
+        self.nodes.get(self.node_by_provider_id.get(&claim.provider_id?)?)
+    }
+
+    pub fn claim_by_instance(&self, instance: ProviderId) -> Option<&Arc<NodeClaim>> {
+        self.claims.get(self.claim_by_provider_id.get(&instance)?)
+    }
+
+    pub fn put_claim(&mut self, claim: Arc<NodeClaim>) {
+        self.remove_claim(claim.name);
+        if let Some(pool) = claim.pool() {
+            self.claims_by_pool.entry(pool).or_default().insert(claim.name);
+        }
+        if let Some(instance) = claim.provider_id {
+            self.claim_by_provider_id.insert(instance, claim.name);
+        }
+        self.claims.insert(claim.name, claim);
+    }
+
+    pub fn remove_claim(&mut self, name: ClaimName) {
+        let Some(former) = self.claims.remove(&name) else { return };
+        if let Some(pool) = former.pool() {
+            drop_from(&mut self.claims_by_pool, &pool, &name);
+        }
+        if let Some(instance) =
+            former.provider_id.filter(|id| self.claim_by_provider_id.get(id) == Some(&name))
+        {
+            self.claim_by_provider_id.remove(&instance);
+        }
+    }
+
+    pub fn put_node(&mut self, node: Arc<Node>) {
+        self.remove_node(node.name);
+        if let Some(instance) = node.provider_id {
+            self.node_by_provider_id.insert(instance, node.name);
+        }
+        self.nodes.insert(node.name, node);
+    }
+
+    pub fn remove_node(&mut self, name: NodeName) {
+        let Some(former) = self.nodes.remove(&name) else { return };
+        if let Some(instance) =
+            former.provider_id.filter(|id| self.node_by_provider_id.get(id) == Some(&name))
+        {
+            self.node_by_provider_id.remove(&instance);
+        }
+    }
+
+    pub fn put_pod(&mut self, pod: Arc<Pod>) {
+        self.remove_pod(pod.key);
+        match pod.node {
+            Some(node) => drop(self.pods_by_node.entry(node).or_default().insert(pod.key)),
+            None if pod.is_unschedulable
+                && pod.nominated_node.is_none()
+                && !pod.is_gated
+                && !pod.is_terminal() =>
+            {
+                self.waiting_pods.insert(pod.key);
+            }
+            None => {}
+        }
+        self.pods.insert(pod.key, pod);
+    }
+
+    pub fn remove_pod(&mut self, key: ObjectKey) {
+        let Some(former) = self.pods.remove(&key) else { return };
+        self.waiting_pods.remove(&key);
+        if let Some(node) = former.node {
+            drop_from(&mut self.pods_by_node, &node, &key);
+        }
+    }
+}
+
+/// Takes `member` out of the set under `key`, and the set out of the index once it is empty.
+fn drop_from<K: Ord, V: Ord>(index: &mut BTreeMap<K, BTreeSet<V>>, key: &K, member: &V) {
+    if let Some(members) = index.get_mut(key) {
+        members.remove(member);
+        if members.is_empty() {
+            index.remove(key);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! All that the node engine may do. A closed list: a driver carries these out and decides nothing.
+//!
+//! Every action is safe to repeat: a driver that dies in the middle is followed by one that sees the objects and is
+//! told again. What a driver learns from carrying one out comes back as an `Observation`.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::claim::{Conditions, NodeClaim};
+use super::label::Labels;
+use super::money::UsdPerHour;
+use super::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, TypeName, Uid, Zone};
+use super::offering::CapacityType;
+use super::quantity::Resources;
+use super::symbol::Symbol;
+use super::taint::Taint;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// The claim's name is chosen by the engine, so a repeated creation meets itself.
+    CreateClaim(Arc<NodeClaim>),
+    /// Asks for deletion; the finalizer keeps the object until its machine is gone.
+    DeleteClaim {
+        claim: ClaimName,
+    },
+    /// Writes the status, labels and annotations that changed.
+    UpdateClaim {
+        claim: ClaimName,
+        change: ClaimChange,
+    },
+    /// Lets the object go: its instance is gone.
+    FinalizeClaim {
+        claim: ClaimName,
+    },
+
+    /// Buys one machine, by the first option that has room. The claim's uid is the idempotency token.
+    Launch {
+        claim: ClaimName,
+        options: Vec<LaunchOption>,
+    },
+    Terminate {
+        instance: ProviderId,
+    },
+
+    UpdateNode {
+        node: NodeName,
+        change: NodeChange,
+    },
+    DeleteNode {
+        node: NodeName,
+    },
+    FinalizeNode {
+        node: NodeName,
+    },
+
+    /// Through the eviction API, so that disruption budgets of pods hold.
+    Evict {
+        pod: ObjectKey,
+        uid: Uid,
+    },
+    /// Past its budgets, because the node's deadline has come.
+    DeletePod {
+        pod: ObjectKey,
+        uid: Uid,
+        grace: SignedDuration,
+    },
+
+    /// A pool's status: what it uses.
+    UpdatePool {
+        pool: PoolName,
+        used: Resources,
+        nodes: u32,
+    },
+    /// Something a person may want to read at the object.
+    Publish(Notice),
+}
+
+/// One way to buy the machine, cheapest first in a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct LaunchOption {
+    pub price: UsdPerHour,
+    pub instance_type: TypeName,
+    pub zone: Zone,
+    pub capacity_type: CapacityType,
+    pub reservation: Option<Symbol>,
+}
+
+/// What changes on a claim; `None` and empty leave things as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimChange {
+    pub labels: Labels,
+    pub annotations: Labels,
+    /// The whole list, replacing the former.
+    pub conditions: Option<Conditions>,
+    pub launched: Option<LaunchedAs>,
+    pub node: Option<NodeName>,
+    pub last_pod_event: Option<Timestamp>,
+}
+
+/// What a launch settled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LaunchedAs {
+    pub provider_id: ProviderId,
+    pub image: Symbol,
+    pub capacity: Resources,
+    pub allocatable: Resources,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeChange {
+    pub labels: Labels,
+    pub annotations: Labels,
+    /// Added, or put in the place of one with the same key.
+    pub add_taints: Vec<Taint>,
+    /// Removed by key and effect.
+    pub remove_taints: Vec<Taint>,
+    pub add_finalizer: bool,
+    /// The claim that owns the node from now on.
+    pub owner: Option<ClaimName>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    Pool(PoolName),
+    Claim(ClaimName),
+    Node(NodeName),
+    Pod(ObjectKey),
+}
+
+/// An event for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    pub subject: Subject,
+    pub is_warning: bool,
+    /// A stable word, such as `FailedScheduling`.
+    pub reason: Symbol,
+    pub message: Arc<str>,
+}

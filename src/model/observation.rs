@@ -1,0 +1,145 @@
+//! All that the node engine can learn. A closed list: what is not here cannot influence a decision.
+//!
+//! Two kinds of news arrive. Objects of the API server come whole, each replacing what was known under its name. Answers
+//! of the cloud and of the API server to our own actions come as facts that happened once.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::catalog::Catalog;
+use super::claim::NodeClaim;
+use super::class::NodeClass;
+use super::name::{
+    ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName, ProviderId, TypeName, Zone,
+};
+use super::node::Node;
+use super::offering::CapacityType;
+use super::pod::Pod;
+use super::pool::{NodeOverlay, NodePool};
+use super::quantity::Resources;
+use super::symbol::Symbol;
+use super::workload::{
+    CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
+    StorageClass, VolumeAttachment,
+};
+
+#[derive(Clone, Debug)]
+pub enum Observation {
+    // Objects of the API server, as they are now.
+    Pool(Arc<NodePool>),
+    PoolGone(PoolName),
+    Class(Arc<NodeClass>),
+    ClassGone(ClassName),
+    Overlay(Arc<NodeOverlay>),
+    OverlayGone(Symbol),
+    Claim(Arc<NodeClaim>),
+    ClaimGone(ClaimName),
+    Node(Arc<Node>),
+    NodeGone(NodeName),
+    Pod(Arc<Pod>),
+    PodGone(ObjectKey),
+    DaemonSet(Arc<DaemonSet>),
+    DaemonSetGone(ObjectKey),
+    Budget(Arc<PodDisruptionBudget>),
+    BudgetGone(ObjectKey),
+    VolumeClaim(Arc<PersistentVolumeClaim>),
+    VolumeClaimGone(ObjectKey),
+    Volume(Arc<PersistentVolume>),
+    VolumeGone(Symbol),
+    StorageClass(Arc<StorageClass>),
+    StorageClassGone(Symbol),
+    CsiNode(Arc<CsiNode>),
+    CsiNodeGone(NodeName),
+    VolumeAttachment(Arc<VolumeAttachment>),
+    VolumeAttachmentGone(Symbol),
+    Namespace(Arc<NamespaceFacts>),
+    NamespaceGone(Namespace),
+    /// The first listing of every kind is complete: before it nothing is decided.
+    Synced,
+
+    // What the cloud sells and says.
+    Catalog(Arc<Catalog>),
+    Launched {
+        claim: ClaimName,
+        instance: Instance,
+    },
+    LaunchFailed {
+        claim: ClaimName,
+        failure: LaunchFailure,
+    },
+    /// The instance was told to stop, or was already gone.
+    Terminated {
+        instance: ProviderId,
+    },
+    TerminateFailed {
+        instance: ProviderId,
+        message: Arc<str>,
+    },
+    /// Every instance that carries our tags, as of now: what garbage collection compares claims with.
+    Instances(Arc<[Instance]>),
+    Interruption {
+        instance: ProviderId,
+        notice: InterruptionNotice,
+    },
+
+    // Answers of the API server to our own actions.
+    Evicted {
+        pod: ObjectKey,
+    },
+    /// A disruption budget of the pod's owner does not allow it now.
+    EvictionBlocked {
+        pod: ObjectKey,
+        message: Arc<str>,
+    },
+    /// Any other action that did not succeed; it is repeated when the engine decides so again.
+    ActionFailed {
+        subject: Arc<str>,
+        message: Arc<str>,
+    },
+}
+
+/// A machine of the cloud.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instance {
+    pub provider_id: ProviderId,
+    /// The claim that it was launched for, from its tags.
+    pub claim: Option<ClaimName>,
+    pub pool: Option<PoolName>,
+    pub instance_type: TypeName,
+    pub zone: Zone,
+    pub capacity_type: CapacityType,
+    pub reservation: Option<Symbol>,
+    pub image: Symbol,
+    pub launched: Timestamp,
+    pub is_terminating: bool,
+    /// What the type offers under the claim's class.
+    pub capacity: Resources,
+    pub allocatable: Resources,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchFailure {
+    /// None of the offerings asked for has room; they should not be asked for again until `until`.
+    InsufficientCapacity { offerings: Vec<(TypeName, Zone, CapacityType)>, until: Timestamp },
+    /// The node class cannot be used as it is.
+    ClassNotReady { message: Arc<str> },
+    /// Throttled, timed out, unreachable: the same call may succeed later.
+    Transient { message: Arc<str> },
+    /// The request itself is refused (quota, permissions, parameters).
+    Refused { message: Arc<str> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub enum InterruptionNotice {
+    /// A spot instance is taken back at the given moment, two minutes after the warning.
+    SpotReclaim { at: Timestamp },
+    /// A spot instance is at elevated risk; advice only.
+    RebalanceRecommendation,
+    /// The instance is stopping or gone.
+    StateChange,
+    /// Maintenance, retirement or the end of a reservation.
+    ScheduledChange,
+    /// EC2's own status check fails.
+    StatusCheckFailed,
+}
