@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::model::repository::Revision;
 
 /// Names one Kubernetes object. Ordered so that what others refer to comes first: classes, overlays, pools.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
     /// `group/version`, such as `karpenter.sh/v1`.
     pub api_version: Arc<str>,
     pub kind: Arc<str>,
     /// Empty for cluster-scoped kinds, as all of ours are.
+    #[serde(skip_serializing_if = "str::is_empty")]
     pub namespace: Arc<str>,
     pub name: Arc<str>,
 }
@@ -58,7 +61,7 @@ impl fmt::Display for ObjectRef {
 }
 
 /// A place in a file that a person edits; lines and columns count from 1.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Origin {
     pub file: Arc<str>,
     pub line: u32,

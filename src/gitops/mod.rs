@@ -1,3 +1,6 @@
 //! A commit → the objects that should exist → a plan to get there.
 
 pub mod desired;
+pub mod live;
+pub mod tracking;
+pub mod diff;

@@ -1,0 +1,188 @@
+//! What exists now: objects as the API server shows them, the nodes behind them, and our record of what we applied.
+//!
+//! All of it is a value, handed over by whoever watches a cluster, real or simulated. Nothing here asks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::desired::ObjectRef;
+
+/// One picture of a cluster, complete for the kinds that we manage.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LiveState {
+    pub objects: BTreeMap<ObjectRef, LiveObject>,
+    pub fleet: Fleet,
+    /// What this environment applied so far. `None` when the record was lost or never existed; then nothing is pruned.
+    pub inventory: Option<Inventory>,
+}
+
+impl LiveState {
+    /// Takes manifests as they are listed; the fleet's index of which pool uses which class is made from them.
+    pub fn from_manifests(manifests: impl IntoIterator<Item = Value>, mut fleet: Fleet) -> Self {
+        let objects: BTreeMap<ObjectRef, LiveObject> = manifests
+            .into_iter()
+            .filter_map(|manifest| Some((object_ref(&manifest)?, LiveObject::new(manifest))))
+            .collect();
+        fleet.index_classes(&objects);
+        Self { objects, fleet, inventory: None }
+    }
+}
+
+/// Reads which object a manifest is; `None` without `apiVersion`, `kind` or `metadata.name`.
+pub fn object_ref(manifest: &Value) -> Option<ObjectRef> {
+    let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str);
+    Some(ObjectRef {
+        api_version: text("/apiVersion")?.into(),
+        kind: text("/kind")?.into(),
+        namespace: text("/metadata/namespace").unwrap_or("").into(),
+        name: text("/metadata/name")?.into(),
+    })
+}
+
+/// One object as the API server shows it, `status` and `managedFields` included if it has them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveObject {
+    pub manifest: Value,
+    /// Tells an object from another of the same name that was made after it was deleted. Empty if the store has none.
+    pub uid: Arc<str>,
+    /// What we sent last, for stores that keep no `managedFields`: tells a field that left Git from one that others set.
+    pub last_applied: Option<Value>,
+}
+
+impl LiveObject {
+    pub fn new(manifest: Value) -> Self {
+        let uid = manifest.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or("").into();
+        Self { manifest, uid, last_applied: None }
+    }
+
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.manifest.get("metadata")?.get("labels")?.get(key)?.as_str()
+    }
+
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.manifest.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    }
+
+    /// Who wrote the object, newest last, as `managedFields` tells; empty for stores that keep none.
+    pub fn managers(&self) -> Vec<&str> {
+        let entries = self.manifest.pointer("/metadata/managedFields").and_then(Value::as_array);
+        entries.into_iter().flatten().filter_map(|entry| entry.get("manager")?.as_str()).collect()
+    }
+
+    /// Whether the object's own controller has seen its current generation and found it good.
+    pub fn readiness(&self) -> Readiness {
+        let generation = self.manifest.pointer("/metadata/generation").and_then(Value::as_i64);
+        let conditions = self.manifest.pointer("/status/conditions").and_then(Value::as_array);
+        let ready = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition.get("type").and_then(Value::as_str) == Some("Ready"));
+        let Some(ready) = ready else { return Readiness::Unobserved };
+        let observed = ready.get("observedGeneration").and_then(Value::as_i64);
+        if let (Some(generation), Some(observed)) = (generation, observed)
+            && observed < generation
+        {
+            return Readiness::Unobserved;
+        }
+        match ready.get("status").and_then(Value::as_str) {
+            Some("True") => Readiness::Ready,
+            Some("False") => Readiness::NotReady(
+                ready
+                    .get("message")
+                    .or_else(|| ready.get("reason"))
+                    .and_then(Value::as_str)
+                    .unwrap_or("no reason given")
+                    .into(),
+            ),
+            _ => Readiness::Unobserved,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    Ready,
+    /// No verdict for the current generation yet.
+    Unobserved,
+    NotReady(Arc<str>),
+}
+
+/// The running nodes, as far as a plan has to know them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fleet {
+    pub nodes_by_pool: BTreeMap<Arc<str>, Vec<NodeFacts>>,
+    /// Names of the NodePools that refer to a node class, by the class's name.
+    pub pools_by_class: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// Nodes that no pool owns: they count when a share of the cluster is computed.
+    pub other_nodes: u32,
+    /// Pools that host Provisor itself; such a pool is never removed.
+    pub controller_pools: BTreeSet<Arc<str>>,
+}
+
+impl Fleet {
+    pub fn nodes_of(&self, pool: &str) -> &[NodeFacts] {
+        self.nodes_by_pool.get(pool).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn node_count(&self) -> u32 {
+        let owned: usize = self.nodes_by_pool.values().map(Vec::len).sum();
+        u32::try_from(owned).unwrap_or(u32::MAX).saturating_add(self.other_nodes)
+    }
+
+    /// Nodes of all pools that use the class, in order of pool and list.
+    pub fn nodes_of_class<'a>(&'a self, class: &str) -> impl Iterator<Item = &'a NodeFacts> + use<'a> {
+        self.pools_by_class.get(class).into_iter().flatten().flat_map(|pool| self.nodes_of(pool))
+    }
+
+    /// Fills `pools_by_class` from the live NodePools.
+    pub fn index_classes(&mut self, objects: &BTreeMap<ObjectRef, LiveObject>) {
+        self.pools_by_class.clear();
+        for (object, live) in objects.iter().filter(|(object, _)| &*object.kind == "NodePool") {
+            if let Some(class) = class_of(&live.manifest) {
+                self.pools_by_class.entry(class.into()).or_default().insert(object.name.clone());
+            }
+        }
+    }
+}
+
+/// The name of the node class that a NodePool manifest refers to.
+pub(crate) fn class_of(pool: &Value) -> Option<&str> {
+    pool.pointer("/spec/template/spec/nodeClassRef/name").and_then(Value::as_str)
+}
+
+/// What a plan has to know of one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeFacts {
+    pub name: Arc<str>,
+    /// The claim's labels: requirements are compared with them.
+    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// Capacity in thousandths of a core.
+    pub cpu_millis: u64,
+    /// Runs a pod that asks not to be disrupted, or is itself marked so.
+    pub do_not_disrupt: bool,
+}
+
+/// What this environment applied, per object. Kept by the driver across restarts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Inventory {
+    pub entries: BTreeMap<ObjectRef, InventoryEntry>,
+    /// Rebuilt from tracking ids after a loss. Nothing is pruned until one sync went through.
+    pub is_rebuilt: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InventoryEntry {
+    pub uid: Arc<str>,
+    /// SHA-256 of what was applied.
+    pub digest: Arc<str>,
+    pub wave: i32,
+    /// The commit that last changed it.
+    pub revision: Arc<str>,
+    /// Since when the pool is being emptied, if it is.
+    pub retiring_since: Option<Timestamp>,
+}
