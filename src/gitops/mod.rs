@@ -4,3 +4,6 @@ pub mod desired;
 pub mod live;
 pub mod tracking;
 pub mod diff;
+pub mod window;
+pub mod policy;
+pub mod plan;

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::shape::current_label;
 use crate::gitops::live::{Fleet, NodeFacts};
+use crate::model::label::canonical;
+use crate::model::requirement::{Operator, Requirement};
+use crate::model::symbol::Symbol;
 
 /// What happens to running nodes, mildest first. `nodes` is `None` when the fleet is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -157,7 +159,9 @@ pub fn field_rule(kind: &str, path: &str) -> Option<&'static FieldRule> {
     FIELD_RULES
         .iter()
         .filter(|rule| rule.kind == kind)
-        .filter(|rule| path.strip_prefix(rule.path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '['])))
+        .filter(|rule| {
+            path.strip_prefix(rule.path).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
         .max_by_key(|rule| rule.path.len())
 }
 
@@ -217,7 +221,12 @@ impl Scope<'_> {
     fn touched(&self, impact: NodeImpact, is_touched: impl Fn(&NodeFacts) -> bool) -> Touched {
         let Some(fleet) = self.fleet else { return (impact, BTreeSet::new()) };
         let nodes: BTreeSet<Arc<str>> = if self.kind == "NodePool" {
-            fleet.nodes_of(self.name).iter().filter(|node| is_touched(node)).map(|node| node.name.clone()).collect()
+            fleet
+                .nodes_of(self.name)
+                .iter()
+                .filter(|node| is_touched(node))
+                .map(|node| node.name.clone())
+                .collect()
         } else {
             fleet
                 .nodes_of_class(self.name)
@@ -241,7 +250,8 @@ impl Scope<'_> {
             return (NodeImpact::Destructive { nodes: None }, BTreeSet::new());
         };
         let after = usize::try_from(after).unwrap_or(usize::MAX);
-        let mut names: Vec<Arc<str>> = fleet.nodes_of(self.name).iter().map(|node| node.name.clone()).collect();
+        let mut names: Vec<Arc<str>> =
+            fleet.nodes_of(self.name).iter().map(|node| node.name.clone()).collect();
         names.sort();
         let gone: BTreeSet<Arc<str>> = names.into_iter().skip(after).collect();
         (NodeImpact::Destructive { nodes: None }.with_nodes(gone.len()), gone)
@@ -255,36 +265,24 @@ fn requirements(pool: Option<&Value>) -> &[Value] {
 
 /// Whether the node's labels meet all requirements on one key. A missing label meets only `NotIn` and `DoesNotExist`.
 fn fits(requirements: &[Value], key: &str, node: &NodeFacts) -> bool {
-    let label = node.labels.get(key).map(|value| &**value);
-    requirements
-        .iter()
-        .filter(|requirement| {
-            requirement.get("key").and_then(Value::as_str).is_some_and(|other| current_label(other) == key)
-        })
-        .all(|requirement| meets(requirement, label))
+    let key = canonical(Symbol::new(key));
+    let label = node.labels.get(key.as_str()).map(|value| Symbol::new(value));
+    requirements.iter().filter_map(|item| read_requirement(item, key)).all(|requirement| match label {
+        Some(label) => requirement.has(label),
+        None => requirement.accepts_absence(),
+    })
 }
 
-fn meets(requirement: &Value, label: Option<&str>) -> bool {
-    let values: Vec<&str> = requirement
-        .get("values")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let operator = requirement.get("operator").and_then(Value::as_str).unwrap_or("");
-    let Some(label) = label else { return matches!(operator, "NotIn" | "DoesNotExist") };
-    let bound = || Some((label.parse::<i64>().ok()?, values.first()?.parse::<i64>().ok()?));
-    match operator {
-        "In" => values.contains(&label),
-        "NotIn" => !values.contains(&label),
-        "Exists" => true,
-        "Gt" => bound().is_some_and(|(label, bound)| label > bound),
-        "Gte" => bound().is_some_and(|(label, bound)| label >= bound),
-        "Lt" => bound().is_some_and(|(label, bound)| label < bound),
-        "Lte" => bound().is_some_and(|(label, bound)| label <= bound),
-        _ => false,
+fn read_requirement(item: &Value, key: Symbol) -> Option<Requirement> {
+    let text = |name: &str| item.get(name).and_then(Value::as_str);
+    if canonical(Symbol::new(text("key")?)) != key {
+        return None;
     }
+    let values = item.get("values").and_then(Value::as_array).into_iter().flatten();
+    Some(Requirement::new(
+        Operator::parse(text("operator")?)?,
+        values.filter_map(Value::as_str).map(Symbol::new),
+    ))
 }
 
 /// The image family of a class: `amiFamily`, else that of an alias such as `al2023@latest`.

@@ -18,8 +18,8 @@ use serde_json::Value;
 
 use super::desired::{DesiredObject, DesiredState, ObjectRef, Origin};
 use super::live::{Fleet, LiveObject};
-pub use impact::{FIELD_RULES, FieldRule, NodeImpact, Rolling};
 use impact::Scope;
+pub use impact::{FIELD_RULES, FieldRule, NodeImpact, Rolling};
 pub use owners::MIGRATED_MANAGERS;
 use owners::{FieldOwner, FieldOwners};
 use shape::Shape;
@@ -178,14 +178,23 @@ fn diff_manifests(
             _ => (DiffKind::Same, (NodeImpact::NoRoll, BTreeSet::new())),
         };
         let nodes = nodes.into_iter().collect();
-        return ObjectDiff { object: object.clone(), kind, fields: vec![], kept: vec![], impact, nodes, origin };
+        return ObjectDiff {
+            object: object.clone(),
+            kind,
+            fields: vec![],
+            kept: vec![],
+            impact,
+            nodes,
+            origin,
+        };
     };
     let mut walk = Walk { kind: &object.kind, owners, fields: vec![], kept: vec![] };
     for key in sections(live, desired) {
         walk.compare(&At::root(key), live.get(key), desired.get(key));
     }
     for key in ["annotations", "labels"] {
-        let part = |manifest: &'_ Value| manifest.get("metadata").and_then(|metadata| metadata.get(key)).cloned();
+        let part =
+            |manifest: &'_ Value| manifest.get("metadata").and_then(|metadata| metadata.get(key)).cloned();
         walk.compare(&At::root("metadata").key(key), part(live).as_ref(), part(desired).as_ref());
     }
     let mut worst = NodeImpact::NoRoll;
@@ -341,8 +350,12 @@ impl Walk<'_> {
     }
 
     fn compare_maps(&mut self, at: &At, live: Option<&Value>, desired: Option<&Value>) {
-        let keys: BTreeSet<&String> =
-            [live, desired].into_iter().flatten().filter_map(Value::as_object).flat_map(|map| map.keys()).collect();
+        let keys: BTreeSet<&String> = [live, desired]
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object)
+            .flat_map(|map| map.keys())
+            .collect();
         for key in keys {
             let side = |value: Option<&'_ Value>| value.and_then(|value| value.get(key)).cloned();
             self.compare(&at.key(key), side(live).as_ref(), side(desired).as_ref());
@@ -392,7 +405,9 @@ impl Walk<'_> {
         let mut spare: Vec<(usize, &Value)> = live.iter().enumerate().collect();
         let mut wanted: Vec<(usize, &Value)> = Vec::new();
         for (index, item) in desired.iter().enumerate() {
-            let twin = spare.iter().position(|(_, other)| shape::equal(self.kind, &pattern, Shape::Plain, other, item));
+            let twin = spare
+                .iter()
+                .position(|(_, other)| shape::equal(self.kind, &pattern, Shape::Plain, other, item));
             match twin {
                 Some(twin) => drop(spare.remove(twin)),
                 None => wanted.push((index, item)),

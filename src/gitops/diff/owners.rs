@@ -87,8 +87,7 @@ fn manager(entry: &Value) -> Option<Manager> {
     }
     let name = entry.get("manager")?.as_str()?.to_owned();
     let is_apply = entry.get("operation").and_then(Value::as_str) == Some("Apply");
-    let is_us =
-        if is_apply { name == FIELD_MANAGER } else { MIGRATED_MANAGERS.contains(&name.as_str()) };
+    let is_us = if is_apply { name == FIELD_MANAGER } else { MIGRATED_MANAGERS.contains(&name.as_str()) };
     let mut fields = BTreeSet::new();
     collect(entry.get("fieldsV1")?, &mut Vec::new(), &mut fields);
     Some(Manager { name, is_us, fields })

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::model::label::canonical;
 use crate::model::quantity::Quantity;
+use crate::model::symbol::Symbol;
 use crate::model::time::parse_duration;
 
 /// How two values at one path are judged to be alike.
@@ -180,20 +182,8 @@ fn text<'a>(item: &'a Value, key: &str) -> &'a str {
     item.get(key).and_then(Value::as_str).unwrap_or("")
 }
 
-/// Older names of node labels that Kubernetes still takes, with the current ones.
-pub(super) fn current_label(key: &str) -> &str {
-    match key {
-        "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
-        "beta.kubernetes.io/arch" => "kubernetes.io/arch",
-        "beta.kubernetes.io/os" => "kubernetes.io/os",
-        "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
-        other => other,
-    }
-}
-
 fn by_key(item: &Value) -> String {
-    current_label(text(item, "key")).into()
+    canonical(Symbol::new(text(item, "key"))).as_str().into()
 }
 
 fn by_key_and_effect(item: &Value) -> String {
