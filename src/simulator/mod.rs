@@ -1,1 +1,10 @@
 //! The same decisions in memory: virtual clock, seeded chance.
+
+pub mod world;
+pub mod cloud;
+mod scheduler;
+mod kubelet;
+pub mod workload;
+pub mod story;
+pub mod ledger;
+mod chance;

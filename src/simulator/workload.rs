@@ -1,0 +1,125 @@
+//! Controllers of pods: so many alike, made again when they go.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::capacity::cluster::Cluster;
+use crate::model::name::{ObjectKey, Uid};
+use crate::model::pod::{Owner, Pod, PodPhase, PodShape};
+use crate::model::symbol::Symbol;
+use crate::model::taint::{Effect, Toleration, TolerationOperator};
+
+/// What kind of controller keeps the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkloadKind {
+    /// A Deployment: pods are replaced when they go.
+    Deployment,
+    /// A Job: every pod runs once for so long and is done.
+    Job { runs_for: SignedDuration },
+}
+
+/// Pods that somebody wants.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    pub key: ObjectKey,
+    pub kind: WorkloadKind,
+    pub shape: Arc<PodShape>,
+    pub replicas: u32,
+    /// Pods made so far, for their names.
+    pub(super) made: u64,
+}
+
+impl Workload {
+    pub fn new(key: ObjectKey, kind: WorkloadKind, shape: Arc<PodShape>, replicas: u32) -> Self {
+        Self { key, kind, shape, replicas, made: 0 }
+    }
+
+    pub(super) fn uid(&self) -> Uid {
+        Uid::new(&format!("{}-uid", self.key))
+    }
+
+    /// Its next pod, not looked at by the scheduler yet.
+    pub(super) fn next_pod(&mut self, now: Timestamp) -> Pod {
+        self.made += 1;
+        let name = format!("{}-{}", self.key.name, self.made);
+        let (kind, api_version) = match self.kind {
+            WorkloadKind::Deployment => ("ReplicaSet", "apps/v1"),
+            WorkloadKind::Job { .. } => ("Job", "batch/v1"),
+        };
+        let owner = Owner {
+            kind: kind.into(),
+            api_version: api_version.into(),
+            name: self.key.name,
+            uid: self.uid(),
+            is_controller: true,
+        };
+        new_pod(ObjectKey::new(self.key.namespace.as_str(), &name), self.shape.clone(), owner, now)
+    }
+
+    /// How its pods must change: so many to make, and these to delete, those that wait first, then the youngest.
+    pub(super) fn correction(&self, cluster: &Cluster) -> (u32, Vec<ObjectKey>) {
+        let uid = self.uid();
+        let counts = |pod: &&Arc<Pod>| {
+            let is_mine = pod.controller().is_some_and(|owner| owner.uid == uid);
+            // A finished pod of a Job stays done; one of a Deployment is replaced.
+            let is_there = match self.kind {
+                WorkloadKind::Deployment => pod.is_active(),
+                WorkloadKind::Job { .. } => pod.deleted.is_none() && pod.phase != PodPhase::Failed,
+            };
+            is_mine && is_there
+        };
+        let namespace = self.key.namespace;
+        let from = ObjectKey { namespace, name: Symbol::new("") };
+        let mut mine: Vec<&Arc<Pod>> = cluster
+            .pods
+            .range(from..)
+            .take_while(|(key, _)| key.namespace == namespace)
+            .map(|(_, pod)| pod)
+            .filter(counts)
+            .collect();
+        let wanted = self.replicas as usize;
+        if mine.len() <= wanted {
+            return ((wanted - mine.len()) as u32, Vec::new());
+        }
+        mine.sort_by_key(|pod| (pod.node.is_some(), std::cmp::Reverse(pod.created), pod.key));
+        (0, mine.iter().take(mine.len() - wanted).map(|pod| pod.key).collect())
+    }
+}
+
+pub(super) fn new_pod(key: ObjectKey, shape: Arc<PodShape>, owner: Owner, now: Timestamp) -> Pod {
+    Pod {
+        key,
+        uid: Uid::new(&format!("{key}-uid")),
+        shape,
+        owners: vec![owner],
+        created: Some(now),
+        deleted: None,
+        started: None,
+        node: None,
+        nominated_node: None,
+        phase: PodPhase::Pending,
+        is_ready: false,
+        is_unschedulable: false,
+        is_gated: false,
+    }
+}
+
+/// The tolerations that the DaemonSet controller adds to its pods, so that they start before a node is ready.
+pub(super) fn daemon_tolerations() -> Vec<Toleration> {
+    let exists = |key: &str, effect| Toleration {
+        key: key.into(),
+        operator: TolerationOperator::Exists,
+        value: "".into(),
+        effect: Some(effect),
+    };
+    vec![
+        exists("node.kubernetes.io/not-ready", Effect::NoExecute),
+        exists("node.kubernetes.io/not-ready", Effect::NoSchedule),
+        exists("node.kubernetes.io/unreachable", Effect::NoExecute),
+        exists("node.kubernetes.io/unschedulable", Effect::NoSchedule),
+        exists("node.kubernetes.io/disk-pressure", Effect::NoSchedule),
+        exists("node.kubernetes.io/memory-pressure", Effect::NoSchedule),
+        exists("node.kubernetes.io/pid-pressure", Effect::NoSchedule),
+    ]
+}
