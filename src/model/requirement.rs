@@ -239,9 +239,9 @@ pub struct Requirements(BTreeMap<Symbol, Requirement>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Conflict {
     /// The label is asked for, but nothing on the other side defines it.
-    Undefined { key: Symbol, asked: Requirement },
+    Undefined { key: Symbol, asked: Box<Requirement> },
     /// Both sides speak of the label and no value satisfies both.
-    Disjoint { key: Symbol, ours: Requirement, theirs: Requirement },
+    Disjoint { key: Symbol, ours: Box<Requirement>, theirs: Box<Requirement> },
 }
 
 impl fmt::Display for Conflict {
@@ -321,7 +321,11 @@ impl Requirements {
     pub fn intersects(&self, other: &Self) -> Result<(), Conflict> {
         for (key, theirs) in &other.0 {
             if let Some(ours) = self.0.get(key).filter(|ours| !ours.agrees_with(theirs)) {
-                return Err(Conflict::Disjoint { key: *key, ours: ours.clone(), theirs: theirs.clone() });
+                return Err(Conflict::Disjoint {
+                    key: *key,
+                    ours: Box::new(ours.clone()),
+                    theirs: Box::new(theirs.clone()),
+                });
             }
         }
         Ok(())
@@ -333,7 +337,7 @@ impl Requirements {
         for (key, asked) in &incoming.0 {
             let may_be_open = undefined == Undefined::WellKnown && label::is_well_known(*key);
             if !self.0.contains_key(key) && !may_be_open && !asked.accepts_absence() {
-                return Err(Conflict::Undefined { key: *key, asked: asked.clone() });
+                return Err(Conflict::Undefined { key: *key, asked: Box::new(asked.clone()) });
             }
         }
         self.intersects(incoming)
