@@ -1,2 +1,3 @@
 //! The outside world: Observations from it, Actions to it.
+pub mod git;
 pub mod cloud;

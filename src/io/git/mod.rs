@@ -1,0 +1,258 @@
+//! Git repositories as a source of files: an address and a reference in, the files of one commit out.
+//!
+//! Blobs are read straight from an object store, so a repository is never checked out and nothing in it can run. Git
+//! configuration of the user and the machine, credential helpers, hooks, `netrc` and `GIT_*` variables have no effect.
+//! Everything here blocks: call it from a thread that may wait (`tokio::task::spawn_blocking`).
+//!
+//! `run` and `demo` follow commits ([`GitSource`]); `validate` judges the files on disk ([`read_directory`]), because that
+//! is what a person has just edited.
+
+mod url;
+mod reference;
+mod error;
+mod local;
+mod tree;
+mod intake;
+mod directory;
+mod history;
+mod poll;
+mod author;
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+pub use author::{Author, commit_changes, commit_files, init_repository};
+pub use directory::read_directory;
+pub use error::{ErrorClass, GitError, NextStep, Phase};
+pub use history::{History, Rewrite};
+pub use poll::{AfterFailure, INTERVAL, INTERVAL_MIN, Poller};
+pub use reference::{Purpose, RefName, Reference, ReferenceError, ReferenceFields, Resolved};
+pub use url::{RepositoryUrl, UrlError, UrlRules};
+
+use crate::model::repository::{CommitId, Repository};
+use local::LocalRepository;
+use tree::Objects;
+
+/// One repository to follow.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// An address, or a path on this machine.
+    pub url: String,
+    pub reference: Reference,
+    /// The directory of the fleet inside the repository.
+    pub subdirectory: Subdirectory,
+    pub limits: Limits,
+    /// Accept `http://`, where anyone on the way can change the content.
+    pub allow_insecure_http: bool,
+    /// Accept paths and `file://`: always on the command line, by a flag in a cluster.
+    pub allow_local: bool,
+}
+
+impl Source {
+    /// What a command line means by an address: HEAD, the whole repository, the usual limits, paths allowed.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            reference: Reference::Head,
+            subdirectory: Subdirectory::default(),
+            limits: Limits::default(),
+            allow_insecure_http: false,
+            allow_local: true,
+        }
+    }
+}
+
+/// How much of anything is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Files considered, and directories looked into.
+    pub files: usize,
+    /// A larger file is left out and named; only what needs it fails.
+    pub file_bytes: u64,
+    pub total_bytes: u64,
+    /// What one fetch may download.
+    pub pack_bytes: u64,
+    /// What the cache of one repository may hold; it is started anew above that.
+    pub store_bytes: u64,
+    /// What a server may list as references.
+    pub reference_bytes: u64,
+    pub connect_timeout: Duration,
+    pub list_timeout: Duration,
+    pub fetch_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            files: 5_000,
+            file_bytes: 1 << 20,
+            total_bytes: 10 << 20,
+            pack_bytes: 256 << 20,
+            store_bytes: 1 << 30,
+            reference_bytes: 16 << 20,
+            connect_timeout: Duration::from_secs(10),
+            list_timeout: Duration::from_secs(15),
+            fetch_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A directory inside a repository; the default is its top.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subdirectory(String);
+
+impl Subdirectory {
+    /// Takes a relative path with `/` between parts; `.` and a trailing slash are forgiven, leaving the repository is not.
+    pub fn parse(text: &str) -> Result<Self, GitError> {
+        let refused = |why| Err(GitError::BadSubdirectory { path: text.into(), why });
+        if text.starts_with('/') {
+            return refused("it is absolute");
+        }
+        let mut parts = Vec::new();
+        for part in text.split('/').filter(|part| !matches!(*part, "" | ".")) {
+            match part {
+                ".." => return refused("it leaves the repository"),
+                _ if part.eq_ignore_ascii_case(".git") => return refused("`.git` is not part of a commit"),
+                _ if part.chars().any(|letter| letter.is_control() || letter == '\\') => {
+                    return refused("it has a backslash or a control character");
+                }
+                _ => parts.push(part),
+            }
+        }
+        Ok(Self(parts.join("/")))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/').filter(|part| !part.is_empty())
+    }
+
+    fn join(&self, below: &Self) -> Self {
+        let joined: Vec<&str> = self.parts().chain(below.parts()).collect();
+        Self(joined.join("/"))
+    }
+}
+
+/// What is happening, for a person who waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Connecting,
+    Listing,
+    Receiving { bytes: u64 },
+    Reading,
+}
+
+/// Told about each step; it must not wait.
+pub type Progress<'a> = dyn Fn(Step) + Sync + 'a;
+
+/// An opened source.
+#[derive(Debug)]
+pub struct GitSource {
+    source: Source,
+    source_name: String,
+    store: Store,
+}
+
+#[derive(Debug)]
+enum Store {
+    Local(LocalRepository),
+}
+
+/// Checks the address and opens the repository if it is on this machine; nothing is connected yet.
+///
+/// `cache` is a directory for object stores of remote repositories. It is created when needed, may be shared by
+/// processes, and may be deleted at any time.
+pub fn open(source: &Source, _cache: &Path) -> Result<GitSource, GitError> {
+    let rules = UrlRules { allow_insecure_http: source.allow_insecure_http, allow_local: source.allow_local };
+    let url = RepositoryUrl::parse(&source.url, rules)?;
+    let store = match url.local_path() {
+        Some(path) => Store::Local(local::find(path)?),
+        None => {
+            return Err(GitError::UnsupportedRepository {
+                source_name: format!("`{url}`"),
+                what: "a server; only local repositories are read so far".into(),
+            });
+        }
+    };
+    Ok(GitSource { source: source.clone(), source_name: format!("`{url}`"), store })
+}
+
+impl GitSource {
+    /// The address as it may be shown: never with a secret.
+    pub fn name(&self) -> &str {
+        self.source_name.trim_matches('`')
+    }
+
+    /// The path to watch for commits, if the repository is on this machine.
+    pub fn local_path(&self) -> Option<&Path> {
+        match &self.store {
+            Store::Local(local) => Some(&local.path),
+        }
+    }
+
+    /// Asks where the reference leads now. No object is downloaded: an answer equal to the last one means that there is
+    /// nothing to do.
+    pub fn resolve(&self) -> Result<Resolved, GitError> {
+        match &self.store {
+            Store::Local(local) => {
+                let repo = local::open(&local.path, &local.path)?;
+                local::resolve(&repo, &self.source_name, &self.source.reference)
+            }
+        }
+    }
+
+    /// Hands over the files of a resolved commit.
+    pub fn fetch(
+        &self,
+        resolved: &Resolved,
+        progress: &Progress<'_>,
+        should_stop: &AtomicBool,
+    ) -> Result<Repository, GitError> {
+        match &self.store {
+            Store::Local(local) => {
+                let repo = local::open(&local.path, &local.path)?;
+                progress(Step::Reading);
+                let root = match &local.below {
+                    Some(below) => below.join(&self.source.subdirectory),
+                    None => self.source.subdirectory.clone(),
+                };
+                let objects = Objects { repo: &repo, source_name: &self.source_name };
+                tree::read_files(&objects, resolved, &root, &self.source.limits, should_stop)
+            }
+        }
+    }
+
+    /// How a new commit relates to the one that was there before.
+    pub fn history(
+        &self,
+        old: &CommitId,
+        new: &CommitId,
+        _should_stop: &AtomicBool,
+    ) -> Result<History, GitError> {
+        match &self.store {
+            Store::Local(local) => {
+                let repo = local::open(&local.path, &local.path)?;
+                history::relation(&Objects { repo: &repo, source_name: &self.source_name }, old, new)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subdirectories_stay_inside() {
+        for (text, path) in [("", ""), (".", ""), ("./a//b/", "a/b"), ("a", "a")] {
+            assert_eq!(Subdirectory::parse(text).expect(text).as_str(), path);
+        }
+        for text in ["/a", "../a", "a/../b", "a/.git/b", "a\\b", "a\nb"] {
+            assert!(Subdirectory::parse(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! Git sources against real repositories, made with the `git` program.
+
+mod fixture;
+mod local;
+mod refusals;
+mod authoring;
