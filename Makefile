@@ -1,0 +1,28 @@
+# The two commands of the README are `make demo` and `make test`. Nothing here needs a cloud or a cluster.
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+
+.PHONY: help demo test check accept bench aws
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## run the whole job on a simulated cluster: a commit becomes running nodes
+	@$(CARGO) run --quiet --locked -- demo
+
+test: ## run all tests
+	$(CARGO) test --locked
+
+check: ## what must hold before a commit: format, lints, all tests
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(MAKE) test
+
+accept: ## rewrite generated files and recorded output; then read the diff
+	UPDATE=1 $(CARGO) test --locked
+
+bench: ## measure what docs/reference/performance.md states
+	$(CARGO) bench --locked
+
+aws: ## check the build that talks to real EC2 (minutes: its SDK is large)
+	$(CARGO) check --locked --features aws --all-targets
