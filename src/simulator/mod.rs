@@ -7,4 +7,5 @@ mod kubelet;
 pub mod workload;
 pub mod story;
 pub mod ledger;
+pub mod script;
 mod chance;

@@ -1,0 +1,328 @@
+//! What happens to a simulated fleet, and what should come of it: `simulation.toml` beside the strategies.
+//!
+//! Moments are counted from the start of the simulation. Events of one moment happen in the order of the file;
+//! expectations are looked at after everything of their moment.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+
+use crate::capacity::cluster::Cluster;
+use crate::model::label;
+use crate::model::name::{ObjectKey, Zone};
+use crate::model::offering::CapacityType;
+use crate::model::time::{parse_duration, render_duration};
+
+/// A Monday morning: the present of a script that names none.
+pub const DEFAULT_START: &str = "2026-03-02T08:00:00Z";
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Script {
+    /// One sentence about what it shows.
+    #[serde(default)]
+    pub about: String,
+    /// The environment that is played.
+    pub environment: String,
+    #[serde(default = "default_start", with = "moment")]
+    pub start: Timestamp,
+    #[serde(with = "span")]
+    pub duration: SignedDuration,
+    #[serde(default)]
+    pub seed: u64,
+    /// The region whose instance types and prices are used.
+    #[serde(default = "default_region")]
+    pub region: String,
+    /// How long a spot machine lives on average before EC2 takes it back; absent: only the events take machines.
+    #[serde(default, with = "optional_span")]
+    pub spot_life: Option<SignedDuration>,
+    /// Kubernetes manifests of what runs there, by path in the repository.
+    #[serde(default)]
+    pub workloads: Vec<String>,
+    #[serde(default)]
+    pub events: Vec<ScriptEvent>,
+    #[serde(default)]
+    pub expect: Vec<Expectation>,
+}
+
+fn default_start() -> Timestamp {
+    DEFAULT_START.parse().expect("the constant is a time stamp")
+}
+
+fn default_region() -> String {
+    "us-east-1".to_string()
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ScriptEvent {
+    #[serde(with = "span")]
+    pub at: SignedDuration,
+    /// A workload's new count of pods.
+    pub scale: Option<Scale>,
+    /// So many running spot machines get the two-minute warning.
+    pub reclaim: Option<u32>,
+    pub shortage: Option<Shortage>,
+    /// Every machine of this zone is gone at once.
+    pub lose_zone: Option<String>,
+    /// Files of the repository change.
+    pub commit: Option<Commit>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Scale {
+    /// `NAMESPACE/NAME`.
+    pub workload: String,
+    pub to: u32,
+}
+
+/// Offerings that cannot be bought for a while. A list that is absent means all.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Shortage {
+    pub capacity_type: Option<CapacityType>,
+    /// Instance types, or families with a trailing `.*`.
+    #[serde(default)]
+    pub types: Vec<String>,
+    #[serde(default)]
+    pub zones: Vec<String>,
+    #[serde(rename = "for", with = "span")]
+    pub lasts: SignedDuration,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Commit {
+    pub message: String,
+    /// The path that changes, and the path of the file in the repository with its new content.
+    pub files: BTreeMap<String, String>,
+}
+
+/// What must hold at one moment. Every field that is there is checked.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Expectation {
+    #[serde(with = "span")]
+    pub at: SignedDuration,
+    /// Why, for people.
+    pub about: String,
+    /// Only nodes of this pool.
+    pub pool: Option<String>,
+    /// Only nodes of this capacity type.
+    pub capacity_type: Option<CapacityType>,
+    /// Nodes that were bought and are not on their way out: exactly so many, or between two counts.
+    pub nodes: Option<Count>,
+    /// Pods without a node.
+    pub pending: Option<Count>,
+    /// Every one of the nodes is of one of these families.
+    #[serde(default)]
+    pub families: Vec<String>,
+    /// Every one of the nodes is in one of these zones.
+    #[serde(default)]
+    pub zones: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Count {
+    Exactly(u32),
+    Between { least: u32, most: u32 },
+}
+
+impl Count {
+    pub fn holds(self, count: usize) -> bool {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        match self {
+            Self::Exactly(wanted) => count == wanted,
+            Self::Between { least, most } => (least..=most).contains(&count),
+        }
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exactly(wanted) => write!(out, "{wanted}"),
+            Self::Between { least, most } => write!(out, "{least} to {most}"),
+        }
+    }
+}
+
+/// A script that cannot be played.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ScriptError {
+    pub message: String,
+    /// Bytes of the text that it is about.
+    pub span: Option<std::ops::Range<usize>>,
+}
+
+impl Script {
+    pub fn parse(text: &str) -> Result<Self, ScriptError> {
+        let script: Self = toml::from_str(text)
+            .map_err(|error| ScriptError { message: error.message().to_string(), span: error.span() })?;
+        for event in &script.events {
+            event.check(script.duration)?;
+        }
+        Ok(script)
+    }
+}
+
+impl ScriptEvent {
+    fn check(&self, duration: SignedDuration) -> Result<(), ScriptError> {
+        let refused = |message: String| Err(ScriptError { message, span: None });
+        let acts =
+            [self.scale.is_some(), self.reclaim.is_some(), self.shortage.is_some(), self.lose_zone.is_some()];
+        let at = render_duration(self.at);
+        if acts.into_iter().filter(|act| *act).count() + usize::from(self.commit.is_some()) != 1 {
+            return refused(format!(
+                "the event at {at} must do exactly one thing: `scale`, `reclaim`, `shortage`, `lose-zone` or `commit`"
+            ));
+        }
+        if self.at > duration {
+            return refused(format!("the event at {at} is after the end at {}", render_duration(duration)));
+        }
+        if let Some(scale) = &self.scale
+            && scale.workload().is_none()
+        {
+            return refused(format!("`{}` in the event at {at} is not NAMESPACE/NAME", scale.workload));
+        }
+        Ok(())
+    }
+}
+
+impl Scale {
+    pub fn workload(&self) -> Option<ObjectKey> {
+        let (namespace, name) = self.workload.split_once('/')?;
+        (!namespace.is_empty() && !name.is_empty()).then(|| ObjectKey::new(namespace, name))
+    }
+}
+
+impl Shortage {
+    /// Whether an offering is short.
+    pub fn covers(&self, instance_type: &str, zone: Zone, capacity_type: CapacityType) -> bool {
+        let is_type = |wanted: &String| match wanted.strip_suffix(".*") {
+            Some(family) => instance_type.split_once('.').is_some_and(|(own, _)| own == family),
+            None => wanted == instance_type,
+        };
+        self.capacity_type.is_none_or(|wanted| wanted == capacity_type)
+            && (self.types.is_empty() || self.types.iter().any(is_type))
+            && (self.zones.is_empty() || self.zones.iter().any(|wanted| wanted == zone.as_str()))
+    }
+}
+
+impl Expectation {
+    /// What does not hold, in sentences; empty: all is as expected.
+    pub fn failures(&self, cluster: &Cluster) -> Vec<String> {
+        let mut failures = Vec::new();
+        let wanted = |key, value: &Option<String>, labels: &label::Labels| {
+            value.as_ref().is_none_or(|wanted| labels.get(&key).is_some_and(|own| own.as_str() == wanted))
+        };
+        let capacity_type = self.capacity_type.map(|kind| kind.as_str().to_string());
+        let claims: Vec<_> = cluster
+            .claims
+            .values()
+            .filter(|claim| claim.deleted.is_none() && claim.provider_id.is_some())
+            .filter(|claim| wanted(*label::NODEPOOL, &self.pool, &claim.labels))
+            .filter(|claim| wanted(*label::CAPACITY_TYPE, &capacity_type, &claim.labels))
+            .collect();
+        if let Some(count) = self.nodes.filter(|count| !count.holds(claims.len())) {
+            failures.push(format!("{count} nodes expected, {} are there", claims.len()));
+        }
+        let pending = cluster.pods.values().filter(|pod| pod.node.is_none() && pod.is_active()).count();
+        if let Some(count) = self.pending.filter(|count| !count.holds(pending)) {
+            failures.push(format!("{count} waiting pods expected, {pending} wait"));
+        }
+        for claim in claims {
+            let label = |key| claim.labels.get(&key).map_or("-", |value| value.as_str());
+            let (kind, zone) = (label(*label::INSTANCE_TYPE), label(*label::ZONE));
+            let family = kind.split_once('.').map_or(kind, |(family, _)| family);
+            if !self.families.is_empty() && !self.families.iter().any(|wanted| wanted == family) {
+                failures.push(format!("{} is a {kind}: not of {}", claim.name, self.families.join(", ")));
+            }
+            if !self.zones.is_empty() && !self.zones.iter().any(|wanted| wanted == zone) {
+                failures.push(format!("{} is in {zone}: not in {}", claim.name, self.zones.join(", ")));
+            }
+        }
+        failures
+    }
+}
+
+mod span {
+    use super::*;
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SignedDuration, D::Error> {
+        let text = String::deserialize(from)?;
+        parse_duration(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+mod optional_span {
+    use super::*;
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<SignedDuration>, D::Error> {
+        span::deserialize(from).map(Some)
+    }
+}
+
+mod moment {
+    use super::*;
+
+    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_read() {
+        let script = Script::parse(
+            r#"
+            environment = "dev"
+            duration = "45m"
+            workloads = ["workload/inflate.yaml"]
+            [[events]]
+            at = "5m"
+            scale = { workload = "default/inflate", to = 5 }
+            [[events]]
+            at = "20m"
+            shortage = { capacity-type = "spot", types = ["m7i.*"], for = "10m" }
+            [[expect]]
+            at = "10m"
+            about = "five pods run"
+            pending = 0
+            nodes = { least = 1, most = 3 }
+            "#,
+        )
+        .unwrap();
+        assert_eq!(
+            script.events[0].scale.as_ref().unwrap().workload(),
+            Some(ObjectKey::new("default", "inflate"))
+        );
+        let shortage = script.events[1].shortage.as_ref().unwrap();
+        assert!(shortage.covers("m7i.large", Zone::new("a"), CapacityType::Spot));
+        assert!(!shortage.covers("m7i.large", Zone::new("a"), CapacityType::OnDemand));
+        assert!(!shortage.covers("m7i-flex.large", Zone::new("a"), CapacityType::Spot));
+        assert!(script.expect[0].nodes.unwrap().holds(3) && !script.expect[0].nodes.unwrap().holds(4));
+    }
+
+    #[test]
+    fn a_script_with_a_mistake_is_refused_with_its_place() {
+        let parse = |text: &str| Script::parse(text).unwrap_err();
+        let misspelt = parse("environment = \"dev\"\nduration = \"45m\"\nworkload = []\n");
+        assert!(misspelt.message.contains("unknown field `workload`"), "{misspelt}");
+        assert_eq!(misspelt.span, Some(37..45));
+        let late = parse("environment = \"dev\"\nduration = \"5m\"\n[[events]]\nat = \"6m\"\nreclaim = 1\n");
+        assert_eq!(late.message, "the event at 6m is after the end at 5m");
+        let idle = parse("environment = \"dev\"\nduration = \"5m\"\n[[events]]\nat = \"1m\"\n");
+        assert!(idle.message.starts_with("the event at 1m must do exactly one thing"), "{idle}");
+    }
+}
