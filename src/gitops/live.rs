@@ -164,6 +164,8 @@ pub struct NodeFacts {
     pub cpu_millis: u64,
     /// Runs a pod that asks not to be disrupted, or is itself marked so.
     pub do_not_disrupt: bool,
+    /// Its claim has drifted: it is still to be replaced.
+    pub is_drifted: bool,
 }
 
 /// What this environment applied, per object. Kept by the driver across restarts.

@@ -7,3 +7,4 @@ pub mod diff;
 pub mod window;
 pub mod policy;
 pub mod plan;
+pub mod sync;

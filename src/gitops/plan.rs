@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::desired::{DesiredObject, DesiredState, ObjectRef, Origin};
-use super::diff::{DiffKind, FieldChange, MIGRATED_MANAGERS, NodeImpact, diff_object};
+use super::diff::{DiffKind, FieldChange, MIGRATED_MANAGERS, NodeImpact, co_applier, diff_object};
 use super::live::{LiveObject, LiveState};
 use super::policy::{AdoptMode, SyncPolicy};
 use super::tracking::{
@@ -486,18 +486,26 @@ impl Drafting<'_> {
         let mut diff = diff_object(object, live, Some(&wanted), Some(&self.input.live.fleet));
         if let Some(live) = live {
             let policy = self.input.policy;
-            let (ignored, fields): (Vec<FieldChange>, Vec<FieldChange>) = diff
+            let is_ignored = |field: &FieldChange| policy.is_ignored(&object.kind, &object.name, &field.path);
+            // A list is written as a whole, so one element of it is ignored only if nothing else of it changes.
+            let changed_lists: BTreeSet<&str> = diff
                 .fields
-                .into_iter()
-                .partition(|field| policy.is_ignored(&object.kind, &object.name, &field.path));
-            diff.fields = fields;
+                .iter()
+                .filter(|field| !is_ignored(field))
+                .map(|field| field.whole_list())
+                .collect();
+            let ignored: Vec<&FieldChange> = diff
+                .fields
+                .iter()
+                .filter(|field| is_ignored(field) && !changed_lists.contains(field.whole_list()))
+                .collect();
             if !ignored.is_empty() {
-                for field in &ignored {
-                    keep_live_value(&mut wanted.manifest, &live.manifest, &field.path);
+                for field in ignored {
+                    let is_theirs = co_applier(live, field.whole_list()).is_some();
+                    keep_live_value(&mut wanted.manifest, &live.manifest, field.whole_list(), is_theirs);
                 }
-                let again = diff_object(object, Some(live), Some(&wanted), Some(&self.input.live.fleet));
-                diff.impact = again.impact;
-                diff.nodes = again.nodes;
+                diff = diff_object(object, Some(live), Some(&wanted), Some(&self.input.live.fleet));
+                diff.fields.retain(|field| !is_ignored(field));
             }
         }
         let class = match (action, diff.impact) {
@@ -536,13 +544,12 @@ fn take_over(live: &LiveObject) -> Vec<String> {
     MIGRATED_MANAGERS.into_iter().filter(|name| managers.contains(name)).map(Into::into).collect()
 }
 
-/// Puts the live value of a field into what is applied, or takes the field out if nothing is live.
-pub(crate) fn keep_live_value(manifest: &mut Value, live: &Value, path: &str) {
-    let whole_list = path.split('[').next().unwrap_or(path);
-    if whole_list.starts_with("metadata.") {
+/// Makes what is applied say nothing new about a field: the live value, or nothing where somebody else applies it.
+fn keep_live_value(manifest: &mut Value, live: &Value, path: &str, is_theirs: bool) {
+    if path.starts_with("metadata.") {
         return;
     }
-    let keys = split_path(live, manifest, whole_list);
+    let keys = split_path(live, manifest, path);
     let value = keys.iter().try_fold(live, |at, key| at.get(key)).cloned();
     let Some((last, parents)) = keys.split_last() else { return };
     let mut at = manifest;
@@ -552,8 +559,8 @@ pub(crate) fn keep_live_value(manifest: &mut Value, live: &Value, path: &str) {
     }
     let Some(map) = at.as_object_mut() else { return };
     match value {
-        Some(value) => drop(map.insert(last.clone(), value)),
-        None => drop(map.shift_remove(last)),
+        Some(value) if !is_theirs => drop(map.insert(last.clone(), value)),
+        _ => drop(map.shift_remove(last)),
     }
 }
 

@@ -112,6 +112,8 @@ pub struct SyncPolicy {
     pub installation: Arc<str>,
     pub mode: SyncMode,
     pub prune: PruneMode,
+    /// The most that a person may ask for.
+    pub prune_ceiling: PruneMode,
     /// Whether a commit that wants nothing at all may remove everything, once confirmed.
     pub allow_empty: bool,
     pub adopt: AdoptMode,
@@ -141,6 +143,7 @@ impl SyncPolicy {
             installation: installation.into(),
             mode: SyncMode::Auto,
             prune: PruneMode::Off,
+            prune_ceiling: PruneMode::Now,
             allow_empty: false,
             adopt: AdoptMode::Fail,
             limits: BlastLimits::default(),

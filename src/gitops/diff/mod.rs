@@ -22,6 +22,7 @@ use impact::Scope;
 pub use impact::{FIELD_RULES, FieldRule, NodeImpact, Rolling};
 pub use owners::MIGRATED_MANAGERS;
 use owners::{FieldOwner, FieldOwners};
+pub(crate) use owners::{co_applier, last_writer};
 use shape::Shape;
 
 /// What separates two states of one object.
@@ -83,6 +84,11 @@ impl FieldChange {
     /// The path without the leading `spec.` that nearly all share.
     pub fn short_path(&self) -> &str {
         self.path.strip_prefix("spec.").unwrap_or(&self.path)
+    }
+
+    /// The path up to the first list: lists are written as a whole.
+    pub(crate) fn whole_list(&self) -> &str {
+        self.path.split('[').next().unwrap_or(&self.path)
     }
 }
 

@@ -81,6 +81,44 @@ impl Manager {
     }
 }
 
+/// Who wrote a field last, us excepted, by its dotted path up to the first list.
+pub(crate) fn last_writer(live: &LiveObject, path: &str) -> Option<String> {
+    writers(live, path)
+        .filter(|(entry, _)| !is_our_apply(entry))
+        .max_by_key(|(time, _)| time_of(time))
+        .map(|(_, name)| name)
+}
+
+/// Another manager that applies a field, so that it stays theirs when we say nothing of it.
+pub(crate) fn co_applier(live: &LiveObject, path: &str) -> Option<String> {
+    let is_apply = |entry: &Value| entry.get("operation").and_then(Value::as_str) == Some("Apply");
+    writers(live, path).find(|(entry, _)| is_apply(entry) && !is_our_apply(entry)).map(|(_, name)| name)
+}
+
+fn is_our_apply(entry: &Value) -> bool {
+    entry.get("manager").and_then(Value::as_str) == Some(FIELD_MANAGER)
+}
+
+fn time_of(entry: &Value) -> &str {
+    entry.get("time").and_then(Value::as_str).unwrap_or("")
+}
+
+/// The `managedFields` entries that hold a field, with the names of their managers.
+fn writers<'a>(live: &'a LiveObject, path: &'a str) -> impl Iterator<Item = (&'a Value, String)> {
+    let entries = live.manifest.pointer("/metadata/managedFields").and_then(Value::as_array);
+    entries.into_iter().flatten().filter_map(move |entry| {
+        let manager = manager(entry)?;
+        let holds = manager.fields.iter().any(|field| {
+            let field = field.join(".");
+            let is_below = |long: &str, short: &str| {
+                long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            is_below(&field, path) || is_below(path, &field)
+        });
+        holds.then_some((entry, manager.name))
+    })
+}
+
 fn manager(entry: &Value) -> Option<Manager> {
     if entry.get("subresource").and_then(Value::as_str).is_some_and(|subresource| !subresource.is_empty()) {
         return None;

@@ -1,0 +1,758 @@
+//! The Git half as a value: `observe` what happened, `decide` what to do.
+//!
+//! No clock and no I/O: a driver tells it of commits, of the cluster and of results, asks what to do now, does that, and
+//! comes back when something happens or at `wake_at`. One environment, one value; at most one operation at a time, and
+//! within it one object at a time, so that a cancellation, a closing window or a lost lease stops before the next object.
+//!
+//! What a source or a render cannot say is never read as "nothing is wanted": the last good state stays wanted.
+
+mod heal;
+mod operation;
+mod status;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::desired::{DesiredState, ObjectRef};
+use super::live::{Fleet, Inventory, InventoryEntry, LiveObject, LiveState};
+use super::plan::{
+    ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, VerdictCode,
+    digest, plan_sync, wave,
+};
+use super::policy::{PruneMode, SyncMode, SyncPolicy};
+use super::tracking::{Owner, Ownership, ownership};
+use crate::model::repository::Revision;
+use heal::Healing;
+pub use operation::{HistoryEntry, Initiator, ObjectReport, Phase};
+use operation::{Operation, Step};
+pub use status::{Condition, Health, Rollout, SyncState, SyncStatus};
+
+/// Pause before the first retry of a failed operation; it doubles up to `RETRY_PAUSE_MAX` (as Argo CD).
+pub const RETRY_PAUSE: SignedDuration = SignedDuration::from_secs(5);
+pub const RETRY_PAUSE_MAX: SignedDuration = SignedDuration::from_secs(180);
+/// Retries of one wanted state before a person or a new commit is waited for.
+pub const RETRIES_MAX: u32 = 5;
+/// How long one write may take before the operation counts as interrupted.
+pub const HEARTBEAT: SignedDuration = SignedDuration::from_secs(120);
+/// Operations remembered.
+pub const HISTORY_MAX: usize = 20;
+
+/// Everything that the Git half can learn.
+#[derive(Clone, Debug)]
+pub enum GitEvent {
+    /// A commit was fetched, verified and rendered without an error.
+    Rendered {
+        desired: Arc<DesiredState>,
+        proof: RenderProof,
+    },
+    /// A commit was fetched, but cannot be used. What was wanted before stays wanted; nothing is written meanwhile.
+    RenderFailed {
+        revision: Revision,
+        errors: Vec<String>,
+    },
+    /// The source did not answer. What was wanted before stays wanted and is kept up; nothing is removed meanwhile.
+    FetchFailed {
+        error: String,
+    },
+    /// A full picture of the cluster. Its own `inventory` is used only if none is known yet.
+    Live(LiveState),
+    /// One object as it is now; `None` when it is gone.
+    ObjectChanged {
+        object: ObjectRef,
+        live: Option<LiveObject>,
+    },
+    FleetChanged(Fleet),
+    /// What became of actions.
+    Applied {
+        plan: PlanHash,
+        results: Vec<ObjectResult>,
+    },
+    /// A person wants a sync.
+    Requested(SyncRequest),
+    /// Stop the running operation before its next object.
+    Cancelled,
+    Suspended {
+        reason: Arc<str>,
+        actor: Arc<str>,
+        until: Option<Timestamp>,
+    },
+    Resumed,
+    PolicyChanged(SyncPolicy),
+    /// Only time passed.
+    Tick,
+}
+
+/// What a person asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncRequest {
+    pub actor: Arc<str>,
+    /// Remove what left Git, whatever the automatic mode says, up to the ceiling.
+    pub prune: Option<PruneMode>,
+    /// What they confirm. A plan's hash that is not the current one makes the request fail.
+    pub consent: Consent,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectResult {
+    pub object: ObjectRef,
+    pub outcome: Outcome,
+}
+
+/// What became of one write.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// The object as the API server answered.
+    Applied(LiveObject),
+    /// The deletion was accepted; the object may still wait for its finalizers.
+    Deleted,
+    /// A conflict, throttling, a server's error, a time-out: worth another attempt.
+    Transient(String),
+    /// Refused for what it is: trying again changes nothing.
+    Permanent(String),
+}
+
+/// Everything that the Git half may do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "action", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum SyncAction {
+    /// Server-side apply as manager `provisor`, forced.
+    Apply {
+        object: ObjectRef,
+        manifest: Value,
+        /// Fails if the object is another one by now.
+        uid: Option<Arc<str>>,
+        /// Managers of hand-made writes whose fields become ours first.
+        take_over: Vec<String>,
+    },
+    Delete {
+        object: ObjectRef,
+        uid: Option<Arc<str>>,
+    },
+}
+
+impl SyncAction {
+    pub fn object(&self) -> &ObjectRef {
+        match self {
+            Self::Apply { object, .. } | Self::Delete { object, .. } => object,
+        }
+    }
+}
+
+/// What to do now, why, and when to ask again.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncDecision {
+    /// The plan that the actions belong to.
+    pub plan: Option<PlanHash>,
+    /// In order. Report what became of them with [`GitEvent::Applied`], then decide again.
+    pub actions: Vec<SyncAction>,
+    pub reasons: Vec<SyncReason>,
+    /// Decide again by then, even if nothing happens. `None`: only when something happens.
+    pub wake_at: Option<Timestamp>,
+    /// The record of what was applied changed and has to be stored.
+    pub inventory_changed: bool,
+}
+
+/// Why something is done or not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SyncReason {
+    /// A stable word, as in conditions.
+    pub reason: &'static str,
+    pub message: String,
+}
+
+fn reason(reason: &'static str, message: impl Into<String>) -> SyncReason {
+    SyncReason { reason, message: message.into() }
+}
+
+/// What is wanted, and whether the source still says so.
+#[derive(Clone, Debug, Default)]
+struct Wanted {
+    good: Option<(Arc<DesiredState>, RenderProof)>,
+    /// Newest commit seen, usable or not.
+    newest: Option<Revision>,
+    fetch_error: Option<String>,
+    render_errors: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Suspension {
+    reason: Arc<str>,
+    actor: Arc<str>,
+    until: Option<Timestamp>,
+}
+
+/// Attempts to reach one wanted state.
+#[derive(Clone, Debug, Default)]
+struct Chain {
+    digest: Option<Arc<str>>,
+    retries: u32,
+    retry_at: Option<Timestamp>,
+    /// Objects that the API server refuses for what they are; not tried again for this state.
+    refused: BTreeMap<ObjectRef, String>,
+    /// Why no further attempt is made.
+    given_up: Option<String>,
+    /// The failure may pass by itself once the cluster changes.
+    is_transient: bool,
+}
+
+/// The sync of one environment.
+#[derive(Clone, Debug)]
+pub struct Sync {
+    environment: Arc<str>,
+    policy: SyncPolicy,
+    wanted: Wanted,
+    live: Option<LiveState>,
+    /// From before a restart, until the first picture of the cluster is there to hold it.
+    stored_inventory: Option<Inventory>,
+    /// Rendered digest that was applied completely.
+    applied: Option<Arc<str>>,
+    applied_revision: Option<Arc<str>>,
+    operation: Option<Operation>,
+    operations_seen: u64,
+    chain: Chain,
+    healing: Healing,
+    suspension: Option<Suspension>,
+    request: Option<SyncRequest>,
+    request_failure: Option<String>,
+    history: Vec<HistoryEntry>,
+    plan: Option<Arc<SyncPlan>>,
+    is_plan_stale: bool,
+    inventory_changed: bool,
+    rollout: status::RolloutWatch,
+}
+
+impl Sync {
+    /// `inventory` is what was stored before a restart; `None` rebuilds it from the objects' tracking ids.
+    pub fn new(environment: &str, policy: SyncPolicy, inventory: Option<Inventory>) -> Self {
+        Self {
+            environment: environment.into(),
+            policy,
+            wanted: Wanted::default(),
+            live: None,
+            stored_inventory: inventory,
+            applied: None,
+            applied_revision: None,
+            operation: None,
+            operations_seen: 0,
+            chain: Chain::default(),
+            healing: Healing::default(),
+            suspension: None,
+            request: None,
+            request_failure: None,
+            history: Vec::new(),
+            plan: None,
+            is_plan_stale: true,
+            inventory_changed: false,
+            rollout: status::RolloutWatch::default(),
+        }
+    }
+
+    pub fn environment(&self) -> &str {
+        &self.environment
+    }
+
+    /// The record of what was applied, to be stored whenever a decision says that it changed.
+    pub fn inventory(&self) -> Option<&Inventory> {
+        self.live.as_ref().and_then(|live| live.inventory.as_ref())
+    }
+
+    /// The plan of the last decision.
+    pub fn plan(&self) -> Option<&Arc<SyncPlan>> {
+        self.plan.as_ref()
+    }
+
+    /// Operations, oldest first; equal ones in a row are one entry with a count.
+    pub fn history(&self) -> &[HistoryEntry] {
+        &self.history
+    }
+
+    /// Takes in what happened at `at`.
+    pub fn observe(&mut self, at: Timestamp, event: GitEvent) {
+        self.is_plan_stale = true;
+        match event {
+            GitEvent::Rendered { desired, proof } => {
+                self.wanted.newest = Some(desired.revision.clone());
+                self.wanted.fetch_error = None;
+                self.wanted.render_errors.clear();
+                if self.chain.digest.as_ref() != Some(&desired.digest) {
+                    self.chain = Chain { digest: Some(desired.digest.clone()), ..Chain::default() };
+                }
+                self.wanted.good = Some((desired, proof));
+            }
+            GitEvent::RenderFailed { revision, errors } => {
+                self.wanted.newest = Some(revision);
+                self.wanted.fetch_error = None;
+                self.wanted.render_errors = errors;
+            }
+            GitEvent::FetchFailed { error } => self.wanted.fetch_error = Some(error),
+            GitEvent::Live(live) => self.take_picture(at, live),
+            GitEvent::ObjectChanged { object, live } => {
+                self.cluster_moved();
+                if let Some(state) = &mut self.live {
+                    match live {
+                        Some(live) => drop(state.objects.insert(object, live)),
+                        None => drop(state.objects.remove(&object)),
+                    }
+                    state.fleet.index_classes(&state.objects);
+                }
+            }
+            GitEvent::FleetChanged(fleet) => {
+                self.cluster_moved();
+                if let Some(state) = &mut self.live {
+                    state.fleet = fleet;
+                    state.fleet.index_classes(&state.objects);
+                }
+            }
+            GitEvent::Applied { plan, results } => self.take_results(at, &plan, results),
+            GitEvent::Requested(request) => {
+                self.chain.given_up = None;
+                self.chain.retries = 0;
+                self.chain.retry_at = None;
+                self.chain.refused.clear();
+                self.request = Some(request);
+            }
+            GitEvent::Cancelled => {
+                if let Some(operation) = &mut self.operation {
+                    operation.cancel();
+                }
+            }
+            GitEvent::Suspended { reason, actor, until } => {
+                self.suspension = Some(Suspension { reason, actor, until });
+            }
+            GitEvent::Resumed => self.suspension = None,
+            GitEvent::PolicyChanged(policy) => {
+                self.policy = policy;
+                self.applied = None;
+                self.chain = Chain { digest: self.chain.digest.clone(), ..Chain::default() };
+            }
+            GitEvent::Tick => {}
+        }
+        if let Some(live) = &self.live {
+            self.rollout.observe(at, &live.fleet);
+        }
+    }
+
+    /// What to do now. The same state and moment always give the same answer.
+    pub fn decide(&mut self, now: Timestamp) -> SyncDecision {
+        let mut decision = SyncDecision {
+            plan: None,
+            actions: vec![],
+            reasons: vec![],
+            wake_at: None,
+            inventory_changed: std::mem::take(&mut self.inventory_changed),
+        };
+        if self
+            .suspension
+            .as_ref()
+            .is_some_and(|suspension| suspension.until.is_some_and(|until| until <= now))
+        {
+            self.suspension = None;
+        }
+        self.go_on(now, &mut decision);
+        if self.operation.is_none() {
+            self.begin(now, &mut decision);
+            self.go_on(now, &mut decision);
+        }
+        decision.inventory_changed |= std::mem::take(&mut self.inventory_changed);
+        decision.wake_at = decision.wake_at.map(|wake_at| wake_at.max(now));
+        decision
+    }
+
+    /// The status as of `now`, for conditions, dashboards and `get`.
+    pub fn status(&self, now: Timestamp) -> SyncStatus {
+        status::status(self, now)
+    }
+
+    fn take_picture(&mut self, at: Timestamp, mut live: LiveState) {
+        let known = self.live.take().and_then(|state| state.inventory);
+        live.inventory = known.or_else(|| self.stored_inventory.take()).or(live.inventory);
+        if live.inventory.is_none() {
+            live.inventory = Some(self.rebuilt_inventory(&live));
+            self.inventory_changed = true;
+        }
+        self.cluster_moved();
+        live.fleet.index_classes(&live.objects);
+        self.rollout.observe(at, &live.fleet);
+        self.live = Some(live);
+    }
+
+    /// An inventory made from tracking ids. A cluster without any has lost nothing.
+    fn rebuilt_inventory(&self, live: &LiveState) -> Inventory {
+        let owner =
+            Owner { installation: self.policy.installation.clone(), environment: self.environment.clone() };
+        let entries: BTreeMap<ObjectRef, InventoryEntry> = live
+            .objects
+            .iter()
+            .filter(|(object, found)| ownership(&owner, object, found) == Ownership::Ours)
+            .map(|(object, found)| {
+                let entry = InventoryEntry {
+                    uid: found.uid.clone(),
+                    digest: "".into(),
+                    wave: wave(&found.manifest),
+                    revision: "".into(),
+                    retiring_since: None,
+                };
+                (object.clone(), entry)
+            })
+            .collect();
+        Inventory { is_rebuilt: !entries.is_empty(), entries }
+    }
+
+    /// A transient failure may be over once the cluster is different.
+    fn cluster_moved(&mut self) {
+        if self.chain.is_transient && self.chain.given_up.is_some() {
+            self.chain.given_up = None;
+            self.chain.retries = 0;
+        }
+    }
+
+    /// Plans again if anything changed since, or if a window turned.
+    fn refresh_plan(&mut self, now: Timestamp) -> Option<Arc<SyncPlan>> {
+        let turned = self.plan.as_ref().and_then(|plan| plan.wake_at()).is_some_and(|wake_at| wake_at <= now);
+        if self.plan.is_some() && !self.is_plan_stale && !turned {
+            return self.plan.clone();
+        }
+        let plan = Arc::new(self.compute_plan(now, None)?);
+        self.is_plan_stale = false;
+        self.plan = Some(plan.clone());
+        Some(plan)
+    }
+
+    fn compute_plan(&self, now: Timestamp, request: Option<&SyncRequest>) -> Option<SyncPlan> {
+        let (desired, proof) = self.wanted.good.as_ref()?;
+        let live = self.live.as_ref()?;
+        let mut policy = self.policy.clone();
+        policy.ignore.extend(self.healing.paused_fields(now));
+        if let Some(prune) = request.and_then(|request| request.prune) {
+            policy.prune = policy.prune.max(prune.min(policy.prune_ceiling));
+        }
+        // A source that does not answer may have been emptied, moved or mended meanwhile: remove nothing on old news.
+        let proof = if self.wanted.fetch_error.is_some() { RenderProof::Once } else { proof.clone() };
+        let none = Consent::default();
+        Some(plan_sync(&PlanInput {
+            desired,
+            proof,
+            live,
+            policy: &policy,
+            consent: request.map_or(&none, |request| &request.consent),
+            now,
+            is_manual: request.is_some(),
+            started: None,
+        }))
+    }
+
+    /// Starts an operation if there is something to do and nothing against it.
+    fn begin(&mut self, now: Timestamp, decision: &mut SyncDecision) {
+        let wake = |decision: &mut SyncDecision, at: Option<Timestamp>| {
+            decision.wake_at = [decision.wake_at, at].into_iter().flatten().min();
+        };
+        if self.healing.expire(now) {
+            self.is_plan_stale = true;
+        }
+        if self.wanted.good.is_none() {
+            let why = match (&self.wanted.fetch_error, &self.wanted.render_errors[..]) {
+                (Some(error), _) => reason("FetchFailed", format!("no commit was read yet: {error}")),
+                (None, [error, ..]) => reason("RenderFailed", format!("no commit can be used yet: {error}")),
+                (None, []) => reason("NoCommit", "no commit was read yet"),
+            };
+            return decision.reasons.push(why);
+        }
+        let Some(mut plan) = self.refresh_plan(now) else {
+            return decision.reasons.push(reason("NoPicture", "the cluster was not read yet"));
+        };
+        wake(decision, plan.wake_at());
+        wake(decision, self.healing.next_expiry());
+        if let Some(error) = &self.wanted.fetch_error {
+            decision.reasons.push(reason("FetchFailed", format!("kept the last good commit: {error}")));
+        }
+        if let Some(error) = self.wanted.render_errors.first() {
+            let why = format!("the newest commit cannot be used, so nothing is written: {error}");
+            return decision.reasons.push(reason("RenderFailed", why));
+        }
+        if let Some(suspension) = &self.suspension {
+            wake(decision, suspension.until);
+            let why = format!("suspended by {}: {}", suspension.actor, suspension.reason);
+            return decision.reasons.push(reason("Suspended", why));
+        }
+        if let Some(request) = self.request.take() {
+            let Some(asked) = self.compute_plan(now, Some(&request)) else { return };
+            if let Some(confirmed) = &request.consent.plan
+                && *confirmed != asked.hash
+            {
+                let why = format!(
+                    "the plan is {} by now, not {}: look at it again",
+                    asked.hash.short(),
+                    confirmed.short()
+                );
+                self.request_failure = Some(why.clone());
+                return decision.reasons.push(reason("StaleConfirmation", why));
+            }
+            self.request_failure = None;
+            plan = Arc::new(asked);
+            self.plan = Some(plan.clone());
+            if plan.is_noop() {
+                self.settle(&plan, decision);
+                return;
+            }
+            return self.start(
+                now,
+                plan,
+                Initiator::Person { actor: request.actor },
+                BTreeSet::new(),
+                decision,
+            );
+        }
+        if plan.is_noop() {
+            return self.settle(&plan, decision);
+        }
+        if let Some(why) = &self.chain.given_up {
+            return decision.reasons.push(reason("GivenUp", why.clone()));
+        }
+        if let Some(retry_at) = self.chain.retry_at
+            && now < retry_at
+        {
+            wake(decision, Some(retry_at));
+            let why = format!("attempt {} of {} at {retry_at}", self.chain.retries, RETRIES_MAX);
+            return decision.reasons.push(reason("Retrying", why));
+        }
+        if self.policy.mode == SyncMode::Manual {
+            let why = format!("{}; a person starts each sync", plan.summary());
+            return decision.reasons.push(reason("ManualSync", why));
+        }
+        let is_new = self.applied.as_ref() != Some(&plan.digest);
+        // Deletions that became possible belong to the commit that asked for them, everything else to whoever changed it.
+        let drifted: Vec<&PlannedChange> =
+            plan.proceeding().filter(|change| !is_new && !change.action.is_removal()).collect();
+        if drifted.is_empty() {
+            return self.start(now, plan.clone(), Initiator::Automation, BTreeSet::new(), decision);
+        }
+        let live = self.live.as_ref().expect("a plan is made from a picture of the cluster");
+        decision.reasons.extend(drifted.iter().flat_map(|change| heal::describe(change, live)));
+        if self.policy.mode != SyncMode::AutoHeal {
+            return decision.reasons.push(reason("SelfHealOff", "drift is reported and left as it is"));
+        }
+        if self.healing.give_up_fights(now, &drifted, live) {
+            // Plan again without the fields that somebody else insists on.
+            self.is_plan_stale = true;
+            return wake(decision, Some(now));
+        }
+        if let Some(later) = self.healing.hold_until(now) {
+            return wake(decision, Some(later));
+        }
+        let objects: BTreeSet<ObjectRef> = drifted.iter().map(|change| change.object.clone()).collect();
+        self.healing.healed(now, &drifted);
+        self.start(now, plan.clone(), Initiator::SelfHeal, objects, decision);
+    }
+
+    /// Nothing to write: says why, and remembers that the commit is applied if it is.
+    fn settle(&mut self, plan: &SyncPlan, decision: &mut SyncDecision) {
+        self.healing.calm();
+        self.remember_if_done(plan);
+        for change in &plan.changes {
+            if let Some(code) = change.verdict.code() {
+                let what =
+                    format!("{} {}: {}", change.action.as_str(), change.object, change.verdict.message());
+                decision.reasons.push(reason(code.as_str(), what));
+            }
+        }
+        if plan.is_in_sync() {
+            decision.reasons.push(reason("Synced", "the cluster is as the commit wants it"));
+        }
+    }
+
+    /// A commit is applied when nothing of it is left that would proceed by itself later.
+    fn remember_if_done(&mut self, plan: &SyncPlan) {
+        let is_done = plan.changes.iter().all(|change| {
+            matches!(change.verdict, Verdict::Refused { .. } | Verdict::NeedsConfirmation { .. })
+        });
+        let is_blocked = plan.changes.iter().any(|change| {
+            matches!(change.verdict.code(), Some(VerdictCode::NonDeterministicRender | VerdictCode::ReadOnly))
+        });
+        if is_done && !is_blocked && self.chain.refused.is_empty() {
+            self.applied = Some(plan.digest.clone());
+            self.applied_revision = Some(plan.commit.clone());
+            if let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut())
+                && inventory.is_rebuilt
+            {
+                inventory.is_rebuilt = false;
+                self.inventory_changed = true;
+                self.is_plan_stale = true;
+            }
+        }
+    }
+
+    fn start(
+        &mut self,
+        now: Timestamp,
+        plan: Arc<SyncPlan>,
+        initiator: Initiator,
+        only: BTreeSet<ObjectRef>,
+        decision: &mut SyncDecision,
+    ) {
+        let refused = &self.chain.refused;
+        let steps: Vec<usize> = plan
+            .changes
+            .iter()
+            .enumerate()
+            .filter(|(_, change)| change.verdict == Verdict::Proceed)
+            .filter(|(_, change)| only.is_empty() || only.contains(&change.object))
+            .filter(|(_, change)| !refused.contains_key(&change.object))
+            .map(|(index, _)| index)
+            .collect();
+        if steps.is_empty() {
+            for (object, why) in refused {
+                decision.reasons.push(reason("Rejected", format!("{object}: {why}")));
+            }
+            return;
+        }
+        self.operations_seen += 1;
+        let why = format!("{} ({})", plan.summary(), initiator);
+        decision.reasons.push(reason("Started", why));
+        self.operation = Some(Operation::new(self.operations_seen, plan, initiator, steps, now));
+    }
+
+    /// Takes the next step of the running operation.
+    fn go_on(&mut self, now: Timestamp, decision: &mut SyncDecision) {
+        let Some(operation) = &mut self.operation else { return };
+        let newest = self.wanted.good.as_ref().map(|(desired, _)| &desired.digest);
+        let stop = if self.suspension.is_some() {
+            Some((Phase::Stopped, "suspended"))
+        } else if !self.wanted.render_errors.is_empty() {
+            Some((Phase::Stopped, "the newest commit cannot be used"))
+        } else if newest != Some(&operation.plan().digest) {
+            Some((Phase::Superseded, "another commit is wanted by now"))
+        } else {
+            None
+        };
+        let live = self.live.as_ref();
+        match operation.step(now, &self.policy, live, stop) {
+            Step::Perform(action) => {
+                decision.plan = Some(operation.plan().hash.clone());
+                decision.wake_at = Some(now.saturating_add(HEARTBEAT).unwrap_or(Timestamp::MAX));
+                decision.reasons.push(operation.reason_of(action.object()));
+                decision.actions.push(action);
+            }
+            Step::Wait { until, why } => {
+                decision.plan = Some(operation.plan().hash.clone());
+                decision.wake_at = Some(until);
+                decision.reasons.push(reason("Waiting", why));
+            }
+            Step::Finished(phase) => {
+                let operation = self.operation.take().expect("an operation that finishes was running");
+                self.finish(now, operation, phase, decision);
+            }
+        }
+    }
+
+    fn take_results(&mut self, at: Timestamp, plan: &PlanHash, results: Vec<ObjectResult>) {
+        let Some(operation) = self.operation.as_mut().filter(|operation| operation.plan().hash == *plan)
+        else {
+            return;
+        };
+        for result in results {
+            let Some(change) = operation.record(at, &result) else { continue };
+            let Some(state) = &mut self.live else { continue };
+            let inventory = state.inventory.get_or_insert_default();
+            match result.outcome {
+                Outcome::Applied(live) => {
+                    let applied = change.manifest.as_ref();
+                    let is_retiring = change.action == ChangeAction::Retire;
+                    let since = inventory.entries.get(&result.object).and_then(|entry| entry.retiring_since);
+                    let entry = InventoryEntry {
+                        uid: live.uid.clone(),
+                        digest: applied.map(digest).unwrap_or_default().into(),
+                        wave: change.wave,
+                        revision: operation.plan().commit.clone(),
+                        retiring_since: if is_retiring { since.or(Some(at)) } else { None },
+                    };
+                    inventory.entries.insert(result.object.clone(), entry);
+                    self.healing.answered(&change, &live);
+                    state.objects.insert(result.object, live);
+                    state.fleet.index_classes(&state.objects);
+                }
+                Outcome::Deleted => {
+                    inventory.entries.remove(&result.object);
+                    forget_or_mark(state, &result.object, at);
+                }
+                Outcome::Transient(_) => {}
+                Outcome::Permanent(why) => drop(self.chain.refused.insert(result.object, why)),
+            }
+            self.inventory_changed = true;
+        }
+    }
+
+    fn finish(&mut self, now: Timestamp, operation: Operation, phase: Phase, decision: &mut SyncDecision) {
+        self.is_plan_stale = true;
+        let plan = operation.plan().clone();
+        let why = operation.summary(&phase);
+        let has_transient = operation.has_transient() || phase == Phase::Interrupted;
+        match &phase {
+            Phase::Succeeded => {
+                self.chain.retries = 0;
+                self.chain.retry_at = None;
+                self.chain.is_transient = false;
+                if operation.initiator() != &Initiator::SelfHeal {
+                    self.remember_applied(&operation);
+                }
+            }
+            Phase::PartiallySynced | Phase::Failed | Phase::Interrupted if has_transient => {
+                self.chain.is_transient = true;
+                self.chain.retries += 1;
+                if self.chain.retries > RETRIES_MAX {
+                    self.chain.given_up = Some(format!("gave up after {RETRIES_MAX} retries: {why}"));
+                } else {
+                    let pause = operation::back_off(RETRY_PAUSE, 2, self.chain.retries - 1, RETRY_PAUSE_MAX);
+                    self.chain.retry_at = now.checked_add(pause).ok();
+                    decision.wake_at = self.chain.retry_at;
+                }
+            }
+            Phase::PartiallySynced | Phase::Failed | Phase::Interrupted => {
+                self.chain.is_transient = false;
+                self.chain.given_up = Some(why.clone());
+            }
+            Phase::Cancelled => {
+                self.chain.given_up = Some("cancelled by a person".into());
+            }
+            Phase::Superseded | Phase::Stopped => {}
+        }
+        decision.reasons.push(reason(phase.as_str(), why));
+        let Some((desired, _)) = &self.wanted.good else { return };
+        let revision = if desired.digest == plan.digest { Some(&desired.revision) } else { None };
+        operation::remember(&mut self.history, operation.into_entry(now, phase, revision));
+    }
+
+    /// After a full success: whatever of the commit is left was refused, or waits.
+    fn remember_applied(&mut self, operation: &Operation) {
+        if let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut())
+            && inventory.is_rebuilt
+        {
+            inventory.is_rebuilt = false;
+            self.inventory_changed = true;
+        }
+        let plan = operation.plan();
+        let waits = plan.changes.iter().any(|change| matches!(change.verdict, Verdict::Waits { .. }));
+        let retires = plan.proceeding().any(|change| change.action == ChangeAction::Retire);
+        if !waits && !retires && self.chain.refused.is_empty() {
+            self.applied = Some(plan.digest.clone());
+            self.applied_revision = Some(plan.commit.clone());
+        }
+    }
+}
+
+/// An object without finalizers is gone when its deletion is accepted; the others say so themselves later.
+fn forget_or_mark(state: &mut LiveState, object: &ObjectRef, at: Timestamp) {
+    let Some(live) = state.objects.get_mut(object) else { return };
+    let finalizers = live.manifest.pointer("/metadata/finalizers").and_then(Value::as_array);
+    if finalizers.is_some_and(|finalizers| !finalizers.is_empty()) {
+        if let Some(metadata) = live.manifest.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.insert("deletionTimestamp".into(), Value::String(at.to_string()));
+        }
+    } else {
+        state.objects.remove(object);
+    }
+}

@@ -1,0 +1,430 @@
+//! One attempt to carry out a plan: one object after another, wave after wave.
+//!
+//! Inside a wave objects are independent: all are tried. The next wave, and after all waves the removals, start once
+//! everything before was accepted and became ready. What fails skips what comes later, never what stands beside it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::{HEARTBEAT, HISTORY_MAX, ObjectResult, Outcome, SyncAction, SyncReason};
+use crate::gitops::desired::ObjectRef;
+use crate::gitops::live::{LiveState, Readiness};
+use crate::gitops::plan::{ChangeAction, PlanHash, PlannedChange, SyncPlan};
+use crate::gitops::policy::SyncPolicy;
+use crate::gitops::window::{Answer, Question};
+use crate::model::repository::Revision;
+
+/// Who started an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Initiator {
+    Automation,
+    SelfHeal,
+    Person { actor: Arc<str> },
+}
+
+impl fmt::Display for Initiator {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Automation => out.write_str("automatic sync"),
+            Self::SelfHeal => out.write_str("self-heal"),
+            Self::Person { actor } => write!(out, "asked for by {actor}"),
+        }
+    }
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Phase {
+    Succeeded,
+    /// Some objects were written, later waves were not.
+    PartiallySynced,
+    Failed,
+    /// No answer to a write in time, or the process died.
+    Interrupted,
+    Cancelled,
+    /// Another commit took its place.
+    Superseded,
+    /// A window closed, the environment was suspended, or the newest commit turned out to be broken.
+    Stopped,
+}
+
+impl Phase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "Succeeded",
+            Self::PartiallySynced => "PartiallySynced",
+            Self::Failed => "Failed",
+            Self::Interrupted => "Interrupted",
+            Self::Cancelled => "Cancelled",
+            Self::Superseded => "Superseded",
+            Self::Stopped => "Stopped",
+        }
+    }
+}
+
+/// What became of one object in an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectReport {
+    pub object: ObjectRef,
+    pub action: ChangeAction,
+    /// `done`, `failed`, `rejected` or `notStarted`.
+    pub result: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// One operation of the past, or several equal ones in a row.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryEntry {
+    pub id: u64,
+    /// `main@sha1:…`, as Flux writes it.
+    pub revision: String,
+    pub author: Arc<str>,
+    pub subject: Arc<str>,
+    pub digest: Arc<str>,
+    pub plan: PlanHash,
+    pub initiator: Initiator,
+    pub started: Timestamp,
+    pub ended: Timestamp,
+    pub phase: Phase,
+    pub summary: String,
+    pub objects: Vec<ObjectReport>,
+    /// How many times in a row the same was done with the same outcome.
+    pub count: u32,
+}
+
+/// What an operation does next.
+pub(super) enum Step {
+    Perform(SyncAction),
+    Wait { until: Timestamp, why: String },
+    Finished(Phase),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Operation {
+    id: u64,
+    plan: Arc<SyncPlan>,
+    initiator: Initiator,
+    started: Timestamp,
+    /// Positions in the plan's changes.
+    steps: Vec<usize>,
+    next: usize,
+    in_flight: Option<(ObjectRef, Timestamp)>,
+    results: BTreeMap<ObjectRef, Outcome>,
+    /// When the last result came, and when all that it belongs to was ready.
+    settled_at: Timestamp,
+    ready_at: Option<Timestamp>,
+    is_cancelled: bool,
+    /// Why it ended before its end.
+    ended_by: Option<String>,
+}
+
+impl Operation {
+    pub(super) fn new(
+        id: u64,
+        plan: Arc<SyncPlan>,
+        initiator: Initiator,
+        steps: Vec<usize>,
+        now: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            plan,
+            initiator,
+            started: now,
+            steps,
+            next: 0,
+            in_flight: None,
+            results: BTreeMap::new(),
+            settled_at: now,
+            ready_at: None,
+            is_cancelled: false,
+            ended_by: None,
+        }
+    }
+
+    pub(super) fn plan(&self) -> &Arc<SyncPlan> {
+        &self.plan
+    }
+
+    pub(super) fn initiator(&self) -> &Initiator {
+        &self.initiator
+    }
+
+    pub(super) fn started(&self) -> Timestamp {
+        self.started
+    }
+
+    pub(super) fn cancel(&mut self) {
+        self.is_cancelled = true;
+    }
+
+    pub(super) fn has_transient(&self) -> bool {
+        self.results.values().any(|outcome| matches!(outcome, Outcome::Transient(_)))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.results.values().any(|outcome| matches!(outcome, Outcome::Transient(_) | Outcome::Permanent(_)))
+    }
+
+    fn change(&self, step: usize) -> Option<&PlannedChange> {
+        self.steps.get(step).and_then(|index| self.plan.changes.get(*index))
+    }
+
+    /// Writes come first, by wave; removals are stages of their own.
+    fn stage(&self, step: usize) -> Option<(bool, i32)> {
+        self.change(step).map(|change| (change.action.is_removal(), change.wave))
+    }
+
+    pub(super) fn step(
+        &mut self,
+        now: Timestamp,
+        policy: &SyncPolicy,
+        live: Option<&LiveState>,
+        stop: Option<(Phase, &str)>,
+    ) -> Step {
+        if let Some((object, since)) = &self.in_flight {
+            let until = since.checked_add(HEARTBEAT).unwrap_or(Timestamp::MAX);
+            if now < until {
+                return Step::Wait { until, why: format!("waits for an answer about {object}") };
+            }
+            self.ended_by = Some(format!("no answer about {object} within {} s", HEARTBEAT.as_secs()));
+            return Step::Finished(Phase::Interrupted);
+        }
+        if self.is_cancelled {
+            return Step::Finished(Phase::Cancelled);
+        }
+        if self.next >= self.steps.len() {
+            return Step::Finished(self.outcome());
+        }
+        if let Some((phase, why)) = stop {
+            self.ended_by = Some(why.into());
+            return Step::Finished(phase);
+        }
+        if self.next > 0
+            && self.stage(self.next) != self.stage(self.next - 1)
+            && let Some(step) = self.barrier(now, policy, live)
+        {
+            return step;
+        }
+        let Some(change) = self.change(self.next) else { return Step::Finished(self.outcome()) };
+        let question = Question {
+            environment: &self.plan.environment,
+            pool: (&*change.object.kind == "NodePool").then_some(&*change.object.name),
+            class: change.class,
+            is_manual: matches!(self.initiator, Initiator::Person { .. }),
+            started: Some(self.started),
+        };
+        if let Answer::Closed { why, .. } = policy.ask_windows(&question, now) {
+            self.ended_by = Some(why);
+            return Step::Finished(Phase::Stopped);
+        }
+        let action = match &change.manifest {
+            Some(manifest) => SyncAction::Apply {
+                object: change.object.clone(),
+                manifest: manifest.clone(),
+                uid: change.uid.clone(),
+                take_over: change.take_over.clone(),
+            },
+            None => SyncAction::Delete { object: change.object.clone(), uid: change.uid.clone() },
+        };
+        self.in_flight = Some((change.object.clone(), now));
+        self.next += 1;
+        self.ready_at = None;
+        Step::Perform(action)
+    }
+
+    /// What stands between two stages: failures end the operation, the rest waits for readiness and the wave's delay.
+    fn barrier(&mut self, now: Timestamp, policy: &SyncPolicy, live: Option<&LiveState>) -> Option<Step> {
+        if self.has_failed() {
+            return Some(Step::Finished(Phase::PartiallySynced));
+        }
+        let later =
+            |since: Timestamp, wait: SignedDuration| since.checked_add(wait).unwrap_or(Timestamp::MAX);
+        if policy.wait_ready
+            && self.ready_at.is_none()
+            && let Some(waiting) = self.not_ready(live)
+        {
+            let until = later(self.settled_at, policy.health_timeout);
+            if now >= until {
+                self.ended_by = Some(format!("{waiting} within {} s", policy.health_timeout.as_secs()));
+                return Some(Step::Finished(Phase::PartiallySynced));
+            }
+            return Some(Step::Wait { until, why: waiting });
+        }
+        let ready_at = *self.ready_at.get_or_insert(now);
+        let until = later(ready_at, policy.wave_delay);
+        (now < until).then(|| Step::Wait { until, why: "pauses before the next wave".into() })
+    }
+
+    /// The first object of the stage just done that is not ready yet, in words.
+    fn not_ready(&self, live: Option<&LiveState>) -> Option<String> {
+        let stage = self.stage(self.next.checked_sub(1)?);
+        (0..self.next).filter(|step| self.stage(*step) == stage).find_map(|step| {
+            let change = self.change(step)?;
+            if change.action.is_removal() {
+                return None;
+            }
+            let found = live.and_then(|live| live.objects.get(&change.object));
+            match found.map(|found| found.readiness()) {
+                Some(Readiness::Ready) => None,
+                Some(Readiness::NotReady(why)) => Some(format!("{} is not ready ({why})", change.object)),
+                Some(Readiness::Unobserved) | None => Some(format!("{} is not ready yet", change.object)),
+            }
+        })
+    }
+
+    fn outcome(&self) -> Phase {
+        match (self.has_failed(), self.results.values().any(|outcome| is_done(outcome))) {
+            (false, _) => Phase::Succeeded,
+            (true, true) => Phase::PartiallySynced,
+            (true, false) => Phase::Failed,
+        }
+    }
+
+    /// Takes the result of the write under way; anything else is old news.
+    pub(super) fn record(&mut self, at: Timestamp, result: &ObjectResult) -> Option<PlannedChange> {
+        let (object, _) = self.in_flight.as_ref()?;
+        if *object != result.object {
+            return None;
+        }
+        self.in_flight = None;
+        self.settled_at = at;
+        self.results.insert(result.object.clone(), result.outcome.clone());
+        self.plan.changes.iter().find(|change| change.object == result.object).cloned()
+    }
+
+    pub(super) fn reason_of(&self, object: &ObjectRef) -> SyncReason {
+        let change = self.plan.changes.iter().find(|change| change.object == *object);
+        let message = change.map_or_else(String::new, |change| {
+            let what = format!("{} {object}: {}", change.action.as_str(), change.reasons.join("; "));
+            match &change.origin {
+                Some(origin) => format!("{what} ({origin})"),
+                None => what,
+            }
+        });
+        SyncReason { reason: "Applying", message }
+    }
+
+    pub(super) fn summary(&self, phase: &Phase) -> String {
+        let count =
+            |wanted: fn(&Outcome) -> bool| self.results.values().filter(|outcome| wanted(outcome)).count();
+        let done = count(is_done);
+        let failed = count(|outcome| !is_done(outcome));
+        let mut text = format!("{done} of {} written", self.steps.len());
+        if failed > 0 {
+            text.push_str(&format!(", {failed} failed"));
+        }
+        if let Some(message) = self.results.values().find_map(|outcome| match outcome {
+            Outcome::Transient(message) | Outcome::Permanent(message) => Some(message),
+            Outcome::Applied(_) | Outcome::Deleted => None,
+        }) {
+            text.push_str(&format!(": {message}"));
+        }
+        if let Some(why) = &self.ended_by {
+            text.push_str(&format!("; {why}"));
+        }
+        if *phase == Phase::Cancelled {
+            text.push_str("; cancelled");
+        }
+        text
+    }
+
+    pub(super) fn into_entry(
+        self,
+        now: Timestamp,
+        phase: Phase,
+        revision: Option<&Revision>,
+    ) -> HistoryEntry {
+        let summary = self.summary(&phase);
+        let objects = (0..self.steps.len())
+            .filter_map(|step| self.change(step))
+            .map(|change| {
+                let (result, message) = match self.results.get(&change.object) {
+                    Some(Outcome::Applied(_) | Outcome::Deleted) => ("done", String::new()),
+                    Some(Outcome::Transient(message)) => ("failed", message.clone()),
+                    Some(Outcome::Permanent(message)) => ("rejected", message.clone()),
+                    None if self.in_flight.as_ref().is_some_and(|(object, _)| *object == change.object) => {
+                        ("failed", "no answer".into())
+                    }
+                    None => ("notStarted", String::new()),
+                };
+                ObjectReport { object: change.object.clone(), action: change.action, result, message }
+            })
+            .collect();
+        HistoryEntry {
+            id: self.id,
+            revision: revision.map_or_else(|| format!("sha1:{}", self.plan.commit), render_revision),
+            author: revision.map_or_else(|| "".into(), |revision| revision.author.clone()),
+            subject: revision.map_or_else(|| "".into(), |revision| revision.subject.clone()),
+            digest: self.plan.digest.clone(),
+            plan: self.plan.hash.clone(),
+            initiator: self.initiator,
+            started: self.started,
+            ended: now,
+            phase,
+            summary,
+            objects,
+            count: 1,
+        }
+    }
+}
+
+fn is_done(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Applied(_) | Outcome::Deleted)
+}
+
+/// `main@sha1:…`; without the reference if a bare commit was asked for.
+pub(super) fn render_revision(revision: &Revision) -> String {
+    let algorithm = if revision.commit.as_str().len() == 64 { "sha256" } else { "sha1" };
+    match &revision.reference {
+        Some(reference) => {
+            let short =
+                ["refs/heads/", "refs/tags/"].iter().find_map(|prefix| reference.strip_prefix(prefix));
+            format!("{}@{algorithm}:{}", short.unwrap_or(reference), revision.commit)
+        }
+        None => format!("{algorithm}:{}", revision.commit),
+    }
+}
+
+/// Appends an operation; one that repeats the last with the same outcome only counts up.
+pub(super) fn remember(history: &mut Vec<HistoryEntry>, entry: HistoryEntry) {
+    if let Some(last) = history.last_mut()
+        && (&last.digest, &last.plan, last.phase) == (&entry.digest, &entry.plan, entry.phase)
+        && last.initiator == entry.initiator
+    {
+        last.count += 1;
+        last.ended = entry.ended;
+        last.objects = entry.objects;
+        last.summary = entry.summary;
+        return;
+    }
+    history.push(entry);
+    if history.len() > HISTORY_MAX {
+        history.remove(0);
+    }
+}
+
+/// `first`, then `factor` times as long each time, never longer than `longest`.
+pub(super) fn back_off(
+    first: SignedDuration,
+    factor: i32,
+    times: u32,
+    longest: SignedDuration,
+) -> SignedDuration {
+    let mut pause = first;
+    for _ in 0..times {
+        pause = pause.checked_mul(factor).unwrap_or(longest);
+        if pause >= longest {
+            return longest;
+        }
+    }
+    pause
+}
