@@ -1,3 +1,5 @@
 //! Pending pod → running node → gone.
 
 pub mod cluster;
+pub mod scheduling;
+pub mod provisioning;

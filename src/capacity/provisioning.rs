@@ -1,0 +1,231 @@
+//! What to buy: the new nodes of a solution as NodeClaims, and the ways to launch one.
+//!
+//! A claim names everything that its machine may be, so that the launch can fall back from one offering to the next
+//! without asking the scheduler again. It never names more types than the provider takes in one request.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use super::cluster::Cluster;
+use super::scheduling::{
+    Code, MinValuesPolicy, NewNode, OfferingKey, Refusal, Settings, Solution, Supply, usage_by_pool,
+};
+use crate::model::action::LaunchOption;
+use crate::model::claim::{ClaimSpec, Conditions, NodeClaim};
+use crate::model::label::{self, Labels, annotation};
+use crate::model::name::{ClaimName, ObjectKey, TypeName, Uid};
+use crate::model::offering::InstanceType;
+use crate::model::pool::NodePool;
+use crate::model::quantity::{ResourceName, Resources};
+use crate::model::requirement::{Operator, Requirement, Requirements};
+use crate::model::symbol::Symbol;
+
+/// The most instance types that one claim names.
+pub const TYPES_MAX: usize = 600;
+
+/// What a solution comes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purchase {
+    /// Each with the pods that it is for.
+    pub claims: Vec<(Arc<NodeClaim>, Vec<ObjectKey>)>,
+    /// Nodes that are not bought after all, by their place in the solution.
+    pub dropped: Vec<(usize, Refusal)>,
+}
+
+/// Claims for the new nodes of `solution`, named by their content and `seed`.
+///
+/// A pool that is gone, or that already uses more than its limits, buys nothing: both may have changed since the
+/// solution was found.
+pub fn claims_for(
+    cluster: &Cluster,
+    supply: &Supply,
+    solution: &Solution,
+    settings: &Settings,
+    now: Timestamp,
+    seed: u64,
+) -> Purchase {
+    let used = usage_by_pool(cluster, supply);
+    let mut purchase = Purchase::default();
+    let mut taken: BTreeSet<ClaimName> = cluster.claims.keys().copied().collect();
+    for (at, node) in solution.new_nodes.iter().enumerate() {
+        let refuse = |code, message: String| (at, Refusal { pool: Some(node.pool), code, message });
+        let Some(pool) = cluster.pools.get(&node.pool).filter(|pool| !pool.is_deleting) else {
+            purchase.dropped.push(refuse(Code::PoolNotReady, "the pool is gone".into()));
+            continue;
+        };
+        if let Some(resource) = used.get(&node.pool).and_then(|used| exceeded_limit(pool, used)) {
+            let message = format!("the pool already uses more {resource} than its limit");
+            purchase.dropped.push(refuse(Code::LimitReached, message));
+            continue;
+        }
+        let (types, options) = cheapest_types(node, TYPES_MAX);
+        let short = (settings.min_values == MinValuesPolicy::Strict)
+            .then(|| missing_values(node, &supply.types(node.pool), &types))
+            .flatten();
+        if let Some(key) = short {
+            let message = format!("the {} cheapest types do not have enough values of {key}", types.len());
+            purchase.dropped.push(refuse(Code::MinValuesNotMet, message));
+            continue;
+        }
+        let name = name_of(node, seed, &taken);
+        taken.insert(name);
+        purchase.claims.push((Arc::new(claim(name, pool, node, &types, &options, now)), node.pods.clone()));
+    }
+    purchase
+}
+
+/// The resource of which more is used than the pool's limits allow. Using all of a limit is allowed.
+pub fn exceeded_limit(pool: &NodePool, used: &Resources) -> Option<ResourceName> {
+    let limits = pool.limits.as_ref()?;
+    limits.iter().find(|(name, limit)| used.get(*name) > *limit).map(|(name, _)| name)
+}
+
+/// The ways to launch `claim`, cheapest first: `types` are those of its pool, `sold_out` what has no room now.
+pub fn launch_options(
+    claim: &NodeClaim,
+    types: &[InstanceType],
+    sold_out: &BTreeSet<OfferingKey>,
+) -> Vec<LaunchOption> {
+    let wanted = &claim.spec.requirements;
+    let mut options = Vec::new();
+    for kind in types {
+        if kind.requirements.intersects(wanted).is_err() || !claim.spec.requests.fits(&kind.allocatable) {
+            continue;
+        }
+        for offering in
+            kind.offerings.iter().filter(|offering| offering.is_available && offering.suits(wanted))
+        {
+            if !sold_out.contains(&(kind.name, offering.zone, offering.capacity_type)) {
+                options.push(LaunchOption {
+                    price: offering.price,
+                    instance_type: kind.name,
+                    zone: offering.zone,
+                    capacity_type: offering.capacity_type,
+                    reservation: offering.reservation.map(|reservation| reservation.id),
+                });
+            }
+        }
+    }
+    options.sort_by_key(|option| {
+        (option.price, option.instance_type, option.capacity_type, option.zone, option.reservation)
+    });
+    options
+}
+
+/// The first `most` types by price, by name, and the ways to buy them.
+fn cheapest_types(node: &NewNode, most: usize) -> (BTreeSet<TypeName>, Vec<LaunchOption>) {
+    let types: BTreeSet<TypeName> = node.instance_types().into_iter().take(most).collect();
+    let options =
+        node.options.iter().filter(|option| types.contains(&option.instance_type)).copied().collect();
+    (types, options)
+}
+
+/// A label of which `types` have fewer distinct values than the node must be able to choose from.
+fn missing_values(node: &NewNode, all: &[InstanceType], types: &BTreeSet<TypeName>) -> Option<Symbol> {
+    let listed: Vec<&InstanceType> = all.iter().filter(|kind| types.contains(&kind.name)).collect();
+    let is_missing = |key: Symbol, requirement: &Requirement| {
+        let wanted = requirement.min_values? as usize;
+        let values: BTreeSet<Symbol> = if key == *label::ZONE {
+            node.zones().into_iter().map(|zone| zone.0).collect()
+        } else if key == *label::CAPACITY_TYPE {
+            node.capacity_types().into_iter().map(|kind| kind.symbol()).collect()
+        } else {
+            let of = |kind: &&InstanceType| kind.requirements.get(key).and_then(Requirement::listed).cloned();
+            listed.iter().filter_map(of).flatten().filter(|value| requirement.has(*value)).collect()
+        };
+        (values.len() < wanted).then_some(key)
+    };
+    node.requirements.iter().find_map(|(key, requirement)| is_missing(key, requirement))
+}
+
+fn claim(
+    name: ClaimName,
+    pool: &NodePool,
+    node: &NewNode,
+    types: &BTreeSet<TypeName>,
+    options: &[LaunchOption],
+    now: Timestamp,
+) -> NodeClaim {
+    let template = &pool.template;
+    NodeClaim {
+        name,
+        uid: Uid(name.0),
+        labels: node.labels.clone(),
+        annotations: annotations(pool, node),
+        created: Some(now),
+        deleted: None,
+        has_finalizer: false,
+        spec: ClaimSpec {
+            requirements: requirements(node, types, options),
+            requests: node.requests.clone(),
+            taints: template.taints.clone(),
+            startup_taints: template.startup_taints.clone(),
+            class: template.class,
+            expire_after: template.expire_after.clone(),
+            termination_grace: template.termination_grace,
+        },
+        node: None,
+        provider_id: None,
+        image: None,
+        capacity: Resources::new(),
+        allocatable: Resources::new(),
+        conditions: Conditions::default(),
+        last_pod_event: None,
+    }
+}
+
+fn annotations(pool: &NodePool, node: &NewNode) -> Labels {
+    let mut annotations = pool.template.annotations.clone();
+    if let Some(hash) = pool.hash {
+        annotations.insert(*annotation::NODEPOOL_HASH, hash);
+        let version = pool.hash_version.unwrap_or_else(|| "v3".into());
+        annotations.insert(*annotation::NODEPOOL_HASH_VERSION, version);
+    }
+    let relaxed = if node.is_min_values_relaxed { "true" } else { "false" };
+    annotations.insert(*annotation::MIN_VALUES_RELAXED, relaxed.into());
+    annotations
+}
+
+/// Everything that the node must be, with the types and capacity types that are left.
+fn requirements(node: &NewNode, types: &BTreeSet<TypeName>, options: &[LaunchOption]) -> Requirements {
+    let mut requirements = node.requirements.clone();
+    let min_values = |key| node.requirements.get(key).and_then(|requirement| requirement.min_values);
+    let one_of = |key: Symbol, values: &mut dyn Iterator<Item = Symbol>| {
+        Requirement::new(Operator::In, values).with_min_values(min_values(key))
+    };
+    let named = one_of(*label::INSTANCE_TYPE, &mut types.iter().map(|name| name.0));
+    let kinds =
+        one_of(*label::CAPACITY_TYPE, &mut options.iter().map(|option| option.capacity_type.symbol()));
+    requirements.replace(*label::INSTANCE_TYPE, named);
+    requirements.replace(*label::CAPACITY_TYPE, kinds);
+    requirements
+}
+
+/// `POOL-xxxxx`. The same node of the same round has the same name, so that buying it twice is buying it once.
+fn name_of(node: &NewNode, seed: u64, taken: &BTreeSet<ClaimName>) -> ClaimName {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut attempt: u64 = 0;
+    loop {
+        let mut hash = Sha256::new();
+        hash.update(seed.to_be_bytes());
+        hash.update(attempt.to_be_bytes());
+        for pod in &node.pods {
+            hash.update(pod.to_string());
+            hash.update([0]);
+        }
+        let digest = hash.finalize();
+        let suffix: String = digest
+            .iter()
+            .take(5)
+            .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
+            .collect();
+        let name = ClaimName::new(&format!("{}-{suffix}", node.pool));
+        if !taken.contains(&name) {
+            return name;
+        }
+        attempt += 1;
+    }
+}

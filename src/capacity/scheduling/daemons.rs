@@ -1,0 +1,77 @@
+//! The pods that DaemonSets will put on every node that suits them: room that no other pod can have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::pods::required_alternatives;
+use crate::capacity::cluster::Cluster;
+use crate::model::name::{ObjectKey, Uid};
+use crate::model::pod::{Pod, PodShape};
+use crate::model::requirement::{Requirements, Undefined};
+use crate::model::taint::{Effect, Taint};
+
+/// The pod of one DaemonSet, as it is planned for.
+pub(super) struct Daemon {
+    pub set: ObjectKey,
+    pub uid: Uid,
+    pub shape: Arc<PodShape>,
+    /// Node selector with each required affinity term; one of them must hold.
+    alternatives: Vec<Requirements>,
+}
+
+impl Daemon {
+    /// Whether its pod will run on a node with these taints and requirements. Soft taints never stop it.
+    pub fn runs_on(&self, taints: &[Taint], node: &Requirements, undefined: Undefined) -> bool {
+        let is_tolerated = |taint: &Taint| {
+            taint.effect == Effect::PreferNoSchedule
+                || self.shape.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+        };
+        taints.iter().all(is_tolerated)
+            && self.alternatives.iter().any(|wanted| node.compatible(wanted, undefined).is_ok())
+    }
+
+    /// Whether one of its terms can hold on a type with these requirements as well as on `node`.
+    pub fn runs_on_type(&self, node: &Requirements, kind: &Requirements) -> bool {
+        self.alternatives.iter().any(|wanted| {
+            node.compatible(wanted, Undefined::WellKnown).is_ok() && kind.intersects(wanted).is_ok()
+        })
+    }
+
+    pub fn owns(&self, pod: &Pod) -> bool {
+        pod.key.namespace == self.set.namespace
+            && pod.owners.iter().any(|owner| {
+                &*owner.kind == "DaemonSet" && (owner.uid == self.uid || owner.name == self.set.name)
+            })
+    }
+}
+
+/// One daemon per DaemonSet. A real pod counts more than the template, because webhooks may have changed it; but its
+/// affinity is pinned to its node, so the template's is used. Daemons that need devices are left out.
+pub(super) fn daemons(cluster: &Cluster) -> Vec<Daemon> {
+    let mut newest: BTreeMap<ObjectKey, &Arc<Pod>> = BTreeMap::new();
+    if !cluster.daemon_sets.is_empty() {
+        for pod in cluster.pods.values().filter(|pod| pod.is_daemon() && !pod.is_terminal()) {
+            for owner in pod.owners.iter().filter(|owner| &*owner.kind == "DaemonSet") {
+                let set = ObjectKey { namespace: pod.key.namespace, name: owner.name };
+                let present = newest.entry(set).or_insert(pod);
+                if (pod.created, pod.key) > (present.created, present.key) {
+                    *present = pod;
+                }
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for set in cluster.daemon_sets.values() {
+        let mut shape = newest.get(&set.key).map_or(&set.shape, |pod| &pod.shape).clone();
+        if shape.node_required != set.shape.node_required
+            && (!set.shape.node_required.is_empty() || shape.node_required.iter().any(|term| term.has_fields))
+        {
+            Arc::make_mut(&mut shape).node_required = set.shape.node_required.clone();
+        }
+        if !shape.has_resource_claims {
+            let alternatives = required_alternatives(&shape);
+            found.push(Daemon { set: set.key, uid: set.uid, shape, alternatives });
+        }
+    }
+    found
+}

@@ -1,0 +1,46 @@
+//! What each pool could buy: the catalogue as its node class would boot it, less what is sold out, with overlays applied.
+//!
+//! A supply is made once per round and shared by every simulation of that round.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::name::{PoolName, TypeName, Zone};
+use crate::model::offering::{CapacityType, InstanceType};
+
+/// An offering by its names.
+pub type OfferingKey = (TypeName, Zone, CapacityType);
+
+/// Instance types by pool.
+#[derive(Clone, Debug, Default)]
+pub struct Supply {
+    by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
+}
+
+impl Supply {
+    pub fn new(by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>) -> Self {
+        Self { by_pool }
+    }
+
+    /// Types that `pool` may be offered, in no particular order; none for a pool that is not known.
+    pub fn types(&self, pool: PoolName) -> Arc<Vec<InstanceType>> {
+        self.by_pool.get(&pool).cloned().unwrap_or_default()
+    }
+
+    /// The same, with the offerings in `sold_out` marked as not available.
+    pub fn without(mut self, sold_out: &BTreeSet<OfferingKey>) -> Self {
+        if sold_out.is_empty() {
+            return self;
+        }
+        for types in self.by_pool.values_mut() {
+            for kind in Arc::make_mut(types) {
+                for offering in &mut kind.offerings {
+                    if sold_out.contains(&(kind.name, offering.zone, offering.capacity_type)) {
+                        offering.is_available = false;
+                    }
+                }
+            }
+        }
+        self
+    }
+}

@@ -1,0 +1,110 @@
+//! What a pod's spec says about other pods, as rules.
+
+use std::collections::BTreeSet;
+
+use super::super::pods::required_alternatives;
+use super::group::{Kind, Namespaces, NodeFilter, Rule};
+use crate::capacity::cluster::Cluster;
+use crate::model::label::{self, Labels};
+use crate::model::pod::{PodShape, PodTerm, Selector, SelectorTerm, Spread};
+use crate::model::requirement::Operator;
+use crate::model::symbol::Symbol;
+
+/// The rules that a pod of `shape` must keep, its wishes that are still held included.
+pub(super) fn owned(shape: &PodShape, cluster: &Cluster) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = shape.spreads.iter().map(|spread| spread_rule(shape, spread)).collect();
+    let near = shape.affinity_required.iter().chain(shape.affinity_preferred.iter().map(|(_, term)| term));
+    rules.extend(near.map(|term| term_rule(shape, term, Kind::Affinity, cluster)));
+    let far =
+        shape.anti_affinity_required.iter().chain(shape.anti_affinity_preferred.iter().map(|(_, term)| term));
+    rules.extend(far.map(|term| term_rule(shape, term, Kind::AntiAffinity, cluster)));
+    rules
+}
+
+/// The rules by which a pod of `shape` keeps others away. A wish to be alone keeps nobody away.
+pub(super) fn shunning(shape: &PodShape, cluster: &Cluster) -> Vec<Rule> {
+    shape.anti_affinity_required.iter().map(|term| term_rule(shape, term, Kind::Shunned, cluster)).collect()
+}
+
+fn spread_rule(shape: &PodShape, spread: &Spread) -> Rule {
+    let alternatives = if spread.honors_affinity { required_alternatives(shape) } else { Vec::new() };
+    let is_open = |alternatives: &Vec<crate::model::requirement::Requirements>| {
+        alternatives.iter().any(crate::model::requirement::Requirements::is_empty)
+    };
+    Rule {
+        kind: Kind::Spread { max_skew: i64::from(spread.max_skew), min_domains: spread.min_domains },
+        key: label::canonical(spread.topology_key),
+        namespaces: Namespaces::Listed(BTreeSet::from([shape.namespace])),
+        selector: with_own_values(&spread.selector, &shape.labels, &spread.match_label_keys, &[]),
+        filter: NodeFilter {
+            alternatives: if is_open(&alternatives) { Vec::new() } else { alternatives },
+            tolerations: spread.honors_taints.then(|| shape.tolerations.clone()),
+        },
+    }
+}
+
+fn term_rule(shape: &PodShape, term: &PodTerm, kind: Kind, cluster: &Cluster) -> Rule {
+    Rule {
+        kind,
+        key: label::canonical(term.topology_key),
+        namespaces: namespaces(shape, term, cluster),
+        selector: with_own_values(
+            &term.selector,
+            &shape.labels,
+            &term.match_label_keys,
+            &term.mismatch_label_keys,
+        ),
+        filter: NodeFilter::default(),
+    }
+}
+
+/// The listed namespaces and those that the selector selects; neither: the pod's own.
+fn namespaces(shape: &PodShape, term: &PodTerm, cluster: &Cluster) -> Namespaces {
+    let Some(selector) = &term.namespace_selector else {
+        let own = [shape.namespace];
+        let listed = if term.namespaces.is_empty() { &own[..] } else { &term.namespaces };
+        return Namespaces::Listed(listed.iter().copied().collect());
+    };
+    if selector.terms.is_empty() {
+        return Namespaces::All;
+    }
+    let mut known: BTreeSet<_> = cluster.namespaces.keys().copied().collect();
+    // A namespace with pods exists, even if nobody listed it; its name is a label of it.
+    known.insert(shape.namespace);
+    known.extend(cluster.pods.keys().map(|pod| pod.namespace));
+    let is_selected = |namespace: &crate::model::name::Namespace| {
+        let mut labels =
+            cluster.namespaces.get(namespace).map_or_else(Labels::new, |facts| facts.labels.clone());
+        labels.entry(Symbol::new("kubernetes.io/metadata.name")).or_insert(namespace.0);
+        selector.selects(&labels)
+    };
+    let mut chosen: BTreeSet<_> = known.into_iter().filter(is_selected).collect();
+    chosen.extend(term.namespaces.iter().copied());
+    Namespaces::Listed(chosen)
+}
+
+/// The selector, extended by the pod's own values of some labels; in one spelling, so that equal rules are equal.
+fn with_own_values(
+    selector: &Option<Selector>,
+    own: &Labels,
+    same: &[Symbol],
+    other: &[Symbol],
+) -> Option<Selector> {
+    let mut terms = selector.as_ref()?.terms.clone();
+    let mut add = |keys: &[Symbol], operator| {
+        for key in keys {
+            if let Some(value) = own.get(key) {
+                terms.push(SelectorTerm { key: *key, operator, values: vec![*value] });
+            }
+        }
+    };
+    add(same, Operator::In);
+    add(other, Operator::NotIn);
+    for term in &mut terms {
+        term.values.sort();
+        term.values.dedup();
+    }
+    terms.sort();
+    terms.dedup();
+    Some(Selector { terms })
+}
