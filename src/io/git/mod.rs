@@ -16,6 +16,7 @@ mod intake;
 mod directory;
 mod history;
 mod poll;
+mod watch;
 mod author;
 
 use std::path::Path;
@@ -29,6 +30,7 @@ pub use history::{History, Rewrite};
 pub use poll::{AfterFailure, INTERVAL, INTERVAL_MIN, Poller};
 pub use reference::{Purpose, RefName, Reference, ReferenceError, ReferenceFields, Resolved};
 pub use url::{RepositoryUrl, UrlError, UrlRules};
+pub use watch::{Change, Watch, watch};
 
 use crate::model::repository::{CommitId, Repository};
 use local::LocalRepository;

@@ -4,3 +4,4 @@ mod fixture;
 mod local;
 mod refusals;
 mod authoring;
+mod watching;
