@@ -11,6 +11,7 @@ mod url;
 mod reference;
 mod error;
 mod local;
+mod remote;
 mod tree;
 mod intake;
 mod directory;
@@ -19,7 +20,7 @@ mod poll;
 mod watch;
 mod author;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ pub use watch::{Change, Watch, watch};
 
 use crate::model::repository::{CommitId, Repository};
 use local::LocalRepository;
+use remote::RemoteRepository;
 use tree::Objects;
 
 /// One repository to follow.
@@ -49,6 +51,8 @@ pub struct Source {
     pub allow_insecure_http: bool,
     /// Accept paths and `file://`: always on the command line, by a flag in a cluster.
     pub allow_local: bool,
+    /// The program for `ssh://`. `GIT_SSH_COMMAND` has no effect.
+    pub ssh_program: PathBuf,
 }
 
 impl Source {
@@ -61,6 +65,7 @@ impl Source {
             limits: Limits::default(),
             allow_insecure_http: false,
             allow_local: true,
+            ssh_program: "ssh".into(),
         }
     }
 }
@@ -156,31 +161,29 @@ pub type Progress<'a> = dyn Fn(Step) + Sync + 'a;
 pub struct GitSource {
     source: Source,
     source_name: String,
+    is_insecure: bool,
     store: Store,
 }
 
 #[derive(Debug)]
 enum Store {
     Local(LocalRepository),
+    Remote(Box<RemoteRepository>),
 }
 
 /// Checks the address and opens the repository if it is on this machine; nothing is connected yet.
 ///
 /// `cache` is a directory for object stores of remote repositories. It is created when needed, may be shared by
 /// processes, and may be deleted at any time.
-pub fn open(source: &Source, _cache: &Path) -> Result<GitSource, GitError> {
+pub fn open(source: &Source, cache: &Path) -> Result<GitSource, GitError> {
     let rules = UrlRules { allow_insecure_http: source.allow_insecure_http, allow_local: source.allow_local };
     let url = RepositoryUrl::parse(&source.url, rules)?;
+    let source_name = format!("`{url}`");
     let store = match url.local_path() {
         Some(path) => Store::Local(local::find(path)?),
-        None => {
-            return Err(GitError::UnsupportedRepository {
-                source_name: format!("`{url}`"),
-                what: "a server; only local repositories are read so far".into(),
-            });
-        }
+        None => Store::Remote(Box::new(RemoteRepository::new(&url, &source_name, source, cache))),
     };
-    Ok(GitSource { source: source.clone(), source_name: format!("`{url}`"), store })
+    Ok(GitSource { source: source.clone(), source_name, is_insecure: url.is_insecure(), store })
 }
 
 impl GitSource {
@@ -189,10 +192,16 @@ impl GitSource {
         self.source_name.trim_matches('`')
     }
 
+    /// True if anyone on the way could change what is read: a condition to show for as long as it lasts.
+    pub fn is_insecure(&self) -> bool {
+        self.is_insecure
+    }
+
     /// The path to watch for commits, if the repository is on this machine.
     pub fn local_path(&self) -> Option<&Path> {
         match &self.store {
             Store::Local(local) => Some(&local.path),
+            Store::Remote(_) => None,
         }
     }
 
@@ -204,6 +213,7 @@ impl GitSource {
                 let repo = local::open(&local.path, &local.path)?;
                 local::resolve(&repo, &self.source_name, &self.source.reference)
             }
+            Store::Remote(remote) => remote.resolve(&self.source.reference),
         }
     }
 
@@ -225,6 +235,10 @@ impl GitSource {
                 let objects = Objects { repo: &repo, source_name: &self.source_name };
                 tree::read_files(&objects, resolved, &root, &self.source.limits, should_stop)
             }
+            Store::Remote(remote) => {
+                let Source { reference, subdirectory, .. } = &self.source;
+                remote.fetch(reference, resolved, subdirectory, progress, should_stop)
+            }
         }
     }
 
@@ -233,13 +247,14 @@ impl GitSource {
         &self,
         old: &CommitId,
         new: &CommitId,
-        _should_stop: &AtomicBool,
+        should_stop: &AtomicBool,
     ) -> Result<History, GitError> {
         match &self.store {
             Store::Local(local) => {
                 let repo = local::open(&local.path, &local.path)?;
                 history::relation(&Objects { repo: &repo, source_name: &self.source_name }, old, new)
             }
+            Store::Remote(remote) => remote.history(old, new, should_stop),
         }
     }
 }

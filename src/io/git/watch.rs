@@ -143,6 +143,10 @@ fn forward(watched: &Watched, events: &Receiver<notify::Result<notify::Event>>, 
 }
 
 /// Swallows the rest of a burst; says why if the watch was lost meanwhile.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this thread has nothing else to do; the burst is what it waits for"
+)]
 fn wait_for_quiet(watched: &Watched, events: &Receiver<notify::Result<notify::Event>>) -> Option<String> {
     let rounds_max = PATIENCE.as_millis() / QUIET.as_millis();
     for _ in 0..rounds_max {

@@ -1,7 +1,10 @@
 //! Git sources against real repositories, made with the `git` program.
 
 mod fixture;
+mod server;
 mod local;
 mod refusals;
+mod remote;
+mod ssh;
 mod authoring;
 mod watching;

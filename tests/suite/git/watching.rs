@@ -16,6 +16,7 @@ const SOON: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_millis(700);
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the promise is one of real time")]
 fn a_commit_is_seen_in_under_a_second_and_told_once() {
     let fixture = Fixture::with(&[("a", "1")]);
     let mut watch = watch(&fixture.work_tree()).expect("watched");
