@@ -16,15 +16,34 @@ pub(crate) mod ec2nodeclass;
 pub(crate) mod kubelet;
 pub(crate) mod nodeoverlay;
 pub(crate) mod capacitybuffer;
+pub(crate) mod selector;
+pub(crate) mod request;
+pub mod pod;
+pub(crate) mod node;
+pub(crate) mod volume;
+pub mod workload;
+pub(crate) mod document;
+pub(crate) mod position;
+pub mod snapshot;
 
 use serde_json::Value;
 
 pub use field::{FieldError, Stage};
 
 use crate::model::claim::NodeClaim;
-use crate::model::pool::NodePool;
+use crate::model::class::NodeClass;
+use crate::model::name::Namespace;
+use crate::model::node::Node;
+use crate::model::pod::Pod;
+use crate::model::pool::{NodeOverlay, NodePool};
 use crate::model::symbol::Symbol;
+use crate::model::workload::{
+    CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
+    StorageClass, VolumeAttachment,
+};
 use field::{Field, Findings};
+use pod::{PodShapes, Priorities};
+use workload::Workload;
 
 const OVERLAY_VERSION: &str = "karpenter.sh/v1alpha1";
 const BUFFER_GROUP: &str = "autoscaling.x-k8s.io/";
@@ -114,6 +133,148 @@ pub struct UnknownKind {
     pub kind: Symbol,
 }
 
+/// What a PriorityClass says about the pods that name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PriorityClass {
+    pub name: Symbol,
+    pub value: i32,
+    pub is_default: bool,
+}
+
+/// An object, parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    NodePool(NodePool),
+    NodeClaim(Box<NodeClaim>),
+    NodeClass(NodeClass),
+    NodeOverlay(NodeOverlay),
+    Node(Node),
+    Pod(Pod),
+    DaemonSet(DaemonSet),
+    Workload(Workload),
+    PodDisruptionBudget(PodDisruptionBudget),
+    PersistentVolume(PersistentVolume),
+    PersistentVolumeClaim(PersistentVolumeClaim),
+    StorageClass(StorageClass),
+    CsiNode(CsiNode),
+    VolumeAttachment(VolumeAttachment),
+    Namespace(NamespaceFacts),
+    PriorityClass(PriorityClass),
+    /// Nothing here is decided by it.
+    Unknown(UnknownKind),
+}
+
+impl Object {
+    /// Whether it is of a kind that Karpenter defines.
+    pub fn is_karpenter(&self) -> bool {
+        matches!(self, Self::NodePool(_) | Self::NodeClaim(_) | Self::NodeClass(_) | Self::NodeOverlay(_))
+    }
+}
+
+/// Parses objects one after the other and remembers what they share: pod shapes, priorities.
+#[derive(Debug, Default)]
+pub struct Reader {
+    pub shapes: PodShapes,
+    pub priorities: Priorities,
+}
+
+impl Reader {
+    /// Later pods that name this class get its value.
+    pub fn add_priority(&mut self, class: &PriorityClass) {
+        self.priorities.by_class.insert(class.name, class.value);
+        if class.is_default {
+            self.priorities.default = class.value;
+        }
+    }
+
+    /// Parses an object that an API server holds or would take; else everything that it would refuse.
+    pub fn parse(&mut self, value: &Value) -> Result<Object, Vec<FieldError>> {
+        let findings = Findings::default();
+        let object = Field::root(value, &findings);
+        let parsed = self.read(&object);
+        let mut errors = findings.into_errors();
+        errors.retain(|error| error.stage == Stage::Admission);
+        match parsed {
+            Some(parsed) if errors.is_empty() => Ok(parsed),
+            _ => {
+                errors.sort();
+                errors.dedup();
+                Err(errors)
+            }
+        }
+    }
+
+    fn read(&mut self, object: &Field<'_, '_>) -> Option<Object> {
+        object.map()?;
+        let api_version = object.get("apiVersion").required_text();
+        let kind = object.get("kind").required_text();
+        let (api_version, kind) = (api_version?, kind?);
+        let (shapes, priorities) = (&mut self.shapes, &self.priorities);
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        Some(match (group, kind) {
+            ("karpenter.sh", "NodePool") if api_version == nodepool::API_VERSION => {
+                Object::NodePool(nodepool::read(object)?)
+            }
+            ("karpenter.sh", "NodeClaim") if api_version == nodepool::API_VERSION => {
+                Object::NodeClaim(Box::new(nodeclaim::read(object)?))
+            }
+            ("karpenter.k8s.aws", "EC2NodeClass") if api_version == ec2nodeclass::API_VERSION => {
+                Object::NodeClass(ec2nodeclass::read(object)?)
+            }
+            ("karpenter.sh", "NodeOverlay") if api_version == OVERLAY_VERSION => {
+                Object::NodeOverlay(nodeoverlay::read(object)?)
+            }
+            ("", "Node") => Object::Node(node::read(object)),
+            ("", "Pod") => Object::Pod(pod::read(object, shapes, priorities)),
+            ("apps", "DaemonSet") => Object::DaemonSet(workload::read_daemon_set(object, shapes, priorities)),
+            ("apps", "Deployment" | "ReplicaSet" | "StatefulSet")
+            | ("batch", "Job")
+            | ("", "ReplicationController") => Object::Workload(workload::read(object, shapes, priorities)?),
+            ("policy", "PodDisruptionBudget") => Object::PodDisruptionBudget(workload::read_budget(object)),
+            ("", "PersistentVolume") => Object::PersistentVolume(volume::read(object)),
+            ("", "PersistentVolumeClaim") => Object::PersistentVolumeClaim(volume::read_claim(object)),
+            ("storage.k8s.io", "StorageClass") => Object::StorageClass(volume::read_storage_class(object)),
+            ("storage.k8s.io", "CSINode") => Object::CsiNode(node::read_csi_node(object)),
+            ("storage.k8s.io", "VolumeAttachment") => {
+                Object::VolumeAttachment(node::read_volume_attachment(object)?)
+            }
+            ("", "Namespace") => {
+                let metadata = metadata::read(object);
+                Object::Namespace(NamespaceFacts { name: Namespace(metadata.name), labels: metadata.labels })
+            }
+            ("scheduling.k8s.io", "PriorityClass") => Object::PriorityClass(read_priority_class(object)),
+            _ => {
+                let (api_version, kind) = (Symbol::new(api_version), Symbol::new(kind));
+                Object::Unknown(UnknownKind { api_version, kind })
+            }
+        })
+    }
+}
+
+/// Parses one object on its own.
+pub fn parse(value: &Value) -> Result<Object, Vec<FieldError>> {
+    Reader::default().parse(value)
+}
+
+fn read_priority_class(object: &Field<'_, '_>) -> PriorityClass {
+    let value = object.get("value").required().integer();
+    PriorityClass {
+        name: metadata::read(object).name,
+        value: value.and_then(|value| value.try_into().ok()).unwrap_or(0),
+        is_default: object.get("globalDefault").boolean().unwrap_or(false),
+    }
+}
+
+/// The object as the API server would hold it, for the kinds that we write ourselves.
+pub fn to_value(object: &Object) -> Option<Value> {
+    match object {
+        Object::NodePool(pool) => Some(render_node_pool(pool)),
+        Object::NodeClaim(claim) => Some(render_node_claim(claim)),
+        Object::Node(node) => Some(render_node(node)),
+        _ => None,
+    }
+}
+
 /// A NodePool as the API server would hold it.
 pub fn render_node_pool(pool: &NodePool) -> Value {
     nodepool::render(pool)
@@ -122,4 +283,9 @@ pub fn render_node_pool(pool: &NodePool) -> Value {
 /// A NodeClaim as Karpenter would write it.
 pub fn render_node_claim(claim: &NodeClaim) -> Value {
     nodeclaim::render(claim)
+}
+
+/// A Node as its kubelet would report it.
+pub fn render_node(node: &Node) -> Value {
+    node::render(node)
 }
