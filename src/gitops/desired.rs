@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use crate::model::repository::Revision;
 
@@ -23,6 +24,18 @@ pub struct ObjectRef {
 }
 
 impl ObjectRef {
+    /// The name of a manifest, if it has one.
+    pub fn of(manifest: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(Arc::<str>::from);
+        let metadata = &manifest["metadata"];
+        Some(Self {
+            api_version: text(&manifest["apiVersion"])?,
+            kind: text(&manifest["kind"])?,
+            namespace: text(&metadata["namespace"]).unwrap_or_else(|| "".into()),
+            name: text(&metadata["name"])?,
+        })
+    }
+
     /// Position in apply order: EC2NodeClass, NodeOverlay, NodePool, then the rest.
     pub fn rank(&self) -> u8 {
         match &*self.kind {
@@ -84,6 +97,13 @@ pub struct DesiredObject {
 }
 
 impl DesiredObject {
+    /// Brings a manifest into canonical form.
+    pub fn new(manifest: Value, origins: BTreeMap<Arc<str>, Origin>) -> Self {
+        let mut manifest = canonical(manifest);
+        normalise_quantities(&mut manifest);
+        Self { manifest, origins }
+    }
+
     /// The place that set `path`, or its nearest parent that has one.
     pub fn origin(&self, path: &str) -> Option<&Origin> {
         let mut at = path;
@@ -99,6 +119,78 @@ impl DesiredObject {
     }
 }
 
+/// Sorted keys, and no `null`: to Kubernetes that is the same as nothing.
+fn canonical(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let sorted: BTreeMap<String, Value> =
+                map.into_iter().filter(|(_, value)| !value.is_null()).collect();
+            Value::Object(sorted.into_iter().map(|(key, value)| (key, canonical(value))).collect())
+        }
+        Value::Array(items) => items.into_iter().map(canonical).collect(),
+        other => other,
+    }
+}
+
+/// `1000m` and `1` are one limit, so they are written the same.
+fn normalise_quantities(manifest: &mut Value) {
+    for table in ["/spec/limits", "/spec/capacity"] {
+        let Some(Value::Object(quantities)) = manifest.pointer_mut(table) else { continue };
+        for quantity in quantities.values_mut() {
+            let text = match &*quantity {
+                Value::String(text) => text.clone(),
+                Value::Number(number) => number.to_string(),
+                _ => continue,
+            };
+            if let Some(short) = shortest_quantity(&text) {
+                *quantity = Value::String(short);
+            }
+        }
+    }
+}
+
+/// A quantity in its one spelling: whole numbers without suffix, else thousandths, and binary ones with the largest
+/// suffix that fits. `None` for what is not a quantity or has parts below a thousandth.
+fn shortest_quantity(text: &str) -> Option<String> {
+    const BINARY: [(&str, u128); 6] = [
+        ("Ei", 1 << 60),
+        ("Pi", 1 << 50),
+        ("Ti", 1 << 40),
+        ("Gi", 1 << 30),
+        ("Mi", 1 << 20),
+        ("Ki", 1 << 10),
+    ];
+    const DECIMAL: [&str; 8] = ["m", "", "k", "M", "G", "T", "P", "E"];
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let suffix = &text[number.len()..];
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 18 || fraction.len() > 9 || !is_digits(whole) || !is_digits(fraction)
+    {
+        return None;
+    }
+    let binary = BINARY.iter().find(|(name, _)| *name == suffix);
+    let unit = match binary {
+        Some((_, unit)) => unit * 1000,
+        None => 1000u128.pow(DECIMAL.iter().position(|name| *name == suffix)? as u32),
+    };
+    // In thousandths, exactly.
+    let scale = 10u128.pow(fraction.len() as u32);
+    let scaled = format!("{whole}{fraction}").parse::<u128>().ok()?.checked_mul(unit)?;
+    if scaled % scale != 0 {
+        return None;
+    }
+    let thousandths = scaled / scale;
+    let fitting = BINARY
+        .iter()
+        .find(|(_, unit)| binary.is_some() && thousandths > 0 && thousandths % (unit * 1000) == 0);
+    Some(match fitting {
+        Some((name, unit)) => format!("{}{name}", thousandths / (unit * 1000)),
+        None if thousandths % 1000 == 0 => (thousandths / 1000).to_string(),
+        None => format!("{thousandths}m"),
+    })
+}
+
 /// All objects of one environment at one commit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesiredState {
@@ -107,4 +199,45 @@ pub struct DesiredState {
     /// SHA-256 over the canonical objects, in hexadecimal: independent of comments and formatting of the inputs.
     pub digest: Arc<str>,
     pub objects: BTreeMap<ObjectRef, DesiredObject>,
+}
+
+impl DesiredState {
+    /// Names a set of objects by its content.
+    pub fn new(
+        environment: Arc<str>,
+        revision: Revision,
+        objects: BTreeMap<ObjectRef, DesiredObject>,
+    ) -> Self {
+        let mut hash = Sha256::new();
+        for object in objects.values() {
+            hash.update(object.manifest.to_string());
+            hash.update("\n");
+        }
+        let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { environment, revision, digest: digest.into(), objects }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_quantities_are_written_the_same() {
+        for (text, short) in [
+            ("1000m", "1"),
+            ("1", "1"),
+            ("1500m", "1500m"),
+            ("1.5", "1500m"),
+            ("4096Mi", "4Gi"),
+            ("4Gi", "4Gi"),
+            ("200", "200"),
+            ("200000", "200000"),
+            ("0.5Gi", "512Mi"),
+            ("0", "0"),
+        ] {
+            assert_eq!(shortest_quantity(text).as_deref(), Some(short), "{text}");
+        }
+        assert_eq!(shortest_quantity("4GB"), None);
+    }
 }

@@ -1,6 +1,28 @@
 //! A commit → the objects that should exist → a plan to get there.
 
+// The files that people edit, read.
+pub mod diagnostic;
+pub(crate) mod tree;
+pub(crate) mod read;
+pub mod strategy;
+pub mod schema;
+pub(crate) mod text_form;
+pub(crate) mod shape;
+pub(crate) mod credential;
+pub(crate) mod normal;
+pub(crate) mod overlay;
+pub mod fleet;
+// Rendered.
+pub(crate) mod template;
+pub mod engine;
+pub(crate) mod context;
+pub(crate) mod rendered;
+pub(crate) mod overrides;
+pub mod check;
+pub mod render;
+pub mod explain;
 pub mod desired;
+// Compared and carried out.
 pub mod live;
 pub mod tracking;
 pub mod diff;

@@ -1,4 +1,6 @@
 //! One test binary: scenarios, properties, simulation, contracts and the command line.
 
 mod catalogue;
+mod fleet_files;
 mod git;
+mod strategy;

@@ -1,0 +1,555 @@
+//! What can be known to be wrong before any cluster is asked.
+//!
+//! The API's own rules come from [`crate::api::validate`]; here stand those that no API server knows: what contradicts
+//! itself, what can never be bought, what surely means something else than it says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::api::{self, FieldError};
+use crate::gitops::diagnostic::{Diagnostic, Place, nearest};
+use crate::gitops::render::RenderSettings;
+use crate::gitops::rendered::{Draft, place_of};
+use crate::gitops::text_form;
+use crate::gitops::tree::Node;
+use crate::model::label;
+use crate::model::offering::InstanceType;
+use crate::model::requirement::{Operator, Requirement, Requirements};
+use crate::model::symbol::Symbol;
+
+/// The instance types that can be bought.
+#[derive(Clone, Debug, Default)]
+pub struct Instances {
+    types: Arc<Vec<InstanceType>>,
+}
+
+impl Instances {
+    pub fn of(types: Arc<Vec<InstanceType>>) -> Self {
+        Self { types }
+    }
+}
+
+/// Kinds that a commit may contain: node configuration and nothing else.
+const ALLOWED: [(&str, &str); 5] = [
+    ("karpenter.sh/v1", "NodePool"),
+    ("karpenter.k8s.aws/v1", "EC2NodeClass"),
+    ("karpenter.sh/v1alpha1", "NodeOverlay"),
+    ("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer"),
+    ("autoscaling.x-k8s.io/v1alpha1", "CapacityBuffer"),
+];
+
+/// Checks of a pool's own words that its object cannot show any more.
+pub(crate) fn pool_fields(pool: &Node, found: &mut Vec<Diagnostic>) {
+    for budget in pool.get("budgets").and_then(Node::as_list).unwrap_or_default() {
+        let (schedule, duration) = (budget.entry("schedule"), budget.entry("duration"));
+        let (present, missing) = match (schedule, duration) {
+            (Some(schedule), None) => (schedule, "duration"),
+            (None, Some(duration)) => (duration, "schedule"),
+            _ => continue,
+        };
+        let has = if missing == "duration" { "schedule" } else { "duration" };
+        let message = format!("the budget has a `{has}` but no `{missing}`");
+        found.push(
+            Diagnostic::error("PRV1605", present.key.clone(), message)
+                .help("a window needs both: `schedule` says when it starts, `duration` how long it lasts"),
+        );
+    }
+}
+
+/// Checks everything that was rendered for an environment.
+pub(crate) fn drafts(drafts: &[Draft], settings: &RenderSettings, found: &mut Vec<Diagnostic>) {
+    let mut judged = BTreeMap::new();
+    for draft in drafts {
+        if !is_allowed(draft, found) {
+            continue;
+        }
+        let before = found.len();
+        if draft.manifest["kind"] == "NodePool" {
+            pool(draft, settings, &mut judged, found);
+        }
+        let known: Vec<Place> =
+            found[before..].iter().filter(|one| one.is_error()).map(|one| one.place.clone()).collect();
+        for error in api::validate(&draft.manifest) {
+            let diagnostic = refused_by_api(draft, &error);
+            // What was said better already is not said again; nor what follows from a file's own mistake.
+            let is_said = known.contains(&diagnostic.place)
+                || found[..before]
+                    .iter()
+                    .any(|one| one.code == "PRV1605" && one.place.source == diagnostic.place.source);
+            if !is_said {
+                found.push(diagnostic);
+            }
+        }
+    }
+}
+
+fn is_allowed(draft: &Draft, found: &mut Vec<Diagnostic>) -> bool {
+    let text = |key: &str| draft.manifest[key].as_str().unwrap_or_default();
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    if ALLOWED.contains(&(version, kind)) {
+        return true;
+    }
+    let place = place_of(&draft.origins, "kind").cloned().unwrap_or_else(|| draft.origins[""].clone());
+    let diagnostic = match (version, kind) {
+        ("", _) | (_, "") => {
+            Diagnostic::error("PRV1502", place, "a rendered object lacks `apiVersion` or `kind`")
+                .help("write both, such as `apiVersion: karpenter.sh/v1` and `kind: NodePool`")
+        }
+        _ => {
+            let message = format!("objects of kind {kind} ({version}) are not allowed");
+            let help = match ALLOWED.iter().find(|(_, known)| *known == kind) {
+                Some((known, _)) => format!("{kind} is taken as {known}"),
+                None => {
+                    "a fleet holds NodePool, EC2NodeClass, NodeOverlay and CapacityBuffer only".to_owned()
+                }
+            };
+            Diagnostic::error("PRV1502", place, message).help(help)
+        }
+    };
+    found.push(diagnostic.also("rendered for this entry", draft.origins[""].clone()));
+    false
+}
+
+fn refused_by_api(draft: &Draft, error: &FieldError) -> Diagnostic {
+    let entry = &draft.origins[""];
+    let place = place_of(&draft.origins, &error.path).unwrap_or(entry).clone();
+    let kind = draft.manifest["kind"].as_str().unwrap_or("object");
+    let name = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
+    let message = match error.path.is_empty() {
+        true => format!("{kind}/{name}: {}", error.message),
+        false => format!("{kind}/{name} {}: {}", error.path, error.message),
+    };
+    let mut diagnostic = Diagnostic::error("PRV1503", place.clone(), message);
+    if place != *entry && place.source != entry.source {
+        diagnostic = diagnostic.also("rendered for this entry", entry.clone());
+    }
+    diagnostic.help = error.help.clone();
+    diagnostic
+}
+
+fn pool(
+    draft: &Draft,
+    settings: &RenderSettings,
+    judged: &mut BTreeMap<String, Option<Verdict>>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let template = &draft.manifest["spec"]["template"];
+    let asked = requirements(draft);
+    tracking(draft, found);
+    misunderstood(&asked, found);
+    let before = found.len();
+    contradictions(&asked, found);
+    if found.len() == before
+        && let Some(instances) = &settings.instances
+    {
+        buyable(draft, &asked, instances, judged, found);
+    }
+    gpu_without_taint(draft, &asked, found);
+    startup_taints(draft, found);
+    lifetimes(draft, &template["spec"], found);
+    windows(draft, found);
+}
+
+/// One requirement as it was rendered, with its place.
+struct Asked<'a> {
+    key: &'a str,
+    operator: Operator,
+    values: Vec<&'a str>,
+    place: &'a Place,
+    requirement: Requirement,
+}
+
+impl Asked<'_> {
+    fn shown(&self) -> String {
+        match self.values.is_empty() {
+            true => format!("`{} {}`", self.key, self.operator.as_str()),
+            false => format!("`{} {} [{}]`", self.key, self.operator.as_str(), self.values.join(", ")),
+        }
+    }
+}
+
+fn requirements(draft: &Draft) -> Vec<Asked<'_>> {
+    let path = "spec.template.spec.requirements";
+    let list = draft.manifest["spec"]["template"]["spec"]["requirements"].as_array();
+    let list = list.map(Vec::as_slice).unwrap_or_default();
+    let mut out = Vec::new();
+    for (at, entry) in list.iter().enumerate() {
+        let (Some(key), Some(operator)) = (entry["key"].as_str(), entry["operator"].as_str()) else {
+            continue;
+        };
+        let Some(operator) = Operator::parse(operator) else { continue };
+        let values: Vec<&str> =
+            entry["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let place = place_of(&draft.origins, &format!("{path}[{at}]")).unwrap_or(&draft.origins[""]);
+        let requirement = Requirement::new(operator, values.iter().map(|value| Symbol::new(value)));
+        out.push(Asked { key, operator, values, place, requirement });
+    }
+    out
+}
+
+/// Requirements on one label that leave nothing together.
+fn contradictions(asked: &[Asked<'_>], found: &mut Vec<Diagnostic>) {
+    for (at, later) in asked.iter().enumerate() {
+        for earlier in &asked[..at] {
+            let is_same =
+                label::canonical(Symbol::new(earlier.key)) == label::canonical(Symbol::new(later.key));
+            // `DoesNotExist` and `In []` are empty alone; a contradiction needs two that are not.
+            let was_possible =
+                |asked: &Asked<'_>| !asked.requirement.is_empty() || asked.operator == Operator::DoesNotExist;
+            let is_absent = |asked: &Asked<'_>| asked.operator == Operator::DoesNotExist;
+            if is_same
+                && was_possible(earlier)
+                && was_possible(later)
+                && is_absent(earlier) != is_absent(later)
+                && !(earlier.requirement.accepts_absence() && later.requirement.accepts_absence())
+                || is_same
+                    && !is_absent(earlier)
+                    && !is_absent(later)
+                    && was_possible(earlier)
+                    && was_possible(later)
+                    && earlier.requirement.intersection(&later.requirement).is_empty()
+            {
+                let message = format!("no node can meet both {} and {}", earlier.shown(), later.shown());
+                found.push(
+                    Diagnostic::error("PRV1601", later.place.clone(), message)
+                        .also("the other requirement", earlier.place.clone())
+                        .help("remove one of the two"),
+                );
+            }
+        }
+    }
+}
+
+/// Labels of Karpenter's domains that pools choose instances by.
+const PROVIDER_LABELS: [&str; 31] = [
+    "karpenter.sh/capacity-type",
+    "karpenter.k8s.aws/ec2nodeclass",
+    "karpenter.k8s.aws/capacity-reservation-id",
+    "karpenter.k8s.aws/capacity-reservation-type",
+    "karpenter.k8s.aws/capacity-reservation-interruptible",
+    "karpenter.k8s.aws/placement-group-id",
+    "karpenter.k8s.aws/placement-group-partition",
+    "karpenter.k8s.aws/instance-accelerator-count",
+    "karpenter.k8s.aws/instance-accelerator-manufacturer",
+    "karpenter.k8s.aws/instance-accelerator-name",
+    "karpenter.k8s.aws/instance-capability-flex",
+    "karpenter.k8s.aws/instance-category",
+    "karpenter.k8s.aws/instance-cpu",
+    "karpenter.k8s.aws/instance-cpu-manufacturer",
+    "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz",
+    "karpenter.k8s.aws/instance-ebs-bandwidth",
+    "karpenter.k8s.aws/instance-encryption-in-transit-supported",
+    "karpenter.k8s.aws/instance-family",
+    "karpenter.k8s.aws/instance-generation",
+    "karpenter.k8s.aws/instance-gpu-count",
+    "karpenter.k8s.aws/instance-gpu-manufacturer",
+    "karpenter.k8s.aws/instance-gpu-memory",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "karpenter.k8s.aws/instance-hypervisor",
+    "karpenter.k8s.aws/instance-local-nvme",
+    "karpenter.k8s.aws/instance-memory",
+    "karpenter.k8s.aws/instance-network-bandwidth",
+    "karpenter.k8s.aws/instance-size",
+    "karpenter.k8s.aws/instance-tenancy",
+    "node.kubernetes.io/instance-type",
+    "topology.k8s.aws/zone-id",
+];
+
+/// Keys and values that look right and mean nothing.
+fn misunderstood(asked: &[Asked<'_>], found: &mut Vec<Diagnostic>) {
+    for one in asked {
+        if one.key.starts_with("karpenter.k8s.aws/") && !PROVIDER_LABELS.contains(&one.key) {
+            let message = format!("no instance type has the label `{}`", one.key);
+            let name = one.key.split('/').nth(1).unwrap_or_default();
+            let same = PROVIDER_LABELS.iter().find(|label| label.split('/').nth(1) == Some(name));
+            let near = same.copied().or_else(|| nearest(one.key, PROVIDER_LABELS));
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "see the labels in docs/guide/strategy.md".to_owned(),
+            };
+            found.push(Diagnostic::error("PRV1613", one.place.clone(), message).help(help));
+        }
+        let is_family = |value: &&&str| value.len() > 1 && value.chars().any(|c| c.is_ascii_digit());
+        if one.key == "karpenter.k8s.aws/instance-category"
+            && let Some(family) = one.values.iter().find(is_family)
+        {
+            let message = format!("`{family}` is an instance family, not a category");
+            found.push(
+                Diagnostic::error("PRV1614", one.place.clone(), message)
+                    .help("use `instance-families`, or the label `karpenter.k8s.aws/instance-family`"),
+            );
+        }
+    }
+}
+
+/// Why a pool can buy nothing, as places in the list of its requirements.
+#[derive(Clone, Debug)]
+enum Verdict {
+    /// The requirement that removed the last instance types, and how many.
+    Types {
+        last: usize,
+        removed: usize,
+    },
+    /// Types are left, but none is sold this way.
+    Offerings {
+        last: usize,
+        left: usize,
+    },
+    Unknown {
+        at: usize,
+        value: String,
+        near: Option<String>,
+    },
+}
+
+fn buyable(
+    draft: &Draft,
+    asked: &[Asked<'_>],
+    instances: &Instances,
+    judged: &mut BTreeMap<String, Option<Verdict>>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let name = draft.manifest["spec"]["template"]["spec"]["requirements"].to_string();
+    let verdict = judged.entry(name).or_insert_with(|| judge(asked, &instances.types));
+    let pool = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
+    let diagnostic = match verdict {
+        None => return,
+        Some(Verdict::Types { last, removed }) => {
+            let one = &asked[*last];
+            let message = format!(
+                "no instance type is left for pool `{pool}`: {} removed the last {removed}",
+                one.shown()
+            );
+            Diagnostic::error("PRV1602", one.place.clone(), message)
+                .help("loosen it, or one of the requirements before it")
+        }
+        Some(Verdict::Offerings { last, left }) => {
+            let one = &asked[*last];
+            let message = format!(
+                "pool `{pool}` can buy nothing: none of its {left} instance types is sold with {}",
+                one.shown()
+            );
+            Diagnostic::error("PRV1603", one.place.clone(), message)
+                .help("allow another capacity type or zone, or other instance types")
+        }
+        Some(Verdict::Unknown { at, value, near }) => {
+            let one = &asked[*at];
+            let what = if one.key.ends_with("instance-family") { "family" } else { "type" };
+            let message = format!("there is no instance {what} `{value}`");
+            let help = match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "the catalogue of this build and region does not have it".to_owned(),
+            };
+            Diagnostic::error("PRV1618", one.place.clone(), message).help(help)
+        }
+    };
+    found.push(diagnostic);
+}
+
+fn judge(asked: &[Asked<'_>], types: &[InstanceType]) -> Option<Verdict> {
+    if types.is_empty() {
+        return None;
+    }
+    let (type_label, family_label) =
+        ("node.kubernetes.io/instance-type", "karpenter.k8s.aws/instance-family");
+    for (at, one) in asked.iter().enumerate() {
+        if one.operator != Operator::In || (one.key != type_label && one.key != family_label) {
+            continue;
+        }
+        let names: std::collections::BTreeSet<&str> = types
+            .iter()
+            .filter_map(|shape| shape.requirements.get(Symbol::new(one.key))?.single().map(Symbol::as_str))
+            .collect();
+        if let Some(value) = one.values.iter().find(|value| !names.contains(*value)) {
+            let near = nearest(value, names.iter().copied()).map(str::to_owned);
+            return Some(Verdict::Unknown { at, value: (*value).to_owned(), near });
+        }
+    }
+    let mut left: Vec<&InstanceType> = types.iter().collect();
+    let mut offering = Requirements::new();
+    let mut sold_by = Vec::new();
+    for (at, one) in asked.iter().enumerate() {
+        let key = label::canonical(Symbol::new(one.key));
+        if key == *label::ZONE || key == *label::CAPACITY_TYPE {
+            offering.add(key, one.requirement.clone());
+            sold_by.push(at);
+            continue;
+        }
+        if !types.iter().any(|shape| shape.requirements.get(key).is_some()) {
+            continue;
+        }
+        let before = left.len();
+        left.retain(|shape| shape.requirements.get(key).is_none_or(|has| has.overlaps(&one.requirement)));
+        if left.is_empty() {
+            return Some(Verdict::Types { last: at, removed: before });
+        }
+    }
+    let last = *sold_by.last()?;
+    let is_sold = left.iter().any(|shape| shape.offerings.iter().any(|one| one.suits(&offering)));
+    (!is_sold).then_some(Verdict::Offerings { last, left: left.len() })
+}
+
+fn gpu_without_taint(draft: &Draft, asked: &[Asked<'_>], found: &mut Vec<Diagnostic>) {
+    let is_gpu_name = |name: &&str| {
+        let family = name.split('.').next().unwrap_or(name);
+        let letters = family.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let is_graviton_or_plain = ["g", "p", "gr"].iter().any(|prefix| {
+            letters.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        });
+        is_graviton_or_plain
+    };
+    let wants_gpu = |one: &&Asked<'_>| {
+        let is_present =
+            !matches!(one.operator, Operator::DoesNotExist | Operator::NotIn | Operator::Lt | Operator::Lte);
+        match one.key {
+            key if key.starts_with("karpenter.k8s.aws/instance-gpu") => is_present,
+            key if key.starts_with("karpenter.k8s.aws/instance-accelerator") => is_present,
+            "karpenter.k8s.aws/instance-category" => {
+                one.operator == Operator::In
+                    && one.values.iter().all(|value| matches!(*value, "g" | "p" | "gr"))
+            }
+            "karpenter.k8s.aws/instance-family" | "node.kubernetes.io/instance-type" => {
+                one.operator == Operator::In
+                    && !one.values.is_empty()
+                    && one.values.iter().all(|value| is_gpu_name(&value))
+            }
+            _ => false,
+        }
+    };
+    let taints = draft.manifest["spec"]["template"]["spec"]["taints"].as_array();
+    if taints.is_some_and(|taints| !taints.is_empty()) {
+        return;
+    }
+    if let Some(one) = asked.iter().find(wants_gpu) {
+        let pool = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
+        let message = format!("pool `{pool}` buys GPUs and has no taint, so any pod may land on them");
+        found.push(Diagnostic::warning("PRV1604", one.place.clone(), message).help(
+            "add `taints = [\"nvidia.com/gpu=true:NoSchedule\"]` and tolerate it in the pods that need GPUs",
+        ));
+    }
+}
+
+/// Tracking data in the node template would make every commit replace every node.
+fn tracking(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    for table in ["labels", "annotations"] {
+        let keys = draft.manifest["spec"]["template"]["metadata"][table].as_object();
+        for key in keys.into_iter().flatten().map(|(key, _)| key) {
+            if !key.starts_with("provisor.dev/") {
+                continue;
+            }
+            let path = format!("spec.template.metadata.{table}.{key}");
+            let place = place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]).clone();
+            let message = format!(
+                "`{key}` may not stand in the node template: a change of it would replace every node"
+            );
+            found.push(
+                Diagnostic::error("PRV1617", place, message)
+                    .help("put it on the object's own metadata, or leave it out"),
+            );
+        }
+    }
+}
+
+fn startup_taints(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    let taints = draft.manifest["spec"]["template"]["spec"]["startupTaints"].as_array();
+    for (at, taint) in taints.into_iter().flatten().enumerate() {
+        let key = taint["key"].as_str().unwrap_or_default();
+        if key.starts_with("node.kubernetes.io/") {
+            let path = format!("spec.template.spec.startupTaints[{at}]");
+            let place = place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]).clone();
+            let message =
+                format!("the startup taint `{key}` belongs to Kubernetes, which sets and removes it itself");
+            found.push(Diagnostic::warning("PRV1616", place, message).help("remove it"));
+        }
+    }
+}
+
+fn lifetimes(draft: &Draft, spec: &Value, found: &mut Vec<Diagnostic>) {
+    let read = |key: &str| spec[key].as_str().and_then(text_form::duration);
+    let (Some(expiry), Some(grace)) = (read("expireAfter"), read("terminationGracePeriod")) else { return };
+    if expiry < grace {
+        let path = "spec.template.spec.terminationGracePeriod";
+        let place = place_of(&draft.origins, path).unwrap_or(&draft.origins[""]).clone();
+        let other =
+            place_of(&draft.origins, "spec.template.spec.expireAfter").unwrap_or(&draft.origins[""]).clone();
+        found.push(
+            Diagnostic::error("PRV1615", place, "nodes may take longer to drain than they may live")
+                .also("they expire after this", other)
+                .help("make `expire-after` longer than `termination-grace-period`"),
+        );
+    }
+}
+
+/// Budget windows that do something else than they say. The smallest of all active budgets counts.
+fn windows(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    let budgets = draft.manifest["spec"]["disruption"]["budgets"].as_array();
+    let budgets = budgets.map(Vec::as_slice).unwrap_or_default();
+    let always = budgets.iter().find(|budget| {
+        budget["schedule"].is_null() && budget["reasons"].is_null() && budget["nodes"] != "100%"
+    });
+    for (at, budget) in budgets.iter().enumerate() {
+        let place = |field: &str| {
+            let path = format!("spec.disruption.budgets[{at}].{field}");
+            place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]).clone()
+        };
+        let (Some(schedule), Some(duration)) = (budget["schedule"].as_str(), budget["duration"].as_str())
+        else {
+            continue;
+        };
+        if budget["nodes"] == "100%"
+            && let Some(always) = always
+        {
+            let message = format!(
+                "this window changes nothing: the budget of {} always applies, and the smallest wins",
+                always["nodes"].as_str().unwrap_or("10%")
+            );
+            found.push(
+                Diagnostic::warning("PRV1606", place("nodes"), message)
+                    .help("give the other budget a schedule for the rest of the time"),
+            );
+            continue;
+        }
+        let Some(duration) = text_form::duration(duration) else { continue };
+        if let Some((interval, better)) = shortest_interval(schedule)
+            && duration > interval
+        {
+            let message = format!(
+                "`{schedule}` starts again before the window of {} ends",
+                budget["duration"].as_str().unwrap_or_default()
+            );
+            found.push(Diagnostic::warning("PRV1606", place("schedule"), message).help(
+                better.unwrap_or_else(|| {
+                    "so the window never closes in between; start it less often".to_owned()
+                }),
+            ));
+        }
+    }
+}
+
+/// The shortest time between two starts, for the schedules that people get wrong, and what they meant.
+fn shortest_interval(schedule: &str) -> Option<(Duration, Option<String>)> {
+    let fields: Vec<&str> = schedule.split_whitespace().collect();
+    let [minute, hour, day, month, weekday] = fields.as_slice() else { return None };
+    const HOUR: u64 = 3600;
+    if minute.contains(['*', ',', '-', '/']) {
+        return None;
+    }
+    if let Some((first, _)) = hour.split_once('-') {
+        let meant = format!("{minute} {first} {day} {month} {weekday}");
+        let help = format!("it starts every hour of the range; to start once write \"{meant}\" (UTC)");
+        return Some((Duration::from_secs(HOUR), Some(help)));
+    }
+    if *hour == "*" {
+        return Some((Duration::from_secs(HOUR), None));
+    }
+    let is_every_day = *weekday == "*" || weekday.contains([',', '-']);
+    (is_every_day && *day == "*" && !hour.contains(',')).then(|| {
+        let help = weekday.split([',', '-']).next().filter(|_| *weekday != "*").map(|first| {
+            format!("it starts every listed day; to start once write \"{minute} {hour} {day} {month} {first}\" (UTC)")
+        });
+        (Duration::from_secs(24 * HOUR), help)
+    })
+}

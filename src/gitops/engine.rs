@@ -1,0 +1,759 @@
+//! The template engine with everything that could hurt taken away.
+//!
+//! There is no clock, chance, file, network or environment to ask. Instructions are counted by fuel, bytes by a meter:
+//! every function and filter that builds a value pays for its size. Templates come from the commit and from the
+//! binary, by names inside their folder only.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
+
+use crate::gitops::diagnostic::{Diagnostic, Place, Source, nearest};
+use crate::gitops::fleet::TEMPLATES;
+use crate::gitops::read::text_of;
+use crate::gitops::template::{
+    self, ADD, CHARGE, CLOSE, EMIT, JOIN, MULTIPLY, Mark, NUMBER_END, OPEN, Traced,
+};
+use crate::model::repository::Repository;
+
+/// Instructions of one rendering.
+const FUEL: u64 = 500_000;
+/// Levels of the engine's own count: an include costs ten of them, a macro four.
+const RECURSION: usize = 64;
+/// Bytes of one rendered template.
+pub(crate) const OUTPUT_MAX: usize = 1024 * 1024;
+/// Bytes that one rendering may build on the way to its output.
+const BUILT_MAX: u64 = 3 * 1024 * 1024;
+/// Starts the detail of errors about size, to tell them from others.
+const TOO_MUCH: &str = "the template builds more than";
+
+/// The templates that are compiled in.
+const BUILT_IN: [(&str, &str); 12] = [
+    ("nodepool.yaml.j2", include_str!("../../env-templates/nodepool.yaml.j2")),
+    ("ec2nodeclass.yaml.j2", include_str!("../../env-templates/ec2nodeclass.yaml.j2")),
+    ("kubeadm-join.sh.j2", include_str!("../../env-templates/kubeadm-join.sh.j2")),
+    ("spot.yaml.j2", include_str!("../../env-templates/spot.yaml.j2")),
+    (
+        "spot-with-on-demand-fallback.yaml.j2",
+        include_str!("../../env-templates/spot-with-on-demand-fallback.yaml.j2"),
+    ),
+    ("on-demand.yaml.j2", include_str!("../../env-templates/on-demand.yaml.j2")),
+    ("gpu-spot.yaml.j2", include_str!("../../env-templates/gpu-spot.yaml.j2")),
+    ("gpu-premium.yaml.j2", include_str!("../../env-templates/gpu-premium.yaml.j2")),
+    ("gpu.yaml.j2", include_str!("../../env-templates/gpu.yaml.j2")),
+    ("static.yaml.j2", include_str!("../../env-templates/static.yaml.j2")),
+    ("bottlerocket.yaml.j2", include_str!("../../env-templates/bottlerocket.yaml.j2")),
+    ("self-managed.yaml.j2", include_str!("../../env-templates/self-managed.yaml.j2")),
+];
+
+/// The ready strategies, in the order in which the guide explains them.
+pub const BUILT_IN_STRATEGIES: [&str; 8] = [
+    "spot",
+    "spot-with-on-demand-fallback",
+    "on-demand",
+    "gpu-spot",
+    "gpu-premium",
+    "static",
+    "bottlerocket",
+    "self-managed",
+];
+
+/// All templates of a commit, ready to render one after the other.
+pub(crate) struct Engine {
+    environment: Environment<'static>,
+    pub marks: Vec<Mark>,
+    traced: BTreeMap<Arc<str>, Traced>,
+    /// Mistakes found while loading, of templates of the repository.
+    pub found: Vec<Diagnostic>,
+    meter: Arc<Meter>,
+}
+
+impl Engine {
+    pub fn new(repository: &Repository) -> Self {
+        let meter = Arc::new(Meter::default());
+        let mut engine = Self {
+            environment: restricted(&meter),
+            marks: Vec::new(),
+            traced: BTreeMap::new(),
+            found: Vec::new(),
+            meter,
+        };
+        for (name, text) in BUILT_IN {
+            let source = Source::new(format!("built-in:{name}"), text);
+            engine.add(&format!("built-in/{name}"), &source);
+            if !repository.files.contains_key(format!("{TEMPLATES}{name}").as_str()) {
+                engine.add(name, &source);
+            }
+        }
+        for (path, bytes) in &repository.files {
+            let Some(name) = path.strip_prefix(TEMPLATES).filter(|name| is_template(name)) else { continue };
+            if let Some(source) = text_of(path, bytes, &mut engine.found) {
+                engine.add(name, &source);
+            }
+        }
+        engine
+    }
+
+    fn add(&mut self, name: &str, source: &Arc<Source>) {
+        let added = template::trace(source, &mut self.marks).and_then(|traced| {
+            self.environment.add_template_owned(name.to_owned(), traced.text.clone())?;
+            Ok(traced)
+        });
+        match added {
+            Ok(traced) => {
+                if !source.path.starts_with("built-in:") {
+                    self.found.extend(traced.unquoted.iter().cloned().map(unquoted));
+                }
+                self.traced.insert(name.into(), traced);
+            }
+            Err(error) => self.found.push(syntax(source, &error)),
+        }
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.traced.contains_key(name)
+    }
+
+    /// Whether a template of the repository failed to load, so that its name is taken but cannot be used.
+    pub fn is_broken(&self, name: &str) -> bool {
+        let path = format!("{TEMPLATES}{name}");
+        self.found.iter().any(|diagnostic| diagnostic.is_error() && **diagnostic.place.file() == *path)
+    }
+
+    /// Names of strategies that templates exist for.
+    pub fn strategies(&self) -> impl Iterator<Item = &str> {
+        let parts = ["nodepool", "ec2nodeclass", "gpu"];
+        self.traced
+            .keys()
+            .filter_map(|name| name.strip_suffix(".yaml.j2"))
+            .filter(move |name| !name.contains('/') && !parts.contains(name))
+    }
+
+    /// Renders to marked text.
+    pub fn render(&self, name: &str, context: Value) -> Result<String, Box<Failure>> {
+        self.meter.used.store(0, Ordering::Relaxed);
+        let mut out = Capped { text: Vec::new() };
+        let rendered = self
+            .environment
+            .get_template(name)
+            .and_then(|template| template.render_captured_to(context, &mut out).map(|_| ()));
+        match rendered {
+            Ok(()) => Ok(String::from_utf8_lossy(&out.text).into_owned()),
+            Err(error) => Err(Box::new(self.failure(&error))),
+        }
+    }
+
+    /// An engine's error in the words and positions of the original templates.
+    fn failure(&self, error: &Error) -> Failure {
+        let mut chain = vec![error];
+        while let Some(inner) = source_of(chain[chain.len() - 1]) {
+            chain.push(inner);
+        }
+        let places: Vec<Option<Place>> = chain.iter().map(|error| self.place(error)).collect();
+        // The innermost error that has a position is the mistake; the others led there.
+        let at = (0..chain.len()).rev().find(|at| places[*at].is_some()).unwrap_or(0);
+        let place = places[at].clone().unwrap_or_else(|| {
+            Place::start_of(&Source::nameless_text(error.name().unwrap_or("template").to_owned()))
+        });
+        let cause = chain[chain.len() - 1];
+        let mut diagnostic = self.explained(cause, place);
+        for place in places[..at].iter().rev().flatten() {
+            if diagnostic.chain.len() < 8 && *place != diagnostic.place {
+                diagnostic = diagnostic.also("included from here", place.clone());
+            }
+        }
+        let variable = match cause.kind() {
+            ErrorKind::UndefinedError => {
+                Some(diagnostic.place.source.text[diagnostic.place.bytes()].to_owned())
+            }
+            _ => None,
+        };
+        Failure { diagnostic, undefined: variable }
+    }
+
+    fn place(&self, error: &Error) -> Option<Place> {
+        let traced = self.traced.get(error.name()?)?;
+        let range = match error.range() {
+            Some(range) => traced.original(range),
+            None => {
+                let line = error.line()?;
+                let start = traced.source.line_start(line);
+                let text = traced.source.line(line);
+                let lead = text.len() - text.trim_start().len();
+                start + lead..start + text.trim_end().len()
+            }
+        };
+        let mut place = Place::new(&traced.source, range.start..range.end.min(traced.source.text.len()));
+        if error.kind() == ErrorKind::UndefinedError {
+            place = undefined_part(place, error);
+        }
+        Some(place)
+    }
+
+    fn explained(&self, error: &Error, place: Place) -> Diagnostic {
+        let detail = error.detail().unwrap_or_default();
+        let text = &place.source.text[place.bytes()];
+        match error.kind() {
+            ErrorKind::UndefinedError => {
+                let help =
+                    format!("set it in `variables`, or write `{text} | default(\"…\")` if it may be missing");
+                Diagnostic::error("PRV1403", place.clone(), format!("`{text}` is not defined")).help(help)
+            }
+            ErrorKind::OutOfFuel => {
+                let message = format!("the template runs for more than {FUEL} instructions");
+                Diagnostic::error("PRV1404", place, message)
+                    .help("loop over less, or compute the value in the strategy")
+            }
+            ErrorKind::UnknownFunction
+            | ErrorKind::UnknownMethod
+            | ErrorKind::UnknownFilter
+            | ErrorKind::UnknownTest => unknown(error.kind(), detail, place),
+            ErrorKind::TemplateNotFound => self.missing_template(detail, place),
+            ErrorKind::InvalidOperation if detail.starts_with(TOO_MUCH) => {
+                Diagnostic::error("PRV1405", place, detail.to_owned())
+                    .help("render less, or split the environment")
+            }
+            ErrorKind::WriteFailure => {
+                let message = format!("the template renders more than {OUTPUT_MAX} bytes");
+                Diagnostic::error("PRV1405", place, message).help("render less, or split the environment")
+            }
+            ErrorKind::InvalidOperation if detail.contains("recursion limit") => {
+                let mut message = "templates or macros are nested too deeply".to_owned();
+                if let Some(cycle) = self.cycle(place.file()) {
+                    message = format!("templates include each other in a circle: {}", cycle.join(" → "));
+                }
+                Diagnostic::error("PRV1407", place, message).help("remove one `include` of the circle")
+            }
+            kind => {
+                let message = if detail.is_empty() { kind.to_string() } else { detail.to_owned() };
+                Diagnostic::error("PRV1409", place, message)
+                    .help("see docs/guide/strategy.md for what templates can do")
+            }
+        }
+    }
+
+    fn missing_template(&self, detail: &str, place: Place) -> Diagnostic {
+        let name = detail.split('"').nth(1).unwrap_or(detail);
+        let is_escape = name.split('/').any(|part| part == ".." || part.starts_with('.'))
+            || name.starts_with('/')
+            || name.contains('\\')
+            || name.contains(':');
+        if is_escape {
+            let message = format!("`{name}` is outside of templates/, and only templates can be included");
+            return Diagnostic::error("PRV1406", place, message)
+                .help("include templates by their name below templates/, without `..`, dot-files and absolute paths");
+        }
+        let diagnostic = Diagnostic::error("PRV1412", place, format!("there is no template `{name}`"));
+        match nearest(name, self.traced.keys().map(|name| &**name)) {
+            Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+            None => diagnostic.help(format!("add {TEMPLATES}{name}")),
+        }
+    }
+
+    /// A circle of constant includes that starts at a template.
+    fn cycle(&self, path: &str) -> Option<Vec<String>> {
+        let start = self.traced.iter().find(|(_, traced)| &*traced.source.path == path)?.0;
+        let mut trail = vec![start.to_string()];
+        self.follow(&mut trail).then(|| {
+            let first = trail.iter().position(|name| name == &trail[trail.len() - 1]).unwrap_or(0);
+            trail[first..].to_vec()
+        })
+    }
+
+    fn follow(&self, trail: &mut Vec<String>) -> bool {
+        let Some(traced) = self.traced.get(trail[trail.len() - 1].as_str()) else { return false };
+        for (name, _) in &traced.uses {
+            let is_known = trail.contains(name);
+            trail.push(name.clone());
+            if is_known || self.follow(trail) {
+                return true;
+            }
+            trail.pop();
+        }
+        false
+    }
+}
+
+/// Why a template did not render.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub diagnostic: Diagnostic,
+    /// The expression that was not defined.
+    pub undefined: Option<String>,
+}
+
+fn source_of(error: &Error) -> Option<&Error> {
+    std::error::Error::source(error)?.downcast_ref::<Error>()
+}
+
+/// In `a.b.c` with `a.b` undefined the engine names the whole; the mistake is `a.b`.
+fn undefined_part(mut place: Place, error: &Error) -> Place {
+    let text = &place.source.text[place.bytes()];
+    if error.detail().is_some_and(|detail| detail.starts_with(template::EMIT)) {
+        return place;
+    }
+    let is_path =
+        text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '"' | '\'' | '-'));
+    if is_path && let Some(end) = text.rfind(['.', '[']) {
+        place.end = place.start + end as u32;
+    }
+    place
+}
+
+fn is_template(name: &str) -> bool {
+    name.ends_with(".j2") && !name.split('/').any(|part| part.starts_with('.'))
+}
+
+fn unquoted(place: Place) -> Diagnostic {
+    let text = place.source.text[place.bytes()].to_owned();
+    Diagnostic::warning("PRV1410", place, format!("`{text}` goes into YAML without quotes"))
+        .help(format!("write `{text} | tojson`, so that `: `, `#` and quotes in it do no harm"))
+}
+
+fn syntax(source: &Arc<Source>, error: &Error) -> Diagnostic {
+    let range = error.range().unwrap_or_else(|| {
+        let line = error.line().unwrap_or(1);
+        let start = source.line_start(line);
+        start..start + source.line(line).len()
+    });
+    let place = Place::new(source, range.start..range.end.min(source.text.len()));
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    Diagnostic::error("PRV1402", place, format!("this is not a template: {detail}"))
+        .help("expressions stand in `{{ }}`, statements in `{% %}`, comments in `{# #}`")
+}
+
+fn unknown(kind: ErrorKind, detail: &str, place: Place) -> Diagnostic {
+    let (what, names): (_, &[&str]) = match kind {
+        ErrorKind::UnknownFilter => ("filter", &FILTER_NAMES),
+        ErrorKind::UnknownTest => ("test", &[]),
+        _ => ("function", &["range", "dict", "namespace"]),
+    };
+    let name = unknown_name(detail);
+    let diagnostic = Diagnostic::error("PRV1408", place, format!("unknown {what} `{name}`"));
+    match nearest(name, names.iter().copied()) {
+        Some(near) => diagnostic.help(format!("did you mean `{near}`?")),
+        None => diagnostic.help(
+            "templates only compute: there is no clock, chance, environment, file or network; see docs/guide/strategy.md",
+        ),
+    }
+}
+
+/// `now is unknown`, `filter foo is unknown`: the name before the verb.
+fn unknown_name(detail: &str) -> &str {
+    let before = detail.split(" is unknown").next().unwrap_or(detail);
+    let before = before.split(" has no method named ").last().unwrap_or(before);
+    before.rsplit(' ').next().unwrap_or(before)
+}
+
+/// Bytes built so far.
+#[derive(Default)]
+struct Meter {
+    used: AtomicU64,
+}
+
+impl Meter {
+    fn charge(&self, bytes: usize) -> Result<(), Error> {
+        let before = self.used.fetch_add(bytes as u64, Ordering::Relaxed);
+        match before.saturating_add(bytes as u64) > BUILT_MAX {
+            true => Err(too_much()),
+            false => Ok(()),
+        }
+    }
+
+    fn room(&self) -> usize {
+        BUILT_MAX.saturating_sub(self.used.load(Ordering::Relaxed)) as usize
+    }
+}
+
+fn too_much() -> Error {
+    Error::new(ErrorKind::InvalidOperation, format!("{TOO_MUCH} {OUTPUT_MAX} bytes"))
+}
+
+/// The output, marks included.
+struct Capped {
+    text: Vec<u8>,
+}
+
+impl std::io::Write for Capped {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // Marks at most double a text that is worth its marks; the exact limit is checked when they are gone.
+        if self.text.len() + bytes.len() > 3 * OUTPUT_MAX {
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Text that stops growing at the limit.
+struct Bounded {
+    text: String,
+    room: usize,
+}
+
+impl std::fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if self.text.len() + text.len() > self.room {
+            return Err(std::fmt::Error);
+        }
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+fn text_of_value(meter: &Meter, value: &Value) -> Result<String, Error> {
+    use std::fmt::Write;
+    let mut out = Bounded { text: String::new(), room: meter.room() };
+    match value.kind() {
+        ValueKind::None => out.text.push_str("null"),
+        _ => write!(out, "{value}").map_err(|_| too_much())?,
+    }
+    meter.charge(out.text.len())?;
+    Ok(out.text)
+}
+
+fn undefined(what: &str) -> Error {
+    Error::new(ErrorKind::UndefinedError, what.to_owned())
+}
+
+/// An engine with metered operators, metered filters and nothing else.
+fn restricted(meter: &Arc<Meter>) -> Environment<'static> {
+    let mut environment = Environment::empty();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment.set_recursion_limit(RECURSION);
+    environment.set_debug(true);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    add_operators(&mut environment, meter);
+    add_filters(&mut environment, meter);
+    add_tests(&mut environment);
+    let range = Value::from_function(minijinja::functions::range);
+    let metered = meter.clone();
+    environment.add_function("range", move |state: &mut State<'_, '_>, args: Rest<Value>| {
+        let list = range.call(state, &args)?;
+        metered.charge(list.len().unwrap_or(0) * size_of::<Value>())?;
+        Ok::<_, Error>(list)
+    });
+    environment.add_function("dict", minijinja::functions::dict);
+    environment.add_function("namespace", minijinja::functions::namespace);
+    environment
+}
+
+fn add_operators(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
+    let metered = meter.clone();
+    environment.add_function(EMIT, move |number: u32, value: Value| {
+        if value.is_undefined() {
+            return Err(undefined(EMIT));
+        }
+        let text = text_of_value(&metered, &value)?;
+        Ok(format!("{OPEN}{number}{NUMBER_END}{text}{CLOSE}"))
+    });
+    let metered = meter.clone();
+    environment.add_function(CHARGE, move |bytes: u32| metered.charge(bytes as usize).map(|()| ""));
+    let metered = meter.clone();
+    environment.add_function(JOIN, move |left: Value, right: Value| {
+        if left.is_undefined() || right.is_undefined() {
+            return Err(undefined("~"));
+        }
+        let mut text = text_of_value(&metered, &left)?;
+        text.push_str(&text_of_value(&metered, &right)?);
+        metered.charge(text.len())?;
+        Ok(text)
+    });
+    let metered = meter.clone();
+    environment.add_function(ADD, move |left: Value, right: Value| add(&metered, &left, &right));
+    environment.add_function(MULTIPLY, |left: Value, right: Value| {
+        if left.is_undefined() || right.is_undefined() {
+            return Err(undefined("*"));
+        }
+        if !(left.is_number() && right.is_number()) {
+            let detail = "only numbers can be multiplied: texts and lists are not repeated";
+            return Err(Error::new(ErrorKind::InvalidOperation, detail));
+        }
+        numbers(&left, &right, i128::checked_mul, |a, b| a * b)
+    });
+}
+
+fn add(meter: &Meter, left: &Value, right: &Value) -> Result<Value, Error> {
+    if left.is_undefined() || right.is_undefined() {
+        return Err(undefined("+"));
+    }
+    if let (Some(left), Some(right)) = (left.as_str(), right.as_str()) {
+        meter.charge(left.len() + right.len())?;
+        return Ok(Value::from([left, right].concat()));
+    }
+    let is_list = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
+    if is_list(left) && is_list(right) {
+        let length = left.len().unwrap_or(0) + right.len().unwrap_or(0);
+        meter.charge(length.saturating_mul(size_of::<Value>()))?;
+        let items: Vec<Value> = left.try_iter()?.chain(right.try_iter()?).collect();
+        return Ok(Value::from(items));
+    }
+    if left.is_number() && right.is_number() {
+        return numbers(left, right, i128::checked_add, |a, b| a + b);
+    }
+    let detail = format!("{} and {} cannot be added", left.kind(), right.kind());
+    Err(Error::new(ErrorKind::InvalidOperation, detail))
+}
+
+fn numbers(
+    left: &Value,
+    right: &Value,
+    whole: fn(i128, i128) -> Option<i128>,
+    fraction: fn(f64, f64) -> f64,
+) -> Result<Value, Error> {
+    if left.is_integer() && right.is_integer() {
+        let (left, right) = (i128::try_from(left.clone())?, i128::try_from(right.clone())?);
+        let sum = whole(left, right);
+        return match sum.map(|sum| i64::try_from(sum).map_or_else(|_| Value::from(sum), Value::from)) {
+            Some(sum) => Ok(sum),
+            None => Err(Error::new(ErrorKind::InvalidOperation, "the number is too large")),
+        };
+    }
+    Ok(Value::from(fraction(f64::try_from(left.clone())?, f64::try_from(right.clone())?)))
+}
+
+/// Names for suggestions.
+const FILTER_NAMES: [&str; 46] = [
+    "abs",
+    "attr",
+    "batch",
+    "bool",
+    "capitalize",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "first",
+    "float",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "overlaid",
+    "quote",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+    "zip",
+    "chain",
+];
+
+fn add_filters(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
+    // What only looks at its input, or makes something no larger than it.
+    let plain: [(&'static str, Value); 37] = [
+        ("abs", Value::from_function(filters::abs)),
+        ("attr", Value::from_function(filters::attr)),
+        ("batch", Value::from_function(filters::batch)),
+        ("bool", Value::from_function(filters::bool)),
+        ("capitalize", Value::from_function(filters::capitalize)),
+        ("chain", Value::from_function(filters::chain)),
+        ("count", Value::from_function(filters::length)),
+        ("dictsort", Value::from_function(filters::dictsort)),
+        ("first", Value::from_function(filters::first)),
+        ("float", Value::from_function(filters::float)),
+        ("groupby", Value::from_function(filters::groupby)),
+        ("int", Value::from_function(filters::int)),
+        ("items", Value::from_function(filters::items)),
+        ("last", Value::from_function(filters::last)),
+        ("length", Value::from_function(filters::length)),
+        ("lines", Value::from_function(filters::lines)),
+        ("list", Value::from_function(filters::list)),
+        ("lower", Value::from_function(filters::lower)),
+        ("map", Value::from_function(filters::map)),
+        ("max", Value::from_function(filters::max)),
+        ("min", Value::from_function(filters::min)),
+        ("reject", Value::from_function(filters::reject)),
+        ("rejectattr", Value::from_function(filters::rejectattr)),
+        ("reverse", Value::from_function(filters::reverse)),
+        ("round", Value::from_function(filters::round)),
+        ("safe", Value::from_function(filters::safe)),
+        ("select", Value::from_function(filters::select)),
+        ("selectattr", Value::from_function(filters::selectattr)),
+        ("slice", Value::from_function(filters::slice)),
+        ("sort", Value::from_function(filters::sort)),
+        ("split", Value::from_function(filters::split)),
+        ("sum", Value::from_function(filters::sum)),
+        ("title", Value::from_function(filters::title)),
+        ("trim", Value::from_function(filters::trim)),
+        ("unique", Value::from_function(filters::unique)),
+        ("upper", Value::from_function(filters::upper)),
+        ("zip", Value::from_function(filters::zip)),
+    ];
+    for (name, filter) in plain {
+        let metered = meter.clone();
+        environment.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<Value>| {
+            if args.first().is_some_and(Value::is_undefined) {
+                return Err(undefined(name));
+            }
+            // Its result is at most a copy of the input, which is paid before it is made.
+            for input in args.iter().filter(|value| !value.is_kwargs()) {
+                metered.charge(match input.as_str() {
+                    Some(text) => text.len(),
+                    None => input.len().unwrap_or(0).saturating_mul(size_of::<Value>()),
+                })?;
+            }
+            filter.call(state, &args)
+        });
+    }
+    environment.add_filter("default", filters::default);
+    environment.add_filter("d", filters::default);
+    add_text_filters(environment, meter);
+}
+
+fn add_text_filters(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
+    for name in ["tojson", "quote"] {
+        let metered = meter.clone();
+        environment.add_filter(name, move |value: Value| json(&metered, &value, name));
+    }
+    let metered = meter.clone();
+    environment.add_filter("string", move |value: Value| {
+        if value.is_undefined() { Err(undefined("string")) } else { text_of_value(&metered, &value) }
+    });
+    let metered = meter.clone();
+    environment.add_filter("join", move |values: Value, separator: Option<String>| {
+        if values.is_undefined() {
+            return Err(undefined("join"));
+        }
+        let separator = separator.unwrap_or_default();
+        let mut out = String::new();
+        for (at, value) in values.try_iter()?.enumerate() {
+            if value.is_undefined() {
+                return Err(undefined("join"));
+            }
+            if at > 0 {
+                metered.charge(separator.len())?;
+                out.push_str(&separator);
+            }
+            out.push_str(&text_of_value(&metered, &value)?);
+        }
+        Ok(out)
+    });
+    let metered = meter.clone();
+    environment.add_filter("replace", move |text: Value, from: String, to: String| {
+        if text.is_undefined() {
+            return Err(undefined("replace"));
+        }
+        let text = text_of_value(&metered, &text)?;
+        let hits = if from.is_empty() { text.chars().count() + 1 } else { text.matches(&from).count() };
+        metered.charge(text.len().saturating_add(hits.saturating_mul(to.len())))?;
+        Ok(text.replace(&from, &to))
+    });
+    let metered = meter.clone();
+    environment.add_filter("indent", move |text: Value, width: Option<u32>, kwargs: Kwargs| {
+        if text.is_undefined() {
+            return Err(undefined("indent"));
+        }
+        let width = width.map_or_else(|| kwargs.get("width"), Ok).unwrap_or(4).min(100) as usize;
+        let first: bool = kwargs.get::<Option<bool>>("first")?.unwrap_or(false);
+        kwargs.assert_all_used()?;
+        let text = text_of_value(&metered, &text)?;
+        metered.charge(text.len().saturating_add(text.lines().count().saturating_mul(width)))?;
+        let pad = " ".repeat(width);
+        let mut out = String::new();
+        for (at, line) in text.split_inclusive('\n').enumerate() {
+            if !line.trim().is_empty() && (at > 0 || first) {
+                out.push_str(&pad);
+            }
+            out.push_str(line);
+        }
+        Ok(out)
+    });
+    let metered = meter.clone();
+    environment.add_filter("overlaid", move |lower: Value, upper: Value, field: Option<String>| {
+        overlaid(&metered, &lower, &upper, field.as_deref().unwrap_or("key"))
+    });
+}
+
+/// JSON, which is also YAML that nothing inside the value can break.
+fn json(meter: &Meter, value: &Value, name: &str) -> Result<Value, Error> {
+    if value.is_undefined() {
+        return Err(undefined(name));
+    }
+    let mut out = Capped { text: Vec::new() };
+    serde_json::to_writer(&mut out, value).map_err(|error| match error.is_io() {
+        true => too_much(),
+        false => Error::new(ErrorKind::BadSerialization, error.to_string()),
+    })?;
+    meter.charge(out.text.len())?;
+    Ok(Value::from_safe_string(String::from_utf8_lossy(&out.text).into_owned()))
+}
+
+/// Two lists of tables as one: entries of `lower` whose `field` also occurs in `upper` give way to those.
+fn overlaid(meter: &Meter, lower: &Value, upper: &Value, field: &str) -> Result<Value, Error> {
+    if lower.is_undefined() || upper.is_undefined() {
+        return Err(undefined("overlaid"));
+    }
+    let names: Vec<Value> = upper.try_iter()?.map(|entry| entry.get_attr(field)).collect::<Result<_, _>>()?;
+    let mut out = Vec::new();
+    for entry in lower.try_iter()? {
+        let name = entry.get_attr(field)?;
+        if !names.contains(&name) {
+            out.push(entry);
+        }
+    }
+    out.extend(upper.try_iter()?);
+    meter.charge(out.len() * size_of::<Value>())?;
+    Ok(Value::from(out))
+}
+
+fn add_tests(environment: &mut Environment<'static>) {
+    use minijinja::tests;
+    environment.add_test("boolean", tests::is_boolean);
+    environment.add_test("odd", tests::is_odd);
+    environment.add_test("even", tests::is_even);
+    environment.add_test("divisibleby", tests::is_divisibleby);
+    environment.add_test("number", tests::is_number);
+    environment.add_test("integer", tests::is_integer);
+    environment.add_test("float", tests::is_float);
+    environment.add_test("string", tests::is_string);
+    environment.add_test("sequence", tests::is_sequence);
+    environment.add_test("iterable", tests::is_iterable);
+    environment.add_test("mapping", tests::is_mapping);
+    environment.add_test("startingwith", tests::is_startingwith);
+    environment.add_test("endingwith", tests::is_endingwith);
+    environment.add_test("eq", tests::is_eq);
+    environment.add_test("ne", tests::is_ne);
+    environment.add_test("lt", tests::is_lt);
+    environment.add_test("le", tests::is_le);
+    environment.add_test("gt", tests::is_gt);
+    environment.add_test("ge", tests::is_ge);
+    environment.add_test("in", tests::is_in);
+    environment.add_test("true", tests::is_true);
+    environment.add_test("false", tests::is_false);
+    // The plain ones are part of the language.
+    environment.add_test("defined", |value: &Value| !value.is_undefined());
+    environment.add_test("undefined", |value: &Value| value.is_undefined());
+    environment.add_test("none", |value: &Value| value.is_none());
+}

@@ -1,0 +1,221 @@
+//! Where a pool's values come from: every layer that set one, in order, and the one that won.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::gitops::desired::Origin;
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed, nearest};
+use crate::gitops::engine::Engine;
+use crate::gitops::fleet::{Fleet, Resolved};
+use crate::gitops::overlay::merged;
+use crate::gitops::overrides::{Step, steps_of};
+use crate::gitops::render::{RenderSettings, render};
+use crate::gitops::tree::{Node, Tree};
+use crate::model::repository::Repository;
+
+/// What `provisor explain ENV POOL [FIELD]` shows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    pub environment: Arc<str>,
+    pub pool: Arc<str>,
+    pub fields: Vec<ExplainedField>,
+}
+
+/// One value of a pool or of its rendered NodePool.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExplainedField {
+    /// `limits.cpu` in the strategy, `spec.limits.cpu` in the object.
+    pub path: String,
+    /// The value that counts.
+    pub value: Value,
+    /// Everything that set it, the winner last.
+    pub layers: Vec<ExplainedLayer>,
+}
+
+/// One place that set a value.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExplainedLayer {
+    pub origin: Origin,
+    pub value: Value,
+}
+
+/// Explains one field, or without one every field of the pool's strategy and of its NodePool.
+pub fn explain(
+    repository: &Repository,
+    environment: &str,
+    pool: &str,
+    field: Option<&str>,
+    settings: &RenderSettings,
+) -> Result<Explanation, Diagnostics> {
+    let fleet = Fleet::load(repository)?;
+    let resolved = fleet.resolve(environment)?;
+    let layers = layers_of(&resolved, pool);
+    if resolved.tree.at(["pools", pool]).is_none() {
+        return Err(unknown_pool(&resolved, pool).into());
+    }
+    let engine = Engine::new(repository);
+    let (state, _) = render(&fleet, &engine, environment, settings)?;
+    let object = state.objects.iter().find(|(name, _)| &*name.kind == "NodePool" && &*name.name == pool);
+    let mut fields = Vec::new();
+    let mut ignored = Vec::new();
+    let effective =
+        layers.iter().skip(1).fold(layers[0].clone(), |lower, upper| merged(&lower, upper, &mut ignored));
+    let mut paths = Vec::new();
+    leaves(&effective, "", &mut paths);
+    for path in paths.iter().filter(|path| field.is_none_or(|field| covers(field, path))) {
+        let setting: Vec<ExplainedLayer> = layers.iter().filter_map(|layer| explained(layer, path)).collect();
+        let value = find(&effective, path).map_or(Value::Null, Node::to_json);
+        fields.push(ExplainedField { path: path.clone(), value, layers: setting });
+    }
+    if let Some((_, object)) = object {
+        let mut values = Vec::new();
+        collect(&object.manifest["spec"], "spec", &mut values);
+        for (path, value) in values {
+            if field.is_none_or(|field| covers(field, &path))
+                && let Some(origin) = object.origin(&path)
+            {
+                let layer = ExplainedLayer { origin: origin.clone(), value: value.clone() };
+                fields.push(ExplainedField { path, value, layers: vec![layer] });
+            }
+        }
+        link(&mut fields, &layers);
+    }
+    if fields.is_empty() {
+        let wanted = field.unwrap_or_default();
+        return Err(unknown_field(&resolved, pool, wanted, &paths).into());
+    }
+    Ok(Explanation { environment: resolved.name.clone(), pool: pool.into(), fields })
+}
+
+/// Every tree that says something about a pool, lowest first: defaults of all layers, then the pool in all layers.
+fn layers_of(resolved: &Resolved, pool: &str) -> Vec<Node> {
+    let of = |path: [&str; 2]| {
+        resolved.layers.iter().filter_map(move |layer| layer.tree.at(path).cloned()).collect::<Vec<_>>()
+    };
+    let mut layers = vec![Node::map(resolved.tree.place.clone())];
+    layers.extend(of(["defaults", "pool"]));
+    layers.extend(of(["pools", pool]));
+    layers
+}
+
+/// Object fields that a strategy field feeds were set by all its layers.
+fn link(fields: &mut [ExplainedField], layers: &[Node]) {
+    let known: Vec<(String, Vec<ExplainedLayer>)> = fields
+        .iter()
+        .filter(|field| !field.path.starts_with("spec."))
+        .map(|field| (field.path.clone(), field.layers.clone()))
+        .collect();
+    for field in fields.iter_mut().filter(|field| field.path.starts_with("spec.")) {
+        let origin = field.layers[0].origin.clone();
+        let feeding =
+            known.iter().find(|(_, layers)| layers.last().is_some_and(|last| last.origin == origin));
+        if let Some((_, feeding)) = feeding {
+            field.layers = feeding.clone();
+        }
+        let overridden = layers.iter().filter_map(|layer| override_of(layer, &field.path));
+        for layer in overridden {
+            if !field.layers.contains(&layer) {
+                field.layers.insert(field.layers.len() - 1, layer);
+            }
+        }
+    }
+}
+
+fn override_of(layer: &Node, path: &str) -> Option<ExplainedLayer> {
+    let steps = steps_of(path).ok()?;
+    let node = override_at(layer.get("overrides")?, &steps)?;
+    Some(ExplainedLayer { origin: node.place.origin(), value: node.to_json() })
+}
+
+fn override_at<'n>(node: &'n Node, steps: &[Step]) -> Option<&'n Node> {
+    if steps.is_empty() {
+        return Some(node);
+    }
+    node.as_map()?.iter().find_map(|(key, entry)| {
+        let own = steps_of(key).ok()?;
+        override_at(&entry.node, steps.strip_prefix(own.as_slice())?)
+    })
+}
+
+fn explained(layer: &Node, path: &str) -> Option<ExplainedLayer> {
+    let node = find(layer, path)?;
+    Some(ExplainedLayer { origin: node.place.origin(), value: node.to_json() })
+}
+
+/// The value at a path of a layer; entries of keyed lists are found by their place in the merged list only, so a list is
+/// a leaf here.
+fn find<'n>(node: &'n Node, path: &str) -> Option<&'n Node> {
+    let mut at = node;
+    let mut rest = path;
+    while !rest.is_empty() {
+        let map = at.as_map()?;
+        // The longest key that fits: labels have dots in them.
+        let (key, entry) = map
+            .iter()
+            .filter(|(key, _)| {
+                rest.strip_prefix(&***key).is_some_and(|after| after.is_empty() || after.starts_with('.'))
+            })
+            .max_by_key(|(key, _)| key.len())?;
+        rest = rest[key.len()..].trim_start_matches('.');
+        at = &entry.node;
+    }
+    Some(at)
+}
+
+fn leaves(node: &Node, path: &str, out: &mut Vec<String>) {
+    match &node.value {
+        Tree::Map(map) if !map.is_empty() => {
+            for (key, entry) in map.iter().filter(|(key, _)| !(path.is_empty() && &***key == "overrides")) {
+                leaves(&entry.node, &crate::gitops::rendered::joined(path, key), out);
+            }
+        }
+        _ if path.is_empty() => {}
+        _ => out.push(path.to_owned()),
+    }
+}
+
+fn collect(value: &Value, path: &str, out: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            map.iter()
+                .for_each(|(key, value)| collect(value, &crate::gitops::rendered::joined(path, key), out));
+        }
+        Value::Array(items) if !items.is_empty() => {
+            items.iter().enumerate().for_each(|(at, value)| collect(value, &format!("{path}[{at}]"), out));
+        }
+        Value::Null => {}
+        value => out.push((path.to_owned(), value.clone())),
+    }
+}
+
+/// Whether `path` is the field or something inside it.
+fn covers(field: &str, path: &str) -> bool {
+    path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+fn unknown_pool(resolved: &Resolved, pool: &str) -> Diagnostic {
+    let names: Vec<&str> = resolved
+        .tree
+        .get("pools")
+        .and_then(Node::as_map)
+        .map_or_else(Vec::new, |map| map.0.keys().map(|key| &**key).collect());
+    let place = Place::start_of(&resolved.tree.place.source);
+    let message = format!("environment `{}` has no pool `{pool}`", resolved.name);
+    let help = match nearest(pool, names.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("its pools are {}", listed(names)),
+    };
+    Diagnostic::error("PRV1107", place, message).help(help)
+}
+
+fn unknown_field(resolved: &Resolved, pool: &str, field: &str, paths: &[String]) -> Diagnostic {
+    let place = Place::start_of(&resolved.tree.place.source);
+    let message = format!("pool `{pool}` has no value at `{field}`");
+    let help = match nearest(field, paths.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "leave the field out to see all of them".to_owned(),
+    };
+    Diagnostic::error("PRV1108", place, message).help(help)
+}

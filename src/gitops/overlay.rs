@@ -1,0 +1,296 @@
+//! Base and environment, merged. Later layers win, value by value.
+//!
+//! Tables merge deeply, scalars and lists are replaced, and the few lists whose entries have a name merge by it:
+//! requirements by label, taints by key and effect, budgets by name, volumes by device. Nothing disappears by being left
+//! out; it is removed by `{ "$remove" = true }`. Every value keeps its own place, so the merged tree knows the origin
+//! of each of its fields, and the layers below it tell the history.
+
+use std::sync::Arc;
+
+use crate::gitops::diagnostic::{Diagnostic, Place};
+use crate::gitops::tree::{Entry, Map, Node, Tree};
+
+/// One file's contribution, lowest first in a list of layers.
+#[derive(Clone, Debug)]
+pub(crate) struct Layer {
+    /// In the shape of an environment.
+    pub tree: Node,
+    /// Paths that higher layers may not touch, with the place of the wish.
+    pub finals: Vec<(Vec<String>, Place)>,
+}
+
+/// Where in the language a value stands, which decides how it merges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// Removal markers take effect.
+    Language,
+    /// Inside `overrides`: markers are for the rendered object and stay.
+    Verbatim,
+}
+
+/// All layers in one tree. Mistakes of the layering itself are pushed to `found`.
+pub(crate) fn merge(layers: &[Layer], found: &mut Vec<Diagnostic>) -> Option<Node> {
+    check_finals(layers, found);
+    let (lowest, higher) = layers.split_first()?;
+    let mut merged = without_removals(lowest.tree.clone(), found);
+    for layer in higher {
+        merged = over(merged, &layer.tree, "", Manner::Language, found);
+    }
+    Some(merged)
+}
+
+/// `upper` merged over `lower`.
+pub(crate) fn merged(lower: &Node, upper: &Node, found: &mut Vec<Diagnostic>) -> Node {
+    over(lower.clone(), upper, "", Manner::Language, found)
+}
+
+fn over(lower: Node, upper: &Node, key: &str, manner: Manner, found: &mut Vec<Diagnostic>) -> Node {
+    let manner = if key == "overrides" { Manner::Verbatim } else { manner };
+    let place = upper.place.clone();
+    if upper.is_removal() {
+        return upper.clone();
+    }
+    match (lower.value, &upper.value) {
+        (Tree::Map(lower), Tree::Map(upper)) => {
+            Node { value: Tree::Map(merge_maps(lower, upper, manner, found)), place }
+        }
+        (Tree::List(lower), Tree::List(upper)) if manner == Manner::Language => {
+            let value = match identity(key) {
+                Some(identity) => merge_keyed(lower, upper, identity, key, found),
+                None => upper.clone(),
+            };
+            Node { value: Tree::List(value), place }
+        }
+        _ if manner == Manner::Verbatim => upper.clone(),
+        _ => without_removals(upper.clone(), found),
+    }
+}
+
+fn merge_maps(mut lower: Map, upper: &Map, manner: Manner, found: &mut Vec<Diagnostic>) -> Map {
+    for (key, entry) in upper.iter() {
+        let is_removal = manner == Manner::Language && entry.node.is_removal();
+        match (lower.0.shift_remove_full(key), is_removal) {
+            (Some(_), true) => {}
+            (None, true) => found.push(nothing_to_remove(key, entry)),
+            (Some((at, _, below)), false) => {
+                let node = over(below.node, &entry.node, key, manner, found);
+                lower.0.shift_insert(at, key.clone(), Entry { key: entry.key.clone(), node });
+            }
+            (None, false) => {
+                let node = match manner == Manner::Verbatim || &**key == "overrides" {
+                    true => entry.node.clone(),
+                    false => without_removals(entry.node.clone(), found),
+                };
+                lower.0.insert(key.clone(), Entry { key: entry.key.clone(), node });
+            }
+        }
+    }
+    lower
+}
+
+/// A marker that meets nothing is a mistake, most likely a misspelt name.
+fn nothing_to_remove(key: &str, entry: &Entry) -> Diagnostic {
+    let message = format!("`{key}` is removed, but no lower layer sets it");
+    Diagnostic::error("PRV1305", entry.key.clone(), message)
+        .help("remove the line, or correct the name; lower layers are `extends` and `defaults`")
+}
+
+fn without_removals(mut node: Node, found: &mut Vec<Diagnostic>) -> Node {
+    match &mut node.value {
+        Tree::Map(map) => {
+            map.0.retain(|key, entry| {
+                let is_removal = entry.node.is_removal();
+                if is_removal {
+                    found.push(nothing_to_remove(key, entry));
+                } else if &**key != "overrides" {
+                    let inner = std::mem::replace(&mut entry.node.value, Tree::Null);
+                    let whole = Node { value: inner, place: entry.node.place.clone() };
+                    entry.node = without_removals(whole, found);
+                }
+                !is_removal
+            });
+        }
+        Tree::List(items) => items.retain(|item| {
+            if item.is_removal() {
+                let message = "an entry is removed, but no lower layer has it";
+                found
+                    .push(Diagnostic::error("PRV1305", item.place.clone(), message).help("remove the entry"));
+            }
+            !item.is_removal()
+        }),
+        _ => {}
+    }
+    node
+}
+
+/// The fields that name an entry of a keyed list, and whether entries merge or replace each other.
+struct Identity {
+    fields: &'static [&'static str],
+    merges: bool,
+}
+
+fn identity(key: &str) -> Option<Identity> {
+    let (fields, merges): (&[&str], bool) = match key {
+        "requirements" => (&["key"], false),
+        "taints" | "startup-taints" => (&["key", "effect"], false),
+        "budgets" => (&["name"], true),
+        "volumes" => (&["device"], true),
+        _ => return None,
+    };
+    Some(Identity { fields, merges })
+}
+
+impl Identity {
+    /// `None` for an entry without a name, such as an unnamed budget.
+    fn of(&self, node: &Node) -> Option<Vec<Arc<str>>> {
+        self.fields.iter().map(|field| node.get(field)?.as_text().cloned()).collect()
+    }
+}
+
+/// Entries of `upper` take the place of those of `lower` with the same name; new ones follow. A list with an unnamed
+/// entry replaces the whole.
+fn merge_keyed(
+    lower: Vec<Node>,
+    upper: &[Node],
+    identity: Identity,
+    key: &str,
+    found: &mut Vec<Diagnostic>,
+) -> Vec<Node> {
+    let is_named = |list: &[Node]| list.iter().all(|node| identity.of(node).is_some());
+    if !is_named(&lower) || !is_named(upper) {
+        return upper.to_vec();
+    }
+    let mut out = Vec::new();
+    let mut used = vec![false; upper.len()];
+    let mut replaced = std::collections::BTreeSet::new();
+    for below in lower {
+        let name = identity.of(&below);
+        let same: Vec<usize> = (0..upper.len()).filter(|at| identity.of(&upper[*at]) == name).collect();
+        if same.is_empty() {
+            out.push(below);
+            continue;
+        }
+        for at in &same {
+            used[*at] = true;
+        }
+        if upper[same[0]].is_removal() || !replaced.insert(name) {
+            continue;
+        }
+        match identity.merges {
+            true => out.push(over(below, &upper[same[0]], "", Manner::Language, found)),
+            false => out.extend(same.iter().map(|at| upper[*at].clone())),
+        }
+    }
+    for (node, _) in upper.iter().zip(used).filter(|(_, used)| !used) {
+        if node.is_removal() {
+            let message = format!("an entry of `{key}` is removed, but no lower layer has it");
+            found.push(Diagnostic::error("PRV1305", node.place.clone(), message).help("remove the entry"));
+        } else {
+            out.push(node.clone());
+        }
+    }
+    out
+}
+
+/// A path marked `final` by a layer may not be set above it.
+fn check_finals(layers: &[Layer], found: &mut Vec<Diagnostic>) {
+    for (index, layer) in layers.iter().enumerate() {
+        for (path, wish) in &layer.finals {
+            for above in &layers[index + 1..] {
+                let mut hits = Vec::new();
+                collect_hits(&above.tree, path, &mut hits);
+                if path.len() > 2 && path[0] == "pools" && path[1] == "*" {
+                    collect_hits_at(&above.tree, &["defaults", "pool"], &path[2..], &mut hits);
+                }
+                if path.len() > 2 && path[0] == "classes" && path[1] == "*" {
+                    collect_hits_at(&above.tree, &["defaults", "class"], &path[2..], &mut hits);
+                }
+                for place in hits {
+                    let message = format!("`{}` is final and may not be changed here", path.join("."));
+                    found.push(
+                        Diagnostic::error("PRV1304", place, message)
+                            .also("marked final here", wish.clone())
+                            .help("remove it here, or lift the mark there"),
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn collect_hits_at(tree: &Node, below: &[&str], path: &[String], hits: &mut Vec<Place>) {
+    if let Some(node) = tree.at(below.iter().copied()) {
+        collect_hits(node, path, hits);
+    }
+}
+
+fn collect_hits(node: &Node, path: &[String], hits: &mut Vec<Place>) {
+    let (Some((first, rest)), Some(map)) = (path.split_first(), node.as_map()) else { return };
+    for (_, entry) in map.iter().filter(|(key, _)| first == "*" || first.as_str() == &***key) {
+        if rest.is_empty() || entry.node.is_removal() {
+            hits.push(entry.key.clone());
+        } else {
+            collect_hits(&entry.node, rest, hits);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gitops::diagnostic::Source;
+    use crate::gitops::read::{Format, document};
+    use serde_json::json;
+
+    fn tree(file: &str, text: &str) -> Node {
+        let mut found = Vec::new();
+        let node = document(&Source::new(file, text), Format::Toml, &mut found);
+        assert_eq!(found, []);
+        node.expect("it parses")
+    }
+
+    fn layer(file: &str, text: &str) -> Layer {
+        Layer { tree: tree(file, text), finals: Vec::new() }
+    }
+
+    #[test]
+    fn ren_031_keyed_lists_merge_by_key_and_others_are_replaced() {
+        let base = layer(
+            "base",
+            "requirements = [{ key = 'arch', values = ['a'] }, { key = 'zone', values = ['x'] }]\nzones = ['a', 'b']",
+        );
+        let top = layer("top", "requirements = [{ key = 'zone', values = ['y'] }]\nzones = ['c']");
+        let mut found = Vec::new();
+        let merged = merge(&[base, top], &mut found).expect("two layers");
+        assert_eq!(found, []);
+        assert_eq!(
+            merged.to_json(),
+            json!({
+                "requirements": [{ "key": "arch", "values": ["a"] }, { "key": "zone", "values": ["y"] }],
+                "zones": ["c"],
+            })
+        );
+    }
+
+    #[test]
+    fn removal_takes_away_and_needs_something_to_take() {
+        let base = layer("base", "pools.a.weight = 1\npools.b.weight = 2");
+        let top = layer("top", "pools.a = { '$remove' = true }\npools.c = { '$remove' = true }");
+        let mut found = Vec::new();
+        let merged = merge(&[base, top], &mut found).expect("two layers");
+        assert_eq!(merged.to_json(), json!({ "pools": { "b": { "weight": 2 } } }));
+        let messages: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(messages.len(), 1);
+        assert!(messages[0].starts_with("top:2:7: error[PRV1305]: `c` is removed"), "{}", messages[0]);
+    }
+
+    #[test]
+    fn markers_inside_overrides_stay() {
+        let base = layer("base", "overrides.spec.weight = 1");
+        let top = layer("top", "overrides.spec.weight = { '$remove' = true }");
+        let mut found = Vec::new();
+        let merged = merge(&[base, top], &mut found).expect("two layers");
+        assert_eq!(found, []);
+        assert!(merged.at(["overrides", "spec", "weight"]).expect("still there").is_removal());
+    }
+}

@@ -1,0 +1,300 @@
+//! Every field of the real object, reached from the strategy file: `overrides`, merged onto what was rendered.
+//!
+//! Keys are tables or dotted paths: `spec.disruption.budgets[0].nodes`. Below tables whose keys are free, such as
+//! `labels` or `evictionHard`, the rest of a path is one key, so `spec.template.metadata.labels.example.com/team`
+//! means what it looks like. Tables merge, lists and scalars replace, `{ "$remove" = true }` deletes.
+
+use serde_json::{Map, Value};
+
+use crate::gitops::diagnostic::{Diagnostic, Place};
+use crate::gitops::rendered::{Draft, Origins, joined};
+use crate::gitops::tree::{Node, Tree};
+
+/// Tables whose keys are names with dots in them.
+const FREE: [&str; 15] = [
+    "labels",
+    "annotations",
+    "tags",
+    "limits",
+    "matchLabels",
+    "nodeSelector",
+    "kubeReserved",
+    "systemReserved",
+    "evictionHard",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "evictionMinimumReclaim",
+    "capacity",
+    "featureGates",
+    "provisionerParameters",
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+/// Merges `overrides` onto a draft; what does not fit is pushed to `found`.
+pub(crate) fn apply(draft: &mut Draft, overrides: &Node, found: &mut Vec<Diagnostic>) {
+    let Some(map) = overrides.as_map() else { return };
+    for (key, entry) in map.iter() {
+        let at = At { path: String::new(), free: false };
+        merge_key(&mut draft.manifest, at, key, &entry.key, &entry.node, &mut draft.origins, found);
+    }
+}
+
+/// Where in the object we are.
+#[derive(Clone)]
+struct At {
+    path: String,
+    /// Whether the keys here are free.
+    free: bool,
+}
+
+fn merge_key(
+    target: &mut Value,
+    at: At,
+    key: &str,
+    key_place: &Place,
+    node: &Node,
+    origins: &mut Origins,
+    found: &mut Vec<Diagnostic>,
+) {
+    let steps = match at.free {
+        true => Ok(vec![Step::Key(key.to_owned())]),
+        false => steps_of(key),
+    };
+    match steps {
+        Ok(steps) => follow(target, at, &steps, key_place, node, origins, found),
+        Err(why) => {
+            let message = format!("`{key}` is not a path: {why}");
+            found.push(
+                Diagnostic::error("PRV1507", key_place.clone(), message)
+                    .help("write it like `spec.disruption.budgets[0].nodes`"),
+            );
+        }
+    }
+}
+
+/// `a.b[0]["c.d"]` in steps.
+pub(crate) fn steps_of(text: &str) -> Result<Vec<Step>, &'static str> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut rest = text;
+    loop {
+        let is_free = matches!(steps.last(), Some(Step::Key(key)) if FREE.contains(&key.as_str()));
+        if let Some(inner) = rest.strip_prefix('[') {
+            let quote = inner.chars().next().filter(|c| matches!(c, '"' | '\''));
+            let (step, behind) = match quote {
+                Some(quote) => {
+                    let (key, behind) = inner[1..].split_once(quote).ok_or("a quote is not closed")?;
+                    (Step::Key(key.to_owned()), behind.strip_prefix(']').ok_or("a bracket is not closed")?)
+                }
+                None => {
+                    let (index, behind) = inner.split_once(']').ok_or("a bracket is not closed")?;
+                    (Step::Index(index.parse().map_err(|_| "an index is a whole number")?), behind)
+                }
+            };
+            steps.push(step);
+            rest = behind;
+        } else if is_free && !rest.is_empty() {
+            steps.push(Step::Key(rest.to_owned()));
+            return Ok(steps);
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            if end == 0 {
+                return Err("a name is missing");
+            }
+            steps.push(Step::Key(rest[..end].to_owned()));
+            rest = &rest[end..];
+        }
+        if rest.is_empty() {
+            return Ok(steps);
+        }
+        if let Some(behind) = rest.strip_prefix('.') {
+            rest = behind;
+        }
+    }
+}
+
+fn follow(
+    target: &mut Value,
+    at: At,
+    steps: &[Step],
+    key_place: &Place,
+    node: &Node,
+    origins: &mut Origins,
+    found: &mut Vec<Diagnostic>,
+) {
+    let Some((step, rest)) = steps.split_first() else { return };
+    let is_last = rest.is_empty();
+    let at = match step {
+        Step::Key(key) => At { path: joined(&at.path, key), free: !at.free && FREE.contains(&key.as_str()) },
+        Step::Index(index) => At { path: format!("{}[{index}]", at.path), free: false },
+    };
+    if is_identity(&at.path) {
+        let message = format!("`{}` names the object and cannot be overridden", at.path);
+        found.push(
+            Diagnostic::error("PRV1508", key_place.clone(), message)
+                .help("rename the pool or class in the strategy instead"),
+        );
+        return;
+    }
+    let slot = match step {
+        Step::Key(key) => key_slot(target, &at, key, key_place, is_last && node.is_removal(), found),
+        Step::Index(index) => index_slot(target, &at, *index, key_place, is_last && node.is_removal(), found),
+    };
+    let Some(slot) = slot else {
+        if is_last && node.is_removal() {
+            forget(origins, &at.path);
+        }
+        return;
+    };
+    if !is_last {
+        return follow(slot, at, rest, key_place, node, origins, found);
+    }
+    set(slot, at, node, origins, found);
+}
+
+fn is_identity(path: &str) -> bool {
+    matches!(path, "apiVersion" | "kind" | "metadata.name" | "metadata.namespace" | "status")
+        || path.starts_with("status.")
+}
+
+/// The place of a key, made if it is not there; `None` after a removal or a mistake.
+fn key_slot<'v>(
+    target: &'v mut Value,
+    at: &At,
+    key: &str,
+    place: &Place,
+    removes: bool,
+    found: &mut Vec<Diagnostic>,
+) -> Option<&'v mut Value> {
+    if target.is_null() && !removes {
+        *target = Value::Object(Map::new());
+    }
+    let Value::Object(map) = target else {
+        let message = format!("`{}` does not fit: its parent in the rendered object is not a table", at.path);
+        found.push(
+            Diagnostic::error("PRV1507", place.clone(), message).help("override the parent as a whole"),
+        );
+        return None;
+    };
+    if removes {
+        if map.remove(key).is_none() {
+            found.push(nothing_to_remove(at, place));
+        }
+        return None;
+    }
+    Some(map.entry(key).or_insert(Value::Null))
+}
+
+fn index_slot<'v>(
+    target: &'v mut Value,
+    at: &At,
+    index: usize,
+    place: &Place,
+    removes: bool,
+    found: &mut Vec<Diagnostic>,
+) -> Option<&'v mut Value> {
+    if target.is_null() && index == 0 && !removes {
+        *target = Value::Array(Vec::new());
+    }
+    let Value::Array(items) = target else {
+        let message = format!("`{}` does not fit: the rendered object has no list there", at.path);
+        found.push(Diagnostic::error("PRV1507", place.clone(), message).help("override the list as a whole"));
+        return None;
+    };
+    if removes {
+        if index >= items.len() {
+            found.push(nothing_to_remove(at, place));
+        } else {
+            items.remove(index);
+        }
+        return None;
+    }
+    if index > items.len() {
+        let message = format!("`{}` does not exist: the list has {} entries", at.path, items.len());
+        found.push(
+            Diagnostic::error("PRV1507", place.clone(), message)
+                .help(format!("indexes start at 0; [{}] would append", items.len())),
+        );
+        return None;
+    }
+    if index == items.len() {
+        items.push(Value::Null);
+    }
+    items.get_mut(index)
+}
+
+fn nothing_to_remove(at: &At, place: &Place) -> Diagnostic {
+    let message = format!("`{}` is removed, but the rendered object does not have it", at.path);
+    Diagnostic::error("PRV1305", place.clone(), message).help("remove the line, or correct the path")
+}
+
+fn set(slot: &mut Value, at: At, node: &Node, origins: &mut Origins, found: &mut Vec<Diagnostic>) {
+    if let Tree::Map(map) = &node.value {
+        if !slot.is_object() {
+            forget(origins, &at.path);
+            *slot = Value::Object(Map::new());
+            origins.insert(at.path.as_str().into(), node.place.clone());
+        }
+        for (key, entry) in map.iter() {
+            merge_key(slot, at.clone(), key, &entry.key, &entry.node, origins, found);
+        }
+        return;
+    }
+    forget(origins, &at.path);
+    *slot = node.to_json();
+    note(node, &at.path, origins);
+}
+
+fn note(node: &Node, path: &str, origins: &mut Origins) {
+    origins.insert(path.into(), node.place.clone());
+    match &node.value {
+        Tree::Map(map) => {
+            map.iter().for_each(|(key, entry)| note(&entry.node, &joined(path, key), origins));
+        }
+        Tree::List(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, item)| note(item, &format!("{path}[{index}]"), origins));
+        }
+        _ => {}
+    }
+}
+
+fn forget(origins: &mut Origins, path: &str) {
+    origins.retain(|known, _| {
+        let inside = known.strip_prefix(path);
+        !inside.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> Step {
+        Step::Key(text.to_owned())
+    }
+
+    #[test]
+    fn paths_have_keys_indexes_and_free_tails() {
+        assert_eq!(
+            steps_of("spec.disruption.budgets[0].nodes"),
+            Ok(vec![key("spec"), key("disruption"), key("budgets"), Step::Index(0), key("nodes")])
+        );
+        assert_eq!(
+            steps_of("spec.template.metadata.labels.example.com/team"),
+            Ok(vec![key("spec"), key("template"), key("metadata"), key("labels"), key("example.com/team")])
+        );
+        assert_eq!(
+            steps_of("spec.kubelet.evictionHard[\"memory.available\"]"),
+            Ok(vec![key("spec"), key("kubelet"), key("evictionHard"), key("memory.available")])
+        );
+        assert!(steps_of("spec..a").is_err());
+        assert!(steps_of("spec.a[x]").is_err());
+    }
+}

@@ -1,0 +1,622 @@
+//! An environment into the objects that should exist.
+//!
+//! Pools and classes go through their templates, then `overrides` are merged on, then everything is checked together.
+//! Each step goes on after a mistake, so that one run tells all of them; but with a single error nothing comes out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::gitops::check::{self, Instances};
+use crate::gitops::context::{self, ClassInput, OWN_CLASS, Surroundings};
+use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed, nearest};
+use crate::gitops::engine::Engine;
+use crate::gitops::fleet::{Environment, Fleet, Resolved, refused};
+use crate::gitops::overlay::merged;
+use crate::gitops::overrides;
+use crate::gitops::read::text_of;
+use crate::gitops::rendered::{self, Draft, Origins, Roots, as_origins};
+use crate::gitops::tree::{Node, Tree};
+use crate::model::repository::Repository;
+
+/// Objects of one environment.
+pub(crate) const OBJECTS_MAX: usize = 500;
+/// Bytes that the templates of one environment may render together.
+const RENDERED_MAX: usize = 8 * 1024 * 1024;
+
+/// What rendering needs to know besides the commit.
+#[derive(Clone, Debug, Default)]
+pub struct RenderSettings {
+    /// The instance types that exist, to find misspelt and impossible ones. Without it they are taken on trust.
+    pub instances: Option<Arc<Instances>>,
+}
+
+/// The objects of an environment and what is worth a look.
+pub type Rendered = (DesiredState, Vec<Diagnostic>);
+
+/// All environments of a repository, the abstract ones included, by name.
+pub fn list_environments(repository: &Repository) -> Result<Vec<Environment>, Diagnostics> {
+    let fleet = Fleet::load(repository)?;
+    if fleet.fleet_found().iter().any(Diagnostic::is_error) {
+        return Err(collected(fleet.fleet_found().to_vec()));
+    }
+    Ok(fleet.environments().collect())
+}
+
+/// Renders one environment. The warnings are those of its files.
+pub fn render_environment(
+    repository: &Repository,
+    environment: &str,
+    settings: &RenderSettings,
+) -> Result<Rendered, Diagnostics> {
+    let fleet = Fleet::load(repository)?;
+    let engine = Engine::new(repository);
+    render(&fleet, &engine, environment, settings)
+}
+
+/// Renders every environment that is not abstract; one that fails does not keep the others back.
+pub fn render_all(
+    repository: &Repository,
+    settings: &RenderSettings,
+) -> Result<BTreeMap<Arc<str>, Result<Rendered, Diagnostics>>, Diagnostics> {
+    let fleet = Fleet::load(repository)?;
+    let engine = Engine::new(repository);
+    let concrete = fleet.environments().filter(|environment| !environment.is_abstract);
+    Ok(concrete.map(|one| (one.name.clone(), render(&fleet, &engine, &one.name, settings))).collect())
+}
+
+/// What `provisor validate` says about a whole repository.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Everything found, errors and warnings, sorted by file and position.
+    pub diagnostics: Diagnostics,
+    pub environments: Vec<EnvironmentReport>,
+    /// Files that were read.
+    pub files: usize,
+}
+
+/// How one environment fares.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentReport {
+    pub name: Arc<str>,
+    pub file: Arc<str>,
+    pub is_abstract: bool,
+    /// The digest of its objects; absent if it is abstract or has errors.
+    pub digest: Option<Arc<str>>,
+    pub objects: usize,
+    pub pools: usize,
+}
+
+impl Report {
+    pub fn is_valid(&self) -> bool {
+        !self.diagnostics.has_errors()
+    }
+}
+
+/// Judges every file of a repository: those of all environments, abstract ones and unused templates included.
+pub fn validate_repository(repository: &Repository, settings: &RenderSettings) -> Report {
+    let mut diagnostics = Diagnostics::default();
+    let fleet = match Fleet::load(repository) {
+        Ok(fleet) => fleet,
+        Err(found) => return Report { diagnostics: found, environments: Vec::new(), files: 0 },
+    };
+    let engine = Engine::new(repository);
+    diagnostics.extend(fleet.fleet_found().iter().cloned());
+    diagnostics.extend(fleet.files_found().cloned());
+    diagnostics.extend(fleet.stray.iter().cloned());
+    diagnostics.extend(engine.found.iter().cloned());
+    let mut environments = Vec::new();
+    for environment in fleet.environments() {
+        let mut report = EnvironmentReport {
+            name: environment.name.clone(),
+            file: environment.file.clone(),
+            is_abstract: environment.is_abstract,
+            digest: None,
+            objects: 0,
+            pools: 0,
+        };
+        if environment.is_abstract {
+            match fleet.resolve(&environment.name) {
+                Ok(resolved) => diagnostics.extend(resolved.warnings),
+                Err(found) => diagnostics.extend(found),
+            }
+        } else {
+            match render(&fleet, &engine, &environment.name, settings) {
+                Ok((state, warnings)) => {
+                    report.digest = Some(state.digest.clone());
+                    report.objects = state.objects.len();
+                    report.pools = state.objects.keys().filter(|object| &*object.kind == "NodePool").count();
+                    diagnostics.extend(warnings);
+                }
+                Err(found) => diagnostics.extend(found),
+            }
+        }
+        environments.push(report);
+    }
+    let templates = repository.files.keys().filter(|path| path.starts_with("templates/")).count();
+    Report { diagnostics: diagnostics.sorted(), environments, files: 1 + fleet.files_count() + templates }
+}
+
+pub(crate) fn render(
+    fleet: &Fleet<'_>,
+    engine: &Engine,
+    environment: &str,
+    settings: &RenderSettings,
+) -> Result<Rendered, Diagnostics> {
+    let resolved = fleet.resolve(environment)?;
+    let mut run = Run::new(fleet, engine, &resolved, settings);
+    run.pools();
+    run.classes();
+    run.plain("overlays", "karpenter.sh/v1alpha1", "NodeOverlay");
+    run.plain("buffers", "autoscaling.x-k8s.io/v1beta1", "CapacityBuffer");
+    run.finish()
+}
+
+fn collected(found: Vec<Diagnostic>) -> Diagnostics {
+    let mut all = Diagnostics::default();
+    all.extend(found);
+    all.sorted()
+}
+
+/// One environment being rendered.
+struct Run<'a> {
+    fleet: &'a Fleet<'a>,
+    engine: &'a Engine,
+    resolved: &'a Resolved,
+    settings: &'a RenderSettings,
+    surroundings: Surroundings,
+    found: Vec<Diagnostic>,
+    drafts: Vec<Draft>,
+    bytes: usize,
+    /// Presets that the pools of a class want.
+    presets: BTreeMap<String, Vec<(&'static str, Place)>>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        fleet: &'a Fleet<'a>,
+        engine: &'a Engine,
+        resolved: &'a Resolved,
+        settings: &'a RenderSettings,
+    ) -> Self {
+        let tree = &resolved.tree;
+        let text = |key: &str| tree.get(key).and_then(Node::as_text).map(|text| text.to_string());
+        let names = |key: &str| tree.get(key).and_then(Node::as_map).into_iter().flat_map(|map| map.iter());
+        let surroundings = Surroundings {
+            fleet: fleet.name.to_string(),
+            environment: resolved.name.to_string(),
+            engine: text("engine").unwrap_or_else(|| "provisor".to_owned()),
+            cluster: text("cluster").unwrap_or_else(|| format!("{}-{}", fleet.name, resolved.name)),
+            region: text("region"),
+            variables: tree.get("variables").cloned().unwrap_or_else(|| Node::map(tree.place.clone())),
+            pools: names("pools").map(|(name, _)| name.to_string()).collect(),
+        };
+        let found = resolved.warnings.clone();
+        Self {
+            fleet,
+            engine,
+            resolved,
+            settings,
+            surroundings,
+            found,
+            drafts: Vec::new(),
+            bytes: 0,
+            presets: BTreeMap::new(),
+        }
+    }
+
+    fn entries(
+        &self,
+        key: &str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a crate::gitops::tree::Entry)> + use<'a> {
+        let map = self.resolved.tree.get(key).and_then(Node::as_map);
+        map.into_iter().flat_map(|map| map.iter())
+    }
+
+    fn with_defaults(&mut self, kind: &str, node: &Node) -> Node {
+        match self.resolved.tree.at(["defaults", kind]) {
+            Some(defaults) => merged(defaults, node, &mut self.found),
+            None => node.clone(),
+        }
+    }
+
+    fn variables(&mut self, node: &Node) -> Node {
+        match node.get("variables") {
+            Some(own) => merged(&self.surroundings.variables.clone(), own, &mut self.found),
+            None => self.surroundings.variables.clone(),
+        }
+    }
+
+    fn pools(&mut self) {
+        for (name, entry) in self.entries("pools") {
+            let pool = self.with_defaults("pool", &entry.node);
+            let Some(template) = self.template(name, &pool, &entry.key) else { continue };
+            let variables = self.variables(&pool);
+            let context = self.surroundings.for_pool(name, &pool, &variables);
+            let subject = format!("pool `{name}`");
+            let roots = Roots {
+                roots: vec![("pool", &pool), ("vars", &variables)],
+                entry: entry.key.clone(),
+                subject: subject.clone(),
+            };
+            let mut drafts = self.rendered(&template, context, &roots, &entry.key);
+            for draft in &mut drafts {
+                trace_requirements(draft, &pool);
+            }
+            self.override_one(&mut drafts, "NodePool", name, &pool, &subject, &entry.key);
+            self.note_preset(&pool, entry);
+            check::pool_fields(&pool, &mut self.found);
+            self.add(drafts, &format!("pools.{name}"));
+        }
+    }
+
+    /// The name of the template that makes a pool.
+    fn template(&mut self, name: &str, pool: &Node, key: &Place) -> Option<String> {
+        let Some(strategy) = pool.get("strategy") else {
+            self.found.push(
+                Diagnostic::error("PRV1204", key.clone(), format!("pool `{name}` has no `strategy`")).help(
+                    format!(
+                        "add one, such as `strategy = \"{}\"`",
+                        crate::gitops::engine::BUILT_IN_STRATEGIES[1]
+                    ),
+                ),
+            );
+            return None;
+        };
+        let wanted = strategy.as_text()?;
+        let template = format!("{wanted}.yaml.j2");
+        if self.engine.is_broken(&template) {
+            let broken = self.engine.found.iter().filter(|found| found.is_error());
+            let path = format!("templates/{template}");
+            self.found.extend(broken.filter(|found| **found.place.file() == *path).cloned());
+            return None;
+        }
+        if self.engine.has(&template) {
+            return Some(template);
+        }
+        let message =
+            format!("there is no strategy `{wanted}`: neither templates/{template} nor a built-in one");
+        let known: Vec<&str> = self.engine.strategies().collect();
+        let help = match nearest(wanted, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the strategies are {}", listed(known)),
+        };
+        self.found.push(Diagnostic::error("PRV1401", strategy.place.clone(), message).help(help));
+        None
+    }
+
+    fn rendered(
+        &mut self,
+        template: &str,
+        context: minijinja::Value,
+        roots: &Roots<'_>,
+        entry: &Place,
+    ) -> Vec<Draft> {
+        match self.engine.render(template, context) {
+            Ok(text) => {
+                self.bytes += text.len();
+                rendered::read(&text, &self.engine.marks, roots, &mut self.found)
+            }
+            Err(failure) => {
+                let mut diagnostic = failure.diagnostic;
+                if let Some(name) = failure.undefined.as_deref().and_then(|name| self.suggestion(name, roots))
+                {
+                    diagnostic.help = Some(format!("did you mean `{name}`?"));
+                }
+                self.found.push(diagnostic.also(format!("rendered for {}", roots.subject), entry.clone()));
+                Vec::new()
+            }
+        }
+    }
+
+    /// A name near to an undefined one.
+    fn suggestion(&self, name: &str, roots: &Roots<'_>) -> Option<String> {
+        let (base, last) = name.rsplit_once('.').unwrap_or(("", name));
+        if base.is_empty() {
+            let known = ["cluster", "env", "fleet", "pools", "region", "vars"];
+            let roots = roots.roots.iter().map(|(name, _)| *name);
+            return nearest(last, known.into_iter().chain(roots)).map(str::to_owned);
+        }
+        let (root, rest) = base.split_once('.').unwrap_or((base, ""));
+        let node = roots.roots.iter().find(|(name, _)| *name == root)?.1;
+        let keys = rest.split('.').filter(|part| !part.is_empty());
+        let keys = keys.map(|key| key.replace('_', "-")).collect::<Vec<_>>();
+        let node = node.at(keys.iter().map(String::as_str))?;
+        let names = node.as_map()?.iter().map(|(key, _)| &**key);
+        Some(format!("{base}.{}", nearest(last, names)?.replace('-', "_")))
+    }
+
+    fn override_one(
+        &mut self,
+        drafts: &mut [Draft],
+        kind: &str,
+        name: &str,
+        node: &Node,
+        subject: &str,
+        key: &Place,
+    ) {
+        let is_kind = |draft: &&mut Draft| draft.manifest["kind"] == kind;
+        let count = drafts.iter().filter(|draft| draft.manifest["kind"] == kind).count();
+        let is_rendered = !drafts.is_empty();
+        let target = match count {
+            1 => drafts.iter_mut().find(is_kind),
+            _ => drafts.iter_mut().filter(is_kind).find(|draft| draft.manifest["metadata"]["name"] == name),
+        };
+        match (target, node.get("overrides")) {
+            (Some(draft), Some(overrides)) => overrides::apply(draft, overrides, &mut self.found),
+            (None, _) if is_rendered => {
+                let message = format!("the template of {subject} renders no {kind} named `{name}`");
+                self.found.push(
+                    Diagnostic::error("PRV1506", key.clone(), message)
+                        .help(format!("write `kind: {kind}` and `name: {{{{ … }}}}` in the template")),
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn note_preset(&mut self, pool: &Node, entry: &crate::gitops::tree::Entry) {
+        let strategy = pool.get("strategy").and_then(Node::as_text);
+        let own = OWN_CLASS.iter().find(|own| strategy.is_some_and(|strategy| **strategy == ***own));
+        let wanted = self.presets.entry(context::class_of(pool).to_owned()).or_default();
+        wanted.push((own.copied().unwrap_or("al2023"), entry.key.clone()));
+    }
+
+    fn classes(&mut self) {
+        let mut wanted: BTreeMap<String, Option<&'a crate::gitops::tree::Entry>> =
+            self.entries("classes").map(|(name, entry)| (name.to_string(), Some(entry))).collect();
+        for draft in &self.drafts {
+            let reference = &draft.manifest["spec"]["template"]["spec"]["nodeClassRef"];
+            if draft.manifest["kind"] != "NodePool" || reference["kind"] != "EC2NodeClass" {
+                continue;
+            }
+            let Some(name) = reference["name"].as_str() else { continue };
+            let is_rendered = self.drafts.iter().any(|other| {
+                other.manifest["kind"] == "EC2NodeClass" && other.manifest["metadata"]["name"] == name
+            });
+            if wanted.contains_key(name) || is_rendered {
+                continue;
+            }
+            if name == "default" || OWN_CLASS.contains(&name) {
+                wanted.insert(name.to_owned(), None);
+                continue;
+            }
+            let place = rendered::place_of(&draft.origins, "spec.template.spec.nodeClassRef.name");
+            let place = place
+                .cloned()
+                .unwrap_or_else(|| Place::start_of(&Source::nameless_text(self.resolved.file.clone())));
+            let message = format!("there is no class `{name}`");
+            let names = wanted.keys().map(String::as_str).chain(["default"]);
+            let help = match nearest(name, names) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("add `[classes.{name}]`, or remove `class` to use the one named `default`"),
+            };
+            self.found.push(Diagnostic::error("PRV1607", place, message).help(help));
+        }
+        for (name, entry) in wanted {
+            self.class(&name, entry);
+        }
+    }
+
+    fn class(&mut self, name: &str, entry: Option<&crate::gitops::tree::Entry>) {
+        // A class that nobody wrote belongs to the pool that needs it.
+        let from_pool =
+            self.presets.get(name).and_then(|wanted| wanted.first()).map(|(_, place)| place.clone());
+        let key = match entry {
+            Some(entry) => entry.key.clone(),
+            None => from_pool.unwrap_or_else(|| self.resolved.tree.place.clone()),
+        };
+        let empty = Node::map(key.clone());
+        let node = self.with_defaults("class", entry.map_or(&empty, |entry| &entry.node));
+        context::check_class(&node, &mut self.found);
+        let Some(preset) = self.preset(name, &node, &key) else { return };
+        let variables = self.variables(&node);
+        let user_data = self.user_data(&node);
+        let input = ClassInput { name, node: &node, preset: &preset, user_data };
+        let context = self.surroundings.for_class(&input, &variables);
+        let subject = format!("class `{name}`");
+        let roots = Roots {
+            roots: vec![("class", &node), ("vars", &variables), ("cluster", self.cluster_node())],
+            entry: key.clone(),
+            subject: subject.clone(),
+        };
+        let mut drafts = self.rendered("ec2nodeclass.yaml.j2", context, &roots, &key);
+        self.override_one(&mut drafts, "EC2NodeClass", name, &node, &subject, &key);
+        self.add(drafts, &format!("classes.{name}"));
+    }
+
+    fn cluster_node(&self) -> &'a Node {
+        self.resolved.tree.get("cluster").unwrap_or(&self.resolved.tree)
+    }
+
+    fn preset(&mut self, name: &str, node: &Node, key: &Place) -> Option<String> {
+        if let Some(preset) = node.get("preset").and_then(Node::as_text) {
+            return Some(preset.to_string());
+        }
+        let wanted = self.presets.get(name).cloned().unwrap_or_default();
+        let Some((first, first_place)) = wanted.first().cloned() else {
+            return Some(if OWN_CLASS.contains(&name) { name.to_owned() } else { "al2023".to_owned() });
+        };
+        if let Some((other, place)) = wanted.iter().find(|(preset, _)| *preset != first) {
+            let message =
+                format!("class `{name}` is used by pools that need different systems: {first} and {other}");
+            self.found.push(
+                Diagnostic::error("PRV1610", key.clone(), message)
+                    .also(format!("this pool needs {first}"), first_place)
+                    .also(format!("this pool needs {other}"), place.clone())
+                    .help("give one of the pools a class of its own, or set `preset`"),
+            );
+            return None;
+        }
+        Some(first.to_owned())
+    }
+
+    fn user_data(&mut self, node: &Node) -> Option<String> {
+        let file = node.get("user-data-file")?;
+        let path = file.as_text()?;
+        if node.get("user-data").is_some() {
+            let message = "`user-data` and `user-data-file` are both set";
+            self.found
+                .push(Diagnostic::error("PRV1611", file.place.clone(), message).help("keep one of the two"));
+            return None;
+        }
+        if let Some(refusal) = self.fleet.repository.refused.get(path) {
+            self.found.push(refused(path, *refusal).also("used here", file.place.clone()));
+            return None;
+        }
+        let Some(bytes) = self.fleet.repository.files.get(path) else {
+            let message = format!("there is no file `{path}` at this commit");
+            let names = self.fleet.repository.files.keys().map(|name| &**name);
+            let help = match nearest(path, names) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "give the path from the root of the repository, without a leading slash".to_owned(),
+            };
+            self.found.push(Diagnostic::error("PRV1612", file.place.clone(), message).help(help));
+            return None;
+        };
+        let source = text_of(path, bytes, &mut self.found)?;
+        crate::gitops::credential::check_text(&source, &mut self.found);
+        Some(source.text.to_string())
+    }
+
+    /// Objects that are written as their `spec`.
+    fn plain(&mut self, key: &str, api_version: &str, kind: &str) {
+        for (name, entry) in self.entries(key) {
+            let mut spec = entry.node.to_json();
+            let mut metadata = json!({ "name": &**name });
+            if kind == "CapacityBuffer" {
+                let namespace = spec.as_object_mut().and_then(|spec| spec.shift_remove("namespace"));
+                metadata["namespace"] = namespace.unwrap_or_else(|| json!("default"));
+            }
+            if let Some(map) = spec.as_object_mut() {
+                map.retain(|key, _| !key.starts_with("x-"));
+            }
+            let mut origins = Origins::new();
+            origins.insert("".into(), entry.key.clone());
+            note_places(&entry.node, "spec", &mut origins);
+            let manifest =
+                json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec });
+            self.add(vec![Draft { manifest, origins }], &format!("{key}.{name}"));
+        }
+    }
+
+    /// Completes drafts with what every object of ours carries, on its own metadata only.
+    fn add(&mut self, drafts: Vec<Draft>, origin: &str) {
+        for mut draft in drafts {
+            let file = self.resolved.file.clone();
+            let metadata = &mut draft.manifest["metadata"];
+            if metadata.is_null() {
+                *metadata = Value::Object(Map::new());
+            }
+            if let Some(metadata) = metadata.as_object_mut() {
+                put(metadata, "labels", "provisor.dev/environment", &self.resolved.name);
+                put(metadata, "annotations", "provisor.dev/origin", &format!("{file}#{origin}"));
+            }
+            self.drafts.push(draft);
+        }
+    }
+
+    fn finish(mut self) -> Result<Rendered, Diagnostics> {
+        if self.bytes > 2 * RENDERED_MAX {
+            let message = format!("the environment renders to more than {RENDERED_MAX} bytes");
+            self.found.push(
+                Diagnostic::error("PRV1405", self.resolved.tree.place.clone(), message)
+                    .help("split the environment"),
+            );
+        }
+        if self.drafts.len() > OBJECTS_MAX {
+            let message =
+                format!("the environment has {} objects, more than {OBJECTS_MAX}", self.drafts.len());
+            let place = Place::start_of(&self.resolved.tree.place.source);
+            self.found.push(Diagnostic::error("PRV1505", place, message).help("split the environment"));
+        }
+        if self.resolved.tree.get("pools").is_none() && self.drafts.is_empty() {
+            let place = Place::start_of(&self.resolved.tree.place.source);
+            self.found.push(
+                Diagnostic::warning("PRV1306", place, "the environment has no pools, so nothing is rendered")
+                    .help("add `[pools.NAME]`, or mark a file that is only extended with `abstract = true`"),
+            );
+        }
+        check::drafts(&self.drafts, self.settings, &mut self.found);
+        let mut objects: BTreeMap<ObjectRef, DesiredObject> = BTreeMap::new();
+        let mut places: BTreeMap<ObjectRef, Place> = BTreeMap::new();
+        for draft in self.drafts {
+            let Some(name) = ObjectRef::of(&draft.manifest) else { continue };
+            let place = draft.origins[""].clone();
+            if let Some(first) = places.get(&name) {
+                let at = rendered::place_of(&draft.origins, "metadata.name").cloned().unwrap_or(place);
+                let message = format!("{name} is rendered twice");
+                self.found.push(
+                    Diagnostic::error("PRV1504", at, message)
+                        .also("the other one comes from here", first.clone())
+                        .help("rename one of the two"),
+                );
+                continue;
+            }
+            places.insert(name.clone(), place);
+            let origins = as_origins(&draft.origins);
+            objects.insert(name, DesiredObject::new(draft.manifest, origins));
+        }
+        let all = collected(self.found);
+        if all.has_errors() {
+            return Err(all);
+        }
+        let revision = self.fleet.repository.revision.clone();
+        let state = DesiredState::new(self.resolved.name.clone(), revision, objects);
+        Ok((state, all.into_iter().collect()))
+    }
+}
+
+fn put(metadata: &mut Map<String, Value>, table: &str, key: &str, value: &str) {
+    let table = metadata.entry(table).or_insert_with(|| json!({}));
+    if let Some(table) = table.as_object_mut() {
+        table.insert(key.to_owned(), json!(value));
+    }
+}
+
+pub(crate) fn note_places(node: &Node, path: &str, origins: &mut Origins) {
+    origins.insert(path.into(), node.place.clone());
+    match &node.value {
+        Tree::Map(map) => {
+            map.iter()
+                .for_each(|(key, entry)| note_places(&entry.node, &rendered::joined(path, key), origins));
+        }
+        Tree::List(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(at, item)| note_places(item, &format!("{path}[{at}]"), origins));
+        }
+        _ => {}
+    }
+}
+
+/// Requirements come together from many fields; each goes back to the one that asked for it.
+fn trace_requirements(draft: &mut Draft, pool: &Node) {
+    let Some(requirements) = draft.manifest["spec"]["template"]["spec"]["requirements"].as_array() else {
+        return;
+    };
+    for (at, requirement) in requirements.iter().enumerate() {
+        let (Some(key), Some(operator)) = (requirement["key"].as_str(), requirement["operator"].as_str())
+        else {
+            continue;
+        };
+        let Some(source) = context::requirement_source(pool, key, operator) else { continue };
+        let path = format!("spec.template.spec.requirements[{at}]");
+        draft.origins.retain(|known, _| !known.starts_with(&path));
+        match source.get("values") {
+            Some(_) => note_places(source, &path, &mut draft.origins),
+            None => {
+                draft.origins.insert(path.as_str().into(), source.place.clone());
+                let values = source.as_list().unwrap_or_default();
+                for (index, value) in values.iter().enumerate() {
+                    draft.origins.insert(format!("{path}.values[{index}]").into(), value.place.clone());
+                }
+            }
+        }
+    }
+}

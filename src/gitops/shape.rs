@@ -1,0 +1,392 @@
+//! Is a tree written in the words of the language? Checked against the same JSON Schema that editors use.
+//!
+//! The checker never stops at the first mistake: it walks on and says of each what was found, what is expected, and
+//! one example that would do.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use serde_json::Value;
+
+use crate::gitops::diagnostic::{Diagnostic, listed, nearest};
+use crate::gitops::schema::{Draft, SchemaKind, schema_value};
+use crate::gitops::text_form;
+use crate::gitops::tree::{Map, Node, Quoting, Tree};
+
+/// A compiled schema.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    nodes: Vec<Kind>,
+    root: usize,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Anything,
+    Bool,
+    Int { min: Option<i64>, max: Option<i64>, example: String },
+    Text { form: Option<String>, one_of: Vec<String>, example: String },
+    List(usize),
+    Table(Table),
+    Choice(Vec<usize>),
+}
+
+#[derive(Debug)]
+struct Table {
+    fields: BTreeMap<String, usize>,
+    required: Vec<String>,
+    /// The shape of keys that are not fields; `None` refuses them.
+    others: Option<usize>,
+    names: Option<String>,
+    notes: bool,
+}
+
+static FLEET: LazyLock<Shape> =
+    LazyLock::new(|| Shape::compile(&schema_value(SchemaKind::Fleet, Draft::Latest)));
+static ENVIRONMENT: LazyLock<Shape> =
+    LazyLock::new(|| Shape::compile(&schema_value(SchemaKind::Environment, Draft::Latest)));
+
+/// The shape of one kind of file.
+pub(crate) fn shape_of(kind: SchemaKind) -> &'static Shape {
+    match kind {
+        SchemaKind::Fleet => &FLEET,
+        SchemaKind::Environment => &ENVIRONMENT,
+    }
+}
+
+impl Shape {
+    /// Understands what our generator writes, in both drafts.
+    pub fn compile(schema: &Value) -> Self {
+        let mut shape = Shape { nodes: Vec::new(), root: 0 };
+        let mut names = BTreeMap::new();
+        shape.root = shape.add(schema, schema, &mut names);
+        shape
+    }
+
+    fn add(&mut self, root: &Value, schema: &Value, names: &mut BTreeMap<String, usize>) -> usize {
+        if let Some(target) = schema["$ref"].as_str() {
+            if let Some(known) = names.get(target) {
+                return *known;
+            }
+            let at = self.push(Kind::Anything);
+            names.insert(target.to_owned(), at);
+            let resolved = root.pointer(target.trim_start_matches('#')).unwrap_or(&Value::Null);
+            self.nodes[at] = self.kind(root, resolved, names);
+            return at;
+        }
+        let kind = self.kind(root, schema, names);
+        self.push(kind)
+    }
+
+    fn push(&mut self, kind: Kind) -> usize {
+        self.nodes.push(kind);
+        self.nodes.len() - 1
+    }
+
+    fn kind(&mut self, root: &Value, schema: &Value, names: &mut BTreeMap<String, usize>) -> Kind {
+        let choices = schema.get("anyOf").or_else(|| schema.get("oneOf"));
+        if let Some(choices) = choices.and_then(Value::as_array) {
+            let removal =
+                |choice: &&Value| choice["$ref"].as_str().is_some_and(|target| target.ends_with("/Removal"));
+            // Documented words of an enumeration come one by one.
+            let words: Option<Vec<String>> = choices.iter().map(constant).collect();
+            if let Some(one_of) = words {
+                return Kind::Text { form: None, example: quoted(&one_of[0]), one_of };
+            }
+            let kept: Vec<&Value> = choices.iter().filter(|choice| !removal(choice)).collect();
+            if let [only] = kept.as_slice() {
+                let at = self.add(root, only, names);
+                return Kind::Choice(vec![at]);
+            }
+            return Kind::Choice(kept.into_iter().map(|choice| self.add(root, choice, names)).collect());
+        }
+        let example = schema["examples"].get(0).map(shown).unwrap_or_default();
+        match schema["type"].as_str() {
+            Some("boolean") => Kind::Bool,
+            Some("integer") => Kind::Int {
+                min: schema["minimum"].as_i64(),
+                max: schema["maximum"].as_i64(),
+                example: if example.is_empty() { "1".to_owned() } else { example },
+            },
+            Some("string") => {
+                let one_of: Vec<String> = schema["enum"]
+                    .as_array()
+                    .map(|words| words.iter().filter_map(|word| word.as_str().map(str::to_owned)).collect())
+                    .unwrap_or_default();
+                let form = schema["format"].as_str().map(str::to_owned);
+                let example = one_of.first().map(|word| quoted(word)).unwrap_or(example);
+                Kind::Text { form, one_of, example }
+            }
+            Some("array") => Kind::List(self.add(root, &schema["items"], names)),
+            Some("object") => Kind::Table(self.table(root, schema, names)),
+            _ => Kind::Anything,
+        }
+    }
+
+    fn table(&mut self, root: &Value, schema: &Value, names: &mut BTreeMap<String, usize>) -> Table {
+        let mut fields = BTreeMap::new();
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            fields.insert(name.clone(), self.add(root, field, names));
+        }
+        let required = schema["required"].as_array().into_iter().flatten();
+        let others = match &schema["additionalProperties"] {
+            Value::Bool(false) => None,
+            // Names by pattern come as the only pattern; ours stand for `NameText`.
+            Value::Null | Value::Bool(true) => Some(self.push(Kind::Anything)),
+            inner => Some(self.add(root, inner, names)),
+        };
+        let mut table = Table {
+            fields,
+            required: required.filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+            others,
+            names: schema["propertyNames"]["format"].as_str().map(str::to_owned),
+            notes: false,
+        };
+        for (pattern, inner) in schema["patternProperties"].as_object().into_iter().flatten() {
+            if pattern == "^x-" {
+                table.notes = true;
+            } else {
+                table.others = Some(self.add(root, inner, names));
+                table.names = Some("name".to_owned());
+            }
+        }
+        table
+    }
+
+    /// Every mistake in `node`.
+    pub fn check(&self, node: &Node, found: &mut Vec<Diagnostic>) {
+        Check { shape: self, found }.at(self.root, node, "the file");
+    }
+}
+
+fn constant(choice: &Value) -> Option<String> {
+    choice["const"].as_str().or_else(|| choice["enum"].as_array()?.first()?.as_str()).map(str::to_owned)
+}
+
+fn quoted(word: &str) -> String {
+    format!("\"{word}\"")
+}
+
+fn shown(example: &Value) -> String {
+    example.to_string()
+}
+
+struct Check<'a> {
+    shape: &'a Shape,
+    found: &'a mut Vec<Diagnostic>,
+}
+
+impl Check<'_> {
+    fn at(&mut self, kind: usize, node: &Node, name: &str) {
+        if node.is_removal() {
+            return;
+        }
+        let shape = self.shape;
+        match &shape.nodes[kind] {
+            Kind::Anything => {}
+            Kind::Choice(choices) => self.choice(choices, node, name),
+            Kind::Bool => {
+                if !matches!(node.value, Tree::Bool(_)) {
+                    self.wrong_type(node, name, "true or false", "true");
+                }
+            }
+            Kind::Int { min, max, example } => match node.value {
+                Tree::Int(number) => {
+                    if min.is_some_and(|min| number < min) || max.is_some_and(|max| number > max) {
+                        self.out_of_range(node, name, *min, *max);
+                    }
+                }
+                _ => self.wrong_type(node, name, "a whole number", example),
+            },
+            Kind::Text { form, one_of, example } => self.text(node, name, form.as_deref(), one_of, example),
+            Kind::List(inner) => match &node.value {
+                Tree::List(items) => items.iter().for_each(|item| self.at(*inner, item, name)),
+                _ => {
+                    let example = format!("[{}]", self.example(*inner));
+                    self.wrong_type(node, name, "a list", &example);
+                }
+            },
+            Kind::Table(table) => match &node.value {
+                Tree::Map(map) => self.table(table, map, node, name),
+                _ => self.wrong_type(node, name, "a table", "{ … }"),
+            },
+        }
+    }
+
+    /// The first choice that takes this kind of value judges it.
+    fn choice(&mut self, choices: &[usize], node: &Node, name: &str) {
+        if let Some(kind) = choices.iter().find(|kind| self.takes(**kind, node)) {
+            return self.at(*kind, node, name);
+        }
+        if let [only] = choices {
+            return self.at(*only, node, name);
+        }
+        let expected: Vec<String> = choices.iter().map(|kind| self.expected(*kind)).collect();
+        let example = self.example(choices[0]);
+        self.wrong_type(node, name, &expected.join(" or "), &example);
+    }
+
+    fn takes(&self, kind: usize, node: &Node) -> bool {
+        match &self.shape.nodes[kind] {
+            Kind::Anything => true,
+            Kind::Bool => matches!(node.value, Tree::Bool(_)),
+            Kind::Int { .. } => matches!(node.value, Tree::Int(_)),
+            Kind::Text { .. } => matches!(node.value, Tree::Text(..)),
+            Kind::List(_) => matches!(node.value, Tree::List(_)),
+            Kind::Table(_) => matches!(node.value, Tree::Map(_)),
+            Kind::Choice(choices) => choices.iter().any(|kind| self.takes(*kind, node)),
+        }
+    }
+
+    fn expected(&self, kind: usize) -> String {
+        match &self.shape.nodes[kind] {
+            Kind::Anything => "a value".to_owned(),
+            Kind::Bool => "true or false".to_owned(),
+            Kind::Int { .. } => "a whole number".to_owned(),
+            Kind::Text { form, .. } => match form.as_deref().and_then(text_form::described) {
+                Some(form) => form.to_owned(),
+                None => "a text".to_owned(),
+            },
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Table(_) => "a table".to_owned(),
+            Kind::Choice(choices) => {
+                choices.iter().map(|kind| self.expected(*kind)).collect::<Vec<_>>().join(" or ")
+            }
+        }
+    }
+
+    fn example(&self, kind: usize) -> String {
+        match &self.shape.nodes[kind] {
+            Kind::Int { example, .. } | Kind::Text { example, .. } => example.clone(),
+            Kind::Bool => "true".to_owned(),
+            Kind::List(inner) => format!("[{}]", self.example(*inner)),
+            Kind::Table(_) => "{ … }".to_owned(),
+            Kind::Choice(choices) => self.example(choices[0]),
+            Kind::Anything => String::new(),
+        }
+    }
+
+    fn text(&mut self, node: &Node, name: &str, form: Option<&str>, one_of: &[String], example: &str) {
+        let Tree::Text(text, quoting) = &node.value else {
+            let expected = form.and_then(text_form::described).unwrap_or("a text");
+            return self.wrong_type(node, name, expected, example);
+        };
+        if *quoting == Quoting::Bare && is_old_boolean(text) {
+            let message = format!("`{text}` is a text here, although YAML 1.1 reads it as true or false");
+            self.found.push(
+                Diagnostic::warning("PRV1018", node.place.clone(), message)
+                    .help(format!("write \"{text}\" if you mean the word")),
+            );
+        }
+        if !one_of.is_empty() && !one_of.iter().any(|word| **word == **text) {
+            let words = one_of.iter().map(String::as_str);
+            let message = format!("`{name}` is {}, which is not one of its words", node.shown());
+            let allowed = listed(words.clone());
+            let help = match nearest(text, words) {
+                Some(near) => format!("did you mean `{near}`? It takes {allowed}"),
+                None => format!("it takes {allowed}"),
+            };
+            self.found.push(Diagnostic::error("PRV1205", node.place.clone(), message).help(help));
+        }
+        if let Some(form) = form
+            && let Err(wrong) = text_form::check(form, text)
+        {
+            let message = format!("`{name}` is {}, which is not {}", node.shown(), wrong.expected);
+            let example = if example.is_empty() { wrong.example } else { example };
+            let help = wrong.help.unwrap_or_else(|| format!("write it like {example}"));
+            let code = if form == "name" { "PRV1207" } else { "PRV1203" };
+            self.found.push(Diagnostic::error(code, node.place.clone(), message).help(help));
+        }
+    }
+
+    fn table(&mut self, table: &Table, map: &Map, node: &Node, name: &str) {
+        for (key, entry) in map.iter() {
+            if let Some(field) = table.fields.get(&**key) {
+                self.at(*field, &entry.node, key);
+            } else if let Some(others) = table.others {
+                if let Some(form) = &table.names
+                    && let Err(wrong) = text_form::check(form, key)
+                {
+                    let message = format!("\"{}\" is not {}", key.escape_debug(), wrong.expected);
+                    let help = wrong.help.unwrap_or_else(|| format!("write it like {}", wrong.example));
+                    self.found.push(Diagnostic::error("PRV1207", entry.key.clone(), message).help(help));
+                }
+                self.at(others, &entry.node, key);
+            } else if !(table.notes && key.starts_with("x-")) {
+                self.unknown(table, key, entry.key.clone(), name);
+            }
+        }
+        for missing in table.required.iter().filter(|name| map.get(name).is_none()) {
+            let message = format!("{} has no `{missing}`", subject(name));
+            let help = format!("add `{missing}`");
+            self.found.push(Diagnostic::error("PRV1204", head(node), message).help(help));
+        }
+    }
+
+    fn unknown(
+        &mut self,
+        table: &Table,
+        key: &Arc<str>,
+        place: crate::gitops::diagnostic::Place,
+        name: &str,
+    ) {
+        let names = table.fields.keys().map(String::as_str).filter(|name| *name != "$schema");
+        let message = format!("{} has no field `{}`", subject(name), key.escape_debug());
+        let allowed = listed(names.clone());
+        let help = match nearest(key, names) {
+            Some(near) => format!("did you mean `{near}`? The fields are {allowed}"),
+            None => format!("the fields are {allowed}; keys for notes start with `x-`"),
+        };
+        self.found.push(Diagnostic::error("PRV1201", place, message).help(help));
+    }
+
+    fn wrong_type(&mut self, node: &Node, name: &str, expected: &str, example: &str) {
+        let code = if expected == "true or false" || matches!(node.value, Tree::List(_) | Tree::Map(_)) {
+            "PRV1202"
+        } else {
+            "PRV1203"
+        };
+        let is = if matches!(node.value, Tree::List(_) | Tree::Map(_) | Tree::Null) {
+            node.kind().to_owned()
+        } else {
+            format!("{} ({})", node.shown(), node.kind())
+        };
+        let message = format!("`{name}` is {is} where {expected} is expected");
+        let mut diagnostic = Diagnostic::error(code, head(node), message);
+        if !example.is_empty() {
+            diagnostic = diagnostic.help(format!("write it like {example}"));
+        }
+        self.found.push(diagnostic);
+    }
+
+    fn out_of_range(&mut self, node: &Node, name: &str, min: Option<i64>, max: Option<i64>) {
+        let range = match (min, max) {
+            (Some(min), Some(max)) => format!("from {min} to {max}"),
+            (Some(min), None) => format!("{min} or more"),
+            (None, Some(max)) => format!("at most {max}"),
+            (None, None) => String::new(),
+        };
+        let message = format!("`{name}` is {}, which is out of range", node.shown());
+        let help = format!("it takes whole numbers {range}");
+        self.found.push(Diagnostic::error("PRV1206", node.place.clone(), message).help(help));
+    }
+}
+
+fn subject(name: &str) -> String {
+    if name == "the file" { name.to_owned() } else { format!("`{name}`") }
+}
+
+/// The first line of a value, so that a caret does not underline a whole table.
+fn head(node: &Node) -> crate::gitops::diagnostic::Place {
+    let mut place = node.place.clone();
+    let text = &place.source.text[place.bytes()];
+    if let Some(end) = text.find('\n') {
+        place.end = place.start + text[..end].trim_end().len() as u32;
+    }
+    place
+}
+
+/// What YAML 1.1 took for a boolean and 1.2 reads as text.
+fn is_old_boolean(text: &str) -> bool {
+    matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
+}

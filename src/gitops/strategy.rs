@@ -1,0 +1,462 @@
+//! The words of a strategy file. These types are the language: the JSON Schemas that editors use are made from
+//! them, and files are checked against those same schemas, so that the two cannot disagree.
+//!
+//! Layers are partial by nature (`strategy` may come from a base), so nearly everything is optional here; what an
+//! environment as a whole must have is checked after its layers are merged.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde_json::{Map, Value};
+
+use crate::gitops::schema::{
+    BudgetNodes, CronText, DurationText, ExpiryText, Mixed, NameText, Quantity, RequirementSet, TaintText,
+    VolumeSize, WordList,
+};
+
+/// `fleet.toml`: the name of the fleet and what all its environments share.
+#[derive(JsonSchema)]
+#[schemars(title = "Provisor fleet", extend("additionalProperties" = false))]
+pub struct Fleet {
+    /// The name of the fleet: lower-case letters, digits and hyphens. Environments call their cluster
+    /// `FLEET-ENVIRONMENT` unless they say otherwise.
+    #[schemars(example = &"shop")]
+    pub name: NameText,
+    /// The version of this language. Only 1 exists.
+    #[schemars(range(min = 1), extend("default" = 1), example = 1)]
+    pub format_version: Option<u32>,
+    /// What the fleet is for; nobody but people reads it.
+    #[schemars(example = &"the shop, development and production")]
+    pub description: Option<String>,
+    /// What every environment starts from.
+    pub defaults: Option<FleetDefaults>,
+    /// Dotted paths that no environment may change, such as `pools.general.budgets`; `*` stands for any name.
+    #[serde(rename = "final")]
+    #[schemars(example = ["pools.*.budgets"])]
+    pub finals: Option<Vec<String>>,
+}
+
+/// The lowest layer of every environment.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct FleetDefaults {
+    /// Who provisions: `provisor`, or `karpenter` when an installed Karpenter does and we only render and sync.
+    #[schemars(extend("default" = "provisor"), example = &"karpenter")]
+    pub engine: Option<Engine>,
+    /// The AWS region of the clusters.
+    #[schemars(example = &"ap-northeast-2")]
+    pub region: Option<String>,
+    /// The name of the cluster: part of the node role's name and the value of the discovery tag.
+    #[schemars(example = &"shop-prod")]
+    pub cluster: Option<String>,
+    /// Values for templates, as `vars.NAME`.
+    #[schemars(example = BTreeMap::from([("team", "shop")]))]
+    pub variables: Option<BTreeMap<String, Mixed>>,
+    /// What every pool starts from.
+    pub pool: Option<Pool>,
+    /// What every class starts from.
+    pub class: Option<Class>,
+}
+
+/// `environments/NAME.toml`, `.yaml` or `.yml`: the node pools and node classes of one cluster.
+#[derive(JsonSchema)]
+#[schemars(title = "Provisor environment", extend("additionalProperties" = false))]
+pub struct EnvironmentFile {
+    /// The version of this language. Only 1 exists.
+    #[schemars(range(min = 1), extend("default" = 1), example = 1)]
+    pub format_version: Option<u32>,
+    /// What the environment is for; nobody but people reads it.
+    #[schemars(example = &"customers")]
+    pub description: Option<String>,
+    /// Another file of `environments/`, by name without its ending, whose values this one builds on.
+    #[schemars(example = &"base")]
+    pub extends: Option<NameText>,
+    /// True for a file that is only extended: it is checked, never rendered.
+    #[serde(rename = "abstract")]
+    #[schemars(extend("default" = false), example = true)]
+    pub is_abstract: Option<bool>,
+    /// Who provisions: `provisor`, or `karpenter` when an installed Karpenter does and we only render and sync.
+    #[schemars(extend("default" = "provisor"), example = &"karpenter")]
+    pub engine: Option<Engine>,
+    /// The AWS region of the cluster.
+    #[schemars(example = &"ap-northeast-2")]
+    pub region: Option<String>,
+    /// The name of the cluster: part of the node role's name and the value of the discovery tag. `FLEET-ENVIRONMENT`
+    /// by default.
+    #[schemars(example = &"shop-prod")]
+    pub cluster: Option<String>,
+    /// Values for templates, as `vars.NAME`.
+    #[schemars(example = BTreeMap::from([("team", "shop")]))]
+    pub variables: Option<BTreeMap<String, Mixed>>,
+    /// What every pool and every class of this environment starts from.
+    pub defaults: Option<EnvironmentDefaults>,
+    /// The node pools by name; each becomes one NodePool.
+    pub pools: Option<BTreeMap<NameText, Pool>>,
+    /// The node classes by name; each becomes one EC2NodeClass.
+    pub classes: Option<BTreeMap<NameText, Class>>,
+    /// NodeOverlays by name: corrections of prices and capacities, written as the `spec` of the object.
+    #[schemars(example = BTreeMap::from([("licence", BTreeMap::from([("priceAdjustment", "+10%")]))]))]
+    pub overlays: Option<BTreeMap<NameText, Map<String, Value>>>,
+    /// CapacityBuffers by name: room that is kept free, written as the `spec` of the object.
+    pub buffers: Option<BTreeMap<NameText, Map<String, Value>>>,
+    /// Dotted paths that files which extend this one may not change, such as `pools.general.budgets`; `*` stands for
+    /// any name.
+    #[serde(rename = "final")]
+    #[schemars(example = ["pools.*.budgets"])]
+    pub finals: Option<Vec<String>>,
+}
+
+/// What the pools and classes of one environment start from.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct EnvironmentDefaults {
+    /// What every pool starts from.
+    pub pool: Option<Pool>,
+    /// What every class starts from.
+    pub class: Option<Class>,
+}
+
+/// Who acts on the rendered objects.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub enum Engine {
+    Provisor,
+    Karpenter,
+}
+
+/// One node pool.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Pool {
+    /// The template that makes the NodePool: `templates/NAME.yaml.j2` of the repository, or a built-in one: `spot`,
+    /// `spot-with-on-demand-fallback`, `on-demand`, `gpu-spot`, `gpu-premium`, `static`, `bottlerocket`, `self-managed`.
+    #[schemars(example = &"spot-with-on-demand-fallback")]
+    pub strategy: Option<NameText>,
+    /// What the pool is for; becomes the annotation `kubernetes.io/description`.
+    #[schemars(example = &"stateless services")]
+    pub description: Option<String>,
+    /// The node class: a name under `classes`. `default` unless the strategy brings its own.
+    #[schemars(example = &"default")]
+    pub class: Option<NameText>,
+    /// How much the pool may hold: any resource, or `nodes`.
+    #[schemars(example = BTreeMap::from([("cpu", "200"), ("memory", "800Gi"), ("nodes", "20")]))]
+    pub limits: Option<BTreeMap<String, Quantity>>,
+    /// Pools with a higher weight are tried first.
+    #[schemars(range(min = 1, max = 100), example = 10)]
+    pub weight: Option<i64>,
+    /// Availability zones by name; all that the subnets offer by default.
+    #[schemars(example = ["ap-northeast-2a", "ap-northeast-2c"])]
+    pub zones: Option<Vec<String>>,
+    /// How nodes are paid for; the strategy's choice by default.
+    #[schemars(example = ["spot"])]
+    pub capacity_types: Option<Vec<CapacityType>>,
+    /// Processor architectures; `amd64` by default.
+    #[schemars(example = ["arm64"])]
+    pub architectures: Option<Vec<Architecture>>,
+    /// Exact instance types. Choosing any instances replaces the strategy's own choice.
+    #[schemars(example = ["t3.medium", "t3a.medium"])]
+    pub instance_types: Option<Vec<String>>,
+    /// Instance families.
+    #[schemars(example = ["m7i", "m7g"])]
+    pub instance_families: Option<Vec<String>>,
+    /// Instance categories: the letters a family starts with.
+    #[schemars(example = ["c", "m", "r"])]
+    pub instance_categories: Option<Vec<String>>,
+    /// Instance sizes.
+    #[schemars(example = ["large", "xlarge"])]
+    pub instance_sizes: Option<Vec<String>>,
+    /// The oldest instance generation.
+    #[schemars(range(min = 1, max = 100), example = 5)]
+    pub min_instance_generation: Option<i64>,
+    /// The fewest virtual CPUs of a node.
+    #[schemars(range(min = 1, max = 100_000), example = 2)]
+    pub min_instance_cpu: Option<i64>,
+    /// The most virtual CPUs of a node.
+    #[schemars(range(min = 1, max = 100_000), example = 32)]
+    pub max_instance_cpu: Option<i64>,
+    /// Any other requirement on nodes, as a table by label (`{ "karpenter.k8s.aws/instance-hypervisor" = ["nitro"] }`,
+    /// `{ key = { operator = "Gt", values = ["4"] } }`) or as the list of the NodePool. Layers merge by label.
+    pub requirements: Option<RequirementSet>,
+    /// Labels of the nodes.
+    #[schemars(example = BTreeMap::from([("role", "web")]))]
+    pub labels: Option<BTreeMap<String, String>>,
+    /// Annotations of the nodes.
+    #[schemars(example = BTreeMap::from([("example.com/owner", "shop")]))]
+    pub annotations: Option<BTreeMap<String, String>>,
+    /// Taints of the nodes, as `key=value:Effect`, `key:Effect` or tables. Layers merge by key and effect.
+    #[schemars(example = ["dedicated=batch:NoSchedule"])]
+    pub taints: Option<Vec<TaintText>>,
+    /// Taints that something removes after boot; pods need not tolerate them.
+    #[schemars(example = ["node.cilium.io/agent-not-ready:NoExecute"])]
+    pub startup_taints: Option<Vec<TaintText>>,
+    /// How old a node may become, or `Never`. 720h by default.
+    #[schemars(extend("default" = "720h"), example = &"168h")]
+    pub expire_after: Option<ExpiryText>,
+    /// How long a drain may take before it is forced; unlimited by default.
+    #[schemars(example = &"1h")]
+    pub termination_grace_period: Option<DurationText>,
+    /// Which nodes may be given back; the strategy's choice by default.
+    #[schemars(example = &"WhenEmpty")]
+    pub consolidation_policy: Option<ConsolidationPolicy>,
+    /// How long a node must be quiet before it may be given back, or `Never`.
+    #[schemars(example = &"5m")]
+    pub consolidate_after: Option<ExpiryText>,
+    /// How many nodes may be disrupted at a time. The most restrictive active budget wins. Layers merge by name.
+    pub budgets: Option<Vec<Budget>>,
+    /// A fixed number of nodes, for the strategy `static`.
+    #[schemars(range(min = 0), example = 3)]
+    pub replicas: Option<i64>,
+    /// Values for the template of this pool, over those of the environment.
+    #[schemars(example = BTreeMap::from([("team", "search")]))]
+    pub variables: Option<BTreeMap<String, Mixed>>,
+    /// Fields of the rendered NodePool, merged onto it last: as nested tables or dotted paths. `{ "$remove" = true }`
+    /// deletes a field.
+    #[schemars(example = BTreeMap::from([("spec.disruption.consolidateAfter", "5m")]))]
+    pub overrides: Option<Map<String, Value>>,
+}
+
+/// How a node is paid for.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+pub enum CapacityType {
+    Spot,
+    OnDemand,
+    Reserved,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub enum Architecture {
+    Amd64,
+    Arm64,
+}
+
+/// Which nodes may be given back.
+#[derive(JsonSchema)]
+pub enum ConsolidationPolicy {
+    WhenEmpty,
+    WhenEmptyOrUnderutilized,
+    Balanced,
+}
+
+/// One disruption budget.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Budget {
+    /// The name by which a higher layer replaces this budget; not part of the object.
+    #[schemars(example = &"business-hours")]
+    pub name: Option<String>,
+    /// How many nodes at a time: a number or a percentage of the pool.
+    #[schemars(extend("default" = "10%"), example = &"10%")]
+    pub nodes: Option<BudgetNodes>,
+    /// The reasons that the budget restrains; all by default.
+    #[schemars(example = ["Underutilized"])]
+    pub reasons: Option<Vec<DisruptionReason>>,
+    /// When the budget starts to apply: five cron fields or a macro such as `@daily`, in UTC. Needs `duration`.
+    #[schemars(example = &"0 9 * * mon-fri")]
+    pub schedule: Option<CronText>,
+    /// How long it then applies: hours and minutes. Needs `schedule`.
+    #[schemars(example = &"8h")]
+    pub duration: Option<DurationText>,
+}
+
+#[derive(JsonSchema)]
+pub enum DisruptionReason {
+    Underutilized,
+    Empty,
+    Drifted,
+}
+
+/// One node class.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Class {
+    /// The operating system that fills in what is not given: `al2023`, `bottlerocket`, or `self-managed` (Ubuntu that
+    /// joins by kubeadm). The strategies `bottlerocket` and `self-managed` choose theirs.
+    #[schemars(extend("default" = "al2023"), example = &"bottlerocket")]
+    pub preset: Option<Preset>,
+    /// What the class is for; becomes the annotation `kubernetes.io/description`.
+    #[schemars(example = &"nodes with a large disk")]
+    pub description: Option<String>,
+    /// The machine image: an alias (`al2023@latest`), an image id, or a list of selector terms.
+    #[schemars(extend("default" = "al2023@latest"), example = &"al2023@v20250920")]
+    pub ami: Option<Mixed>,
+    /// The image family; follows from an alias.
+    #[schemars(example = &"AL2023")]
+    pub ami_family: Option<AmiFamily>,
+    /// The IAM role of the nodes. `KarpenterNodeRole-CLUSTER` by default.
+    #[schemars(example = &"KarpenterNodeRole-shop-prod")]
+    pub role: Option<String>,
+    /// An instance profile that already exists, instead of `role`.
+    #[schemars(example = &"karpenter-node-profile")]
+    pub instance_profile: Option<String>,
+    /// The subnets: tags as a table, ids as a list, or a list of selector terms. The tag `karpenter.sh/discovery` with
+    /// the name of the cluster by default.
+    #[schemars(example = BTreeMap::from([("karpenter.sh/discovery", "shop-prod")]))]
+    pub subnets: Option<Mixed>,
+    /// The security groups, selected like `subnets`.
+    #[schemars(example = BTreeMap::from([("karpenter.sh/discovery", "shop-prod")]))]
+    pub security_groups: Option<Mixed>,
+    /// Capacity reservations, as a list of selector terms.
+    #[schemars(example = [BTreeMap::from([("id", "cr-0123456789abcdef0")])])]
+    pub capacity_reservations: Option<Vec<Map<String, Value>>>,
+    /// Tags of instances, volumes and interfaces.
+    #[schemars(example = BTreeMap::from([("team", "shop")]))]
+    pub tags: Option<BTreeMap<String, String>>,
+    /// Disks. The family's own by default. Layers merge by device.
+    pub volumes: Option<Vec<Volume>>,
+    /// Kubelet settings, as in the EC2NodeClass: `maxPods`, `kubeReserved`, `evictionHard` and so on.
+    #[schemars(example = BTreeMap::from([("maxPods", 110)]))]
+    pub kubelet: Option<Map<String, Value>>,
+    /// The text that the node runs at boot.
+    #[schemars(example = &"#!/bin/bash\necho hello\n")]
+    pub user_data: Option<String>,
+    /// The same, read from a file of the repository.
+    #[schemars(example = &"user-data/gpu.sh")]
+    pub user_data_file: Option<String>,
+    /// Instance metadata settings, as in the EC2NodeClass.
+    #[schemars(example = BTreeMap::from([("httpTokens", "required")]))]
+    pub metadata_options: Option<Map<String, Value>>,
+    /// CloudWatch metrics every minute.
+    #[schemars(extend("default" = false), example = true)]
+    pub detailed_monitoring: Option<bool>,
+    /// A public address for every node.
+    #[schemars(example = false)]
+    pub associate_public_ip: Option<bool>,
+    /// What happens with local disks.
+    #[schemars(example = &"RAID0")]
+    pub instance_store_policy: Option<InstanceStorePolicy>,
+    /// Values for the template of this class, over those of the environment.
+    #[schemars(example = BTreeMap::from([("team", "search")]))]
+    pub variables: Option<BTreeMap<String, Mixed>>,
+    /// Fields of the rendered EC2NodeClass, merged onto it last: as nested tables or dotted paths.
+    /// `{ "$remove" = true }` deletes a field.
+    #[schemars(example = BTreeMap::from([("spec.metadataOptions.httpPutResponseHopLimit", 2)]))]
+    pub overrides: Option<Map<String, Value>>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+pub enum Preset {
+    Al2023,
+    Bottlerocket,
+    SelfManaged,
+}
+
+#[derive(JsonSchema)]
+pub enum AmiFamily {
+    AL2,
+    AL2023,
+    Bottlerocket,
+    Custom,
+    Windows2019,
+    Windows2022,
+    Windows2025,
+}
+
+#[derive(JsonSchema)]
+pub enum InstanceStorePolicy {
+    #[serde(rename = "RAID0")]
+    Raid0,
+}
+
+/// One disk.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Volume {
+    /// The device name.
+    #[schemars(extend("default" = "/dev/xvda"), example = &"/dev/xvda")]
+    pub device: Option<String>,
+    /// How large it is.
+    #[schemars(example = &"100Gi")]
+    pub size: Option<VolumeSize>,
+    /// The kind of disk.
+    #[serde(rename = "type")]
+    #[schemars(extend("default" = "gp3"), example = &"gp3")]
+    pub kind: Option<VolumeType>,
+    /// Operations per second.
+    #[schemars(range(min = 100), example = 3000)]
+    pub iops: Option<i64>,
+    /// MiB per second.
+    #[schemars(range(min = 1), example = 125)]
+    pub throughput: Option<i64>,
+    /// Encrypted at rest.
+    #[schemars(extend("default" = true), example = true)]
+    pub encrypted: Option<bool>,
+    /// The key of the encryption; the account's own by default.
+    #[schemars(example = &"alias/nodes")]
+    pub kms_key: Option<String>,
+    /// The snapshot it starts from.
+    #[schemars(example = &"snap-0123456789abcdef0")]
+    pub snapshot: Option<String>,
+    /// Whether it is deleted with the node.
+    #[schemars(extend("default" = true), example = true)]
+    pub delete_on_termination: Option<bool>,
+    /// Whether it is the root volume.
+    #[schemars(extend("default" = false), example = true)]
+    pub root: Option<bool>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub enum VolumeType {
+    Standard,
+    Io1,
+    Io2,
+    Gp2,
+    Sc1,
+    St1,
+    Gp3,
+}
+
+/// One requirement on nodes, as the NodePool writes it.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase", extend("additionalProperties" = false))]
+pub struct Requirement {
+    /// The label.
+    #[schemars(example = &"karpenter.k8s.aws/instance-category")]
+    pub key: Option<String>,
+    /// How values are compared.
+    #[schemars(example = &"In")]
+    pub operator: Option<Operator>,
+    /// What they are compared with.
+    #[schemars(example = ["c", "m"])]
+    pub values: Option<WordList>,
+    /// How many different values the chosen instance types must have.
+    #[schemars(range(min = 1, max = 50), example = 2)]
+    pub min_values: Option<i64>,
+}
+
+#[derive(JsonSchema)]
+pub enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+    Gt,
+    Lt,
+    Gte,
+    Lte,
+}
+
+/// One taint.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase", extend("additionalProperties" = false))]
+pub struct Taint {
+    /// The key.
+    #[schemars(example = &"dedicated")]
+    pub key: String,
+    /// The value; empty by default.
+    #[schemars(example = &"batch")]
+    pub value: Option<String>,
+    /// What it does to pods that do not tolerate it.
+    #[schemars(example = &"NoSchedule")]
+    pub effect: Effect,
+}
+
+#[derive(JsonSchema)]
+pub enum Effect {
+    NoSchedule,
+    PreferNoSchedule,
+    NoExecute,
+}

@@ -1,0 +1,551 @@
+//! A template made safe and traceable before the engine sees it.
+//!
+//! The engine counts instructions, not bytes, and forgets where text came from. So the source is rewritten, keeping every
+//! line where it is: operators that build values (`+`, `*`, `~`) become calls that are metered, each `{{ … }}` says
+//! which expression it was, and each line of plain text which line. The marks are Unicode noncharacters, which no input
+//! may contain; they are taken out again before the text is read as YAML.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Stmt};
+use minijinja::machinery::{Token, parse, tokenize};
+use minijinja::syntax::SyntaxConfig;
+
+use crate::gitops::diagnostic::{Place, Source};
+
+/// Opens the text of an expression; its number follows.
+pub(crate) const OPEN: char = '\u{fdd0}';
+/// Ends a number.
+pub(crate) const NUMBER_END: char = '\u{fdd1}';
+/// Closes the text of an expression.
+pub(crate) const CLOSE: char = '\u{fdd2}';
+/// Says that the line so far is plain text; the number of its place follows.
+pub(crate) const LINE: char = '\u{fdd3}';
+
+/// Names of the functions that rewritten operators call.
+pub(crate) const EMIT: &str = "_emit";
+pub(crate) const ADD: &str = "_add";
+pub(crate) const MULTIPLY: &str = "_multiply";
+pub(crate) const JOIN: &str = "_join";
+pub(crate) const CHARGE: &str = "_charge";
+
+/// Plain text in a capture that is longer than this is metered; shorter text is bounded by fuel.
+const UNMETERED_BYTES: usize = 64;
+
+/// A place in a template that output can be traced to.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub place: Place,
+    /// For an expression that is a plain path, such as `pool.limits.cpu`: its names. `*` is an entry of a loop.
+    pub path: Option<Vec<String>>,
+}
+
+/// A template as the engine gets it.
+#[derive(Debug)]
+pub(crate) struct Traced {
+    pub source: Arc<Source>,
+    pub text: String,
+    /// What was inserted or replaced: position in the new text, its length there, position in the old, length there.
+    shifts: Vec<Shift>,
+    /// Strings put into YAML without a filter that quotes them.
+    pub unquoted: Vec<Place>,
+    /// Names of templates that this one includes, imports or extends by a constant name.
+    pub uses: Vec<(String, Place)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Shift {
+    new: usize,
+    new_length: usize,
+    old: usize,
+    old_length: usize,
+}
+
+impl Traced {
+    /// A range of the rewritten text in the words of the original.
+    pub fn original(&self, range: Range<usize>) -> Range<usize> {
+        let start = self.original_byte(range.start, false);
+        let end = self.original_byte(range.end, true);
+        start..end.max(start)
+    }
+
+    fn original_byte(&self, byte: usize, is_end: bool) -> usize {
+        let before = self.shifts.partition_point(|shift| shift.new <= byte);
+        match before.checked_sub(1).map(|at| self.shifts[at]) {
+            None => byte,
+            Some(shift) if byte < shift.new + shift.new_length => {
+                if is_end && byte > shift.new {
+                    shift.old + shift.old_length
+                } else {
+                    shift.old
+                }
+            }
+            Some(shift) => byte - (shift.new + shift.new_length) + shift.old + shift.old_length,
+        }
+    }
+}
+
+/// Rewrites a template; marks are numbered through all templates of a run.
+pub(crate) fn trace(source: &Arc<Source>, marks: &mut Vec<Mark>) -> Result<Traced, minijinja::Error> {
+    let tree = parse(&source.text, &source.path, SyntaxConfig::default())?;
+    let mut walk = Walk {
+        source,
+        marks,
+        edits: Vec::new(),
+        scope: Vec::new(),
+        braces: braces(&source.text),
+        unquoted: Vec::new(),
+        uses: Vec::new(),
+        order: 0,
+    };
+    walk.statement(&tree, Context::Output);
+    let Walk { mut edits, unquoted, uses, .. } = walk;
+    edits.sort_by_key(|edit| (edit.at, edit.rank));
+    let mut text = String::with_capacity(source.text.len() + edits.len() * 16);
+    let mut shifts = Vec::with_capacity(edits.len());
+    let mut copied = 0;
+    for edit in edits {
+        text.push_str(&source.text[copied..edit.at]);
+        shifts.push(Shift {
+            new: text.len(),
+            new_length: edit.text.len(),
+            old: edit.at,
+            old_length: edit.removes,
+        });
+        text.push_str(&edit.text);
+        copied = edit.at + edit.removes;
+    }
+    text.push_str(&source.text[copied..]);
+    Ok(Traced { source: source.clone(), text, shifts, unquoted, uses })
+}
+
+/// Where `{{` ends and `}}` starts, in order.
+fn braces(text: &str) -> Vec<(usize, usize)> {
+    let mut out = Vec::new();
+    let mut open = None;
+    for (token, span) in tokenize(text, false, SyntaxConfig::default()).flatten() {
+        match token {
+            Token::VariableStart => open = Some(span.end_offset as usize),
+            Token::VariableEnd => {
+                if let Some(open) = open.take() {
+                    out.push((open, span.start_offset as usize));
+                }
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Whether text goes straight to the output, or is caught in a variable where marks would be seen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Context {
+    Output,
+    Capture,
+}
+
+struct Edit {
+    at: usize,
+    removes: usize,
+    text: String,
+    /// Orders edits at one place: closing from the inside out, then opening from the outside in.
+    rank: i64,
+}
+
+struct Walk<'a> {
+    source: &'a Arc<Source>,
+    marks: &'a mut Vec<Mark>,
+    edits: Vec<Edit>,
+    /// What loop variables and aliases stand for.
+    scope: Vec<(String, Vec<String>)>,
+    braces: Vec<(usize, usize)>,
+    unquoted: Vec<Place>,
+    uses: Vec<(String, Place)>,
+    order: i64,
+}
+
+impl Walk<'_> {
+    fn statements(&mut self, body: &[Stmt<'_>], context: Context) {
+        body.iter().for_each(|statement| self.statement(statement, context));
+    }
+
+    fn statement(&mut self, statement: &Stmt<'_>, context: Context) {
+        match statement {
+            Stmt::Template(template) => self.statements(&template.children, context),
+            Stmt::EmitExpr(emit) => {
+                if context == Context::Output {
+                    self.emission(&emit.expr);
+                }
+                self.expression(&emit.expr);
+            }
+            Stmt::EmitRaw(raw) => self.plain(raw.raw, context),
+            Stmt::ForLoop(each) => {
+                self.expression(&each.iter);
+                let known = self.scope.len();
+                self.bind_loop(&each.target, &each.iter);
+                if let Some(filter) = &each.filter_expr {
+                    self.expression(filter);
+                }
+                let context = if each.recursive { Context::Capture } else { context };
+                self.statements(&each.body, context);
+                self.scope.truncate(known);
+                self.statements(&each.else_body, context);
+            }
+            Stmt::IfCond(choice) => {
+                self.expression(&choice.expr);
+                self.statements(&choice.true_body, context);
+                self.statements(&choice.false_body, context);
+            }
+            Stmt::WithBlock(with) => {
+                let known = self.scope.len();
+                for (target, value) in &with.assignments {
+                    self.expression(value);
+                    self.bind(target, value);
+                }
+                self.statements(&with.body, context);
+                self.scope.truncate(known);
+            }
+            Stmt::Set(set) => {
+                self.expression(&set.expr);
+                self.bind(&set.target, &set.expr);
+            }
+            Stmt::SetBlock(set) => {
+                if let Some(filter) = &set.filter {
+                    self.expression(filter);
+                }
+                self.statements(&set.body, Context::Capture);
+            }
+            Stmt::AutoEscape(escape) => {
+                self.expression(&escape.enabled);
+                self.statements(&escape.body, context);
+            }
+            Stmt::FilterBlock(filter) => {
+                self.expression(&filter.filter);
+                self.statements(&filter.body, Context::Capture);
+            }
+            Stmt::Block(block) => self.statements(&block.body, context),
+            Stmt::Import(import) => self.used(&import.expr),
+            Stmt::FromImport(import) => self.used(&import.expr),
+            Stmt::Extends(extends) => self.used(&extends.name),
+            Stmt::Include(include) => self.used(&include.name),
+            Stmt::Macro(declared) => {
+                declared.defaults.iter().for_each(|default| self.expression(default));
+                self.statements(&declared.body, Context::Capture);
+            }
+            Stmt::CallBlock(call) => {
+                self.arguments(&call.call.args);
+                self.statements(&call.macro_decl.body, Context::Capture);
+            }
+            Stmt::Do(call) => {
+                self.expression(&call.call.expr);
+                self.arguments(&call.call.args);
+            }
+        }
+    }
+
+    fn used(&mut self, name: &Expr<'_>) {
+        if let Expr::Const(constant) = name
+            && let Some(name) = constant.value.as_str()
+        {
+            let span = constant.span();
+            let place = Place::new(self.source, span.start_offset as usize..span.end_offset as usize);
+            self.uses.push((name.to_owned(), place));
+        }
+        self.expression(name);
+    }
+
+    /// `{{ x }}` becomes `{{ _emit(7, (x)) }}`.
+    fn emission(&mut self, expr: &Expr<'_>) {
+        let start = leftmost(expr);
+        let Some((open, close)) =
+            self.braces.iter().copied().find(|(open, close)| *open <= start && start < *close)
+        else {
+            return;
+        };
+        let inner = &self.source.text[open..close];
+        let lead = inner.len() - inner.trim_start().len();
+        let range = open + lead..open + inner.trim_end().len().max(lead);
+        let place = Place::new(self.source, range.clone());
+        let (path, is_quoted) = self.path_of(expr);
+        if !is_quoted && self.follows_a_key(open) {
+            self.unquoted.push(place.clone());
+        }
+        let number = self.mark(place, path);
+        self.insert(range.start, format!("{EMIT}({number}, ("));
+        self.close(range.end, "))".to_owned());
+    }
+
+    fn mark(&mut self, place: Place, path: Option<Vec<String>>) -> usize {
+        self.marks.push(Mark { place, path });
+        self.marks.len() - 1
+    }
+
+    fn insert(&mut self, at: usize, text: String) {
+        self.order += 1;
+        let rank = self.order;
+        self.edits.push(Edit { at, removes: 0, text, rank });
+    }
+
+    fn close(&mut self, at: usize, text: String) {
+        self.order += 1;
+        let rank = -self.order;
+        self.edits.push(Edit { at, removes: 0, text, rank });
+    }
+
+    /// Whether the output so far on this line ends like a key or a list entry, so that a bare text would be YAML.
+    fn follows_a_key(&self, open: usize) -> bool {
+        let before = &self.source.text[..open];
+        let line = before[before.rfind('\n').map_or(0, |end| end + 1)..].trim_end_matches('-');
+        let line = line.strip_suffix("{{").unwrap_or(line).trim_end();
+        line.ends_with(':') || line.trim_start() == "-"
+    }
+
+    /// Marks after the last visible character of each line; whitespace control is not disturbed there.
+    fn plain(&mut self, raw: &str, context: Context) {
+        let text: &str = &self.source.text;
+        let Some(start) = (raw.as_ptr() as usize).checked_sub(text.as_ptr() as usize) else { return };
+        if start + raw.len() > text.len() || raw.is_empty() {
+            return;
+        }
+        if context == Context::Capture {
+            let first = raw.find(|c: char| !c.is_whitespace());
+            if raw.len() > UNMETERED_BYTES
+                && !self.is_raw_block(start)
+                && let Some(first) = first
+            {
+                let after = first + raw[first..].chars().next().map_or(0, char::len_utf8);
+                self.insert(start + after, format!("{{{{ {CHARGE}({}) }}}}", raw.len()));
+            }
+            return;
+        }
+        let mut at = start;
+        for line in raw.split_inclusive('\n') {
+            let visible = line.trim_end();
+            if !visible.is_empty() {
+                let end = at + visible.len();
+                let lead = visible.len() - visible.trim_start().len();
+                let place = Place::new(self.source, at + lead..end);
+                let number = self.mark(place, None);
+                self.insert(end, format!("{LINE}{number}{NUMBER_END}"));
+            }
+            at += line.len();
+        }
+    }
+
+    fn is_raw_block(&self, start: usize) -> bool {
+        let before = &self.source.text[..start];
+        let tag = before.rfind("{%").map(|at| &before[at + 2..]);
+        tag.is_some_and(|tag| tag.trim_matches(|c: char| c.is_whitespace() || "-+%}".contains(c)) == "raw")
+    }
+
+    fn bind_loop(&mut self, target: &Expr<'_>, iter: &Expr<'_>) {
+        let Some(mut path) = self.path_of(iter).0 else { return };
+        path.push("*".to_owned());
+        match target {
+            Expr::Var(name) => self.scope.push((name.id.to_owned(), path)),
+            Expr::List(names) => {
+                if let Some(Expr::Var(name)) = names.items.get(1) {
+                    self.scope.push((name.id.to_owned(), path));
+                }
+            }
+            Expr::Tuple(names) => {
+                if let Some(Expr::Var(name)) = names.items.get(1) {
+                    self.scope.push((name.id.to_owned(), path));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn bind(&mut self, target: &Expr<'_>, value: &Expr<'_>) {
+        if let (Expr::Var(name), Some(path)) = (target, self.path_of(value).0) {
+            self.scope.push((name.id.to_owned(), path));
+        }
+    }
+
+    /// The path that an expression reads, filters aside, and whether its text is safe inside YAML.
+    fn path_of(&self, expr: &Expr<'_>) -> (Option<Vec<String>>, bool) {
+        match expr {
+            Expr::Var(name) => {
+                let alias = self.scope.iter().rev().find(|(known, _)| known == name.id);
+                (Some(alias.map_or_else(|| vec![name.id.to_owned()], |(_, path)| path.clone())), false)
+            }
+            Expr::GetAttr(attribute) => {
+                let base = self.path_of(&attribute.expr).0;
+                (base.map(|path| extended(path, attribute.name)), false)
+            }
+            Expr::GetItem(item) => {
+                let base = self.path_of(&item.expr).0;
+                let key = match &item.subscript_expr {
+                    Expr::Const(constant) => constant.value.as_str().map(str::to_owned),
+                    _ => None,
+                };
+                (base.zip(key).map(|(path, key)| extended(path, &key)), false)
+            }
+            Expr::Filter(filter) => {
+                let (path, was_quoted) =
+                    filter.expr.as_ref().map_or((None, false), |expr| self.path_of(expr));
+                let quotes =
+                    matches!(filter.name, "tojson" | "quote" | "int" | "float" | "length" | "count" | "bool");
+                let keeps = matches!(filter.name, "indent" | "safe" | "trim");
+                (path, quotes || (keeps && was_quoted))
+            }
+            Expr::IfExpr(choice) => {
+                let (path, is_quoted) = self.path_of(&choice.true_expr);
+                let other = choice.false_expr.as_ref().is_none_or(|other| self.path_of(other).1);
+                (path, is_quoted && other)
+            }
+            Expr::Const(constant) => (None, constant.value.as_str().is_none()),
+            // Numbers and calls of macros decide for themselves.
+            Expr::Call(_) | Expr::UnaryOp(_) | Expr::Compare(_) | Expr::Test(_) => (None, true),
+            Expr::BinOp(binary) => (None, !matches!(binary.op, BinOpKind::Concat | BinOpKind::Add)),
+            _ => (None, false),
+        }
+    }
+
+    fn expression(&mut self, expr: &Expr<'_>) {
+        match expr {
+            Expr::Var(_) | Expr::Const(_) => {}
+            Expr::Slice(slice) => {
+                self.expression(&slice.expr);
+                for part in [&slice.start, &slice.stop, &slice.step].into_iter().flatten() {
+                    self.expression(part);
+                }
+            }
+            Expr::UnaryOp(unary) => self.expression(&unary.expr),
+            Expr::BinOp(binary) => {
+                let function = match binary.op {
+                    BinOpKind::Add => Some(ADD),
+                    BinOpKind::Mul => Some(MULTIPLY),
+                    BinOpKind::Concat => Some(JOIN),
+                    _ => None,
+                };
+                if let Some(function) = function {
+                    let span = binary.span();
+                    self.operator(
+                        function,
+                        span.start_offset as usize,
+                        span.end_offset as usize,
+                        &binary.right,
+                    );
+                }
+                self.expression(&binary.left);
+                self.expression(&binary.right);
+            }
+            Expr::Compare(compare) => {
+                self.expression(&compare.expr);
+                compare.ops.iter().for_each(|op| self.expression(&op.expr));
+            }
+            Expr::IfExpr(choice) => {
+                self.expression(&choice.test_expr);
+                self.expression(&choice.true_expr);
+                if let Some(other) = &choice.false_expr {
+                    self.expression(other);
+                }
+            }
+            Expr::Filter(filter) => {
+                if let Some(expr) = &filter.expr {
+                    self.expression(expr);
+                }
+                self.arguments(&filter.args);
+            }
+            Expr::Test(test) => {
+                self.expression(&test.expr);
+                self.arguments(&test.args);
+            }
+            Expr::GetAttr(attribute) => self.expression(&attribute.expr),
+            Expr::GetItem(item) => {
+                self.expression(&item.expr);
+                self.expression(&item.subscript_expr);
+            }
+            Expr::Call(call) => {
+                self.expression(&call.expr);
+                self.arguments(&call.args);
+            }
+            Expr::List(list) => list.items.iter().for_each(|item| self.expression(item)),
+            Expr::Tuple(tuple) => tuple.items.iter().for_each(|item| self.expression(item)),
+            Expr::Map(map) => {
+                map.keys.iter().for_each(|key| self.expression(key));
+                map.values.iter().for_each(|value| self.expression(value));
+            }
+        }
+    }
+
+    fn arguments(&mut self, arguments: &[CallArg<'_>]) {
+        for argument in arguments {
+            match argument {
+                CallArg::Pos(value)
+                | CallArg::Kwarg(_, value)
+                | CallArg::PosSplat(value)
+                | CallArg::KwargSplat(value) => self.expression(value),
+            }
+        }
+    }
+
+    /// `a ~ b` becomes `_join((a),(b))`.
+    fn operator(&mut self, function: &str, start: usize, end: usize, right: &Expr<'_>) {
+        let sign = match function {
+            ADD => '+',
+            MULTIPLY => '*',
+            _ => '~',
+        };
+        // Between the operator and its right side stand only spaces and opening brackets.
+        let Some(at) = self.source.text[start..leftmost(right)].rfind(sign).map(|at| start + at) else {
+            return;
+        };
+        self.insert(start, format!("{function}(("));
+        self.edits.push(Edit { at, removes: 1, text: "),(".to_owned(), rank: 0 });
+        self.close(end, "))".to_owned());
+    }
+}
+
+fn extended(mut path: Vec<String>, name: &str) -> Vec<String> {
+    path.push(name.to_owned());
+    path
+}
+
+/// The first byte of an expression, enclosing brackets aside.
+fn leftmost(expr: &Expr<'_>) -> usize {
+    match expr {
+        Expr::BinOp(binary) => leftmost(&binary.left),
+        Expr::Compare(compare) => leftmost(&compare.expr),
+        Expr::IfExpr(choice) => leftmost(&choice.true_expr),
+        Expr::Filter(filter) => filter.expr.as_ref().map_or(expr.span().start_offset as usize, leftmost),
+        Expr::Test(test) => leftmost(&test.expr),
+        Expr::GetAttr(attribute) => leftmost(&attribute.expr),
+        Expr::GetItem(item) => leftmost(&item.expr),
+        Expr::Slice(slice) => leftmost(&slice.expr),
+        Expr::Call(call) => leftmost(&call.expr),
+        // Its sign may stand before or, in `a not in b`, behind it: what it negates is inside the same brackets.
+        Expr::UnaryOp(unary) => leftmost(&unary.expr),
+        _ => expr.span().start_offset as usize,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn traced(text: &str) -> Traced {
+        trace(&Source::new("t.j2", text), &mut Vec::new()).expect("it parses")
+    }
+
+    #[test]
+    fn operators_become_metered_calls() {
+        assert_eq!(
+            traced("{% set x = a ~ (b + 1) ~ c %}").text,
+            "{% set x = _join((_join((a ),( (_add((b ),( 1))))) ),( c)) %}"
+        );
+    }
+
+    #[test]
+    fn expressions_and_lines_are_marked_and_positions_lead_back() {
+        let traced = traced("a: {{ x | tojson }}\nb: {{- y }}\n");
+        assert!(traced.text.contains("_emit(1, (x | tojson))"), "{}", traced.text);
+        let at = traced.text.find("x | tojson").expect("kept");
+        assert_eq!(traced.original(at..at + 10), 6..16);
+        assert_eq!(traced.unquoted.len(), 1);
+        assert_eq!(traced.unquoted[0].position(), (2, 8));
+    }
+}

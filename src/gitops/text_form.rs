@@ -1,0 +1,290 @@
+//! The small languages inside texts: durations, quantities, taints, names, cron. One place says what each looks like.
+
+use std::time::Duration;
+
+/// Why a text is not of its form.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    /// `a duration`, to follow "is not".
+    pub expected: &'static str,
+    pub example: &'static str,
+    /// A better help than the example alone.
+    pub help: Option<String>,
+}
+
+struct Form {
+    name: &'static str,
+    expected: &'static str,
+    example: &'static str,
+    matches: fn(&str) -> bool,
+    hint: fn(&str) -> Option<String>,
+}
+
+const FORMS: [Form; 8] = [
+    Form {
+        name: "name",
+        expected: "a name: lower-case letters, digits and hyphens, at most 63 characters",
+        example: "\"general\"",
+        matches: is_name,
+        hint: name_hint,
+    },
+    Form {
+        name: "duration",
+        expected: "a duration",
+        example: "\"30m\"",
+        matches: |text| duration(text).is_some(),
+        hint: duration_hint,
+    },
+    Form {
+        name: "duration-or-never",
+        expected: "a duration or `Never`",
+        example: "\"720h\"",
+        matches: |text| text == "Never" || duration(text).is_some(),
+        hint: duration_hint,
+    },
+    Form {
+        name: "cron",
+        expected: "a schedule of five cron fields",
+        example: "\"0 9 * * mon-fri\"",
+        matches: is_cron,
+        hint: |_| None,
+    },
+    Form {
+        name: "volume-size",
+        expected: "a disk size",
+        example: "\"100Gi\"",
+        matches: |text| {
+            let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+            is_digits(digits) && matches!(&text[digits.len()..], "G" | "T" | "Gi" | "Ti")
+        },
+        hint: quantity_hint,
+    },
+    Form {
+        name: "quantity",
+        expected: "a quantity",
+        example: "\"4Gi\"",
+        matches: is_quantity,
+        hint: quantity_hint,
+    },
+    Form {
+        name: "nodes-or-percent",
+        expected: "a number of nodes or a percentage up to 100%",
+        example: "\"10%\"",
+        matches: |text| match text.strip_suffix('%') {
+            Some(percent) => is_digits(percent) && percent.parse::<u32>().is_ok_and(|percent| percent <= 100),
+            None => is_digits(text),
+        },
+        hint: |_| None,
+    },
+    Form {
+        name: "taint",
+        expected: "a taint",
+        example: "\"dedicated=batch:NoSchedule\"",
+        matches: |text| taint(text).is_some(),
+        hint: |text| {
+            let effect = text.rsplit_once(':')?.1;
+            let near =
+                crate::gitops::diagnostic::nearest(effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"])?;
+            Some(format!("did you mean the effect `{near}`?"))
+        },
+    },
+];
+
+/// What a form is called, such as `a duration`.
+pub(crate) fn described(form: &str) -> Option<&'static str> {
+    FORMS.iter().find(|known| known.name == form).map(|known| known.expected)
+}
+
+/// Checks a text against a form; an unknown form takes everything.
+pub(crate) fn check(form: &str, text: &str) -> Result<(), Wrong> {
+    match FORMS.iter().find(|known| known.name == form) {
+        Some(known) if !(known.matches)(text) => {
+            Err(Wrong { expected: known.expected, example: known.example, help: (known.hint)(text) })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A DNS label.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty()
+        && text.len() <= 63
+        && text.bytes().all(is_inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+fn name_hint(text: &str) -> Option<String> {
+    let plain: String = text
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' })
+        .collect();
+    let plain: String = plain.trim_matches('-').chars().take(63).collect();
+    is_name(&plain).then(|| format!("call it `{plain}`"))
+}
+
+/// `1h30m`: one or more groups of a number and `h`, `m` or `s`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: u64 = rest[..digits].parse().ok()?;
+        let seconds = match rest.as_bytes()[digits] {
+            b'h' => number.checked_mul(3600)?,
+            b'm' => number.checked_mul(60)?,
+            b's' => number,
+            _ => return None,
+        };
+        total = total.checked_add(Duration::from_secs(seconds))?;
+        rest = &rest[digits + 1..];
+    }
+    Some(total)
+}
+
+fn duration_hint(text: &str) -> Option<String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    if !is_digits(digits) {
+        return (text.eq_ignore_ascii_case("never")).then(|| "write `Never` with a capital N".to_owned());
+    }
+    let unit = text[digits.len()..].trim().to_lowercase();
+    let count: u64 = digits.parse().ok()?;
+    let meant = match unit.as_str() {
+        "" => return Some(format!("say which unit: \"{count}s\", \"{count}m\" or \"{count}h\"")),
+        "d" | "day" | "days" => format!("{}h", count.checked_mul(24)?),
+        "w" | "week" | "weeks" => format!("{}h", count.checked_mul(168)?),
+        "min" | "mins" | "minute" | "minutes" => format!("{count}m"),
+        "hr" | "hrs" | "hour" | "hours" => format!("{count}h"),
+        "sec" | "secs" | "second" | "seconds" => format!("{count}s"),
+        _ => return None,
+    };
+    Some(format!("write \"{meant}\": the units are h, m and s"))
+}
+
+/// What Kubernetes calls a quantity, without a sign.
+pub(crate) fn is_quantity(text: &str) -> bool {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_scaled = matches!(
+        &text[number.len()..],
+        "" | "m" | "k" | "M" | "G" | "T" | "P" | "E" | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei"
+    );
+    is_digits(whole) && is_digits(fraction) && is_scaled
+}
+
+fn quantity_hint(text: &str) -> Option<String> {
+    let number = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let unit = text.trim()[number.len()..].trim().to_lowercase();
+    let scale = match unit.as_str() {
+        "kb" | "kib" | "ki" => "Ki",
+        "mb" | "mib" | "mi" | "m" => "Mi",
+        "gb" | "gib" | "gi" | "g" => "Gi",
+        "tb" | "tib" | "ti" | "t" => "Ti",
+        _ => return None,
+    };
+    Some(format!("write \"{number}{scale}\""))
+}
+
+/// Five fields or a macro; what each field may hold is checked with the API's own rule later.
+fn is_cron(text: &str) -> bool {
+    let macros = ["@annually", "@yearly", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+    if text.starts_with('@') {
+        return macros.contains(&text);
+    }
+    let fields: Vec<&str> = text.split_whitespace().collect();
+    let limits =
+        [(0, 59, &[][..]), (0, 23, &[][..]), (1, 31, &[][..]), (1, 12, &MONTHS[..]), (0, 7, &DAYS[..])];
+    fields.len() == 5
+        && fields.iter().zip(limits).all(|(field, (min, max, words))| is_cron_field(field, min, max, words))
+}
+
+const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+fn is_cron_field(field: &str, min: u32, max: u32, words: &[&str]) -> bool {
+    let is_value = |value: &str| {
+        words.contains(&value.to_lowercase().as_str())
+            || (is_digits(value) && value.parse::<u32>().is_ok_and(|value| (min..=max).contains(&value)))
+    };
+    field.split(',').all(|part| {
+        let (range, step) = match part.split_once('/') {
+            Some((range, step)) => (range, Some(step)),
+            None => (part, None),
+        };
+        let is_step =
+            step.is_none_or(|step| is_digits(step) && step.parse::<u32>().is_ok_and(|step| step > 0));
+        let is_range = match range.split_once('-') {
+            Some((from, to)) => is_value(from) && is_value(to),
+            None => range == "*" || range == "?" || is_value(range),
+        };
+        is_step && is_range
+    })
+}
+
+/// `key=value:Effect` or `key:Effect`.
+pub(crate) fn taint(text: &str) -> Option<(&str, Option<&str>, &str)> {
+    let (name, effect) = text.rsplit_once(':')?;
+    let (key, value) = match name.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (name, None),
+    };
+    let is_effect = matches!(effect, "NoSchedule" | "PreferNoSchedule" | "NoExecute");
+    let is_word = |text: &str| !text.contains([' ', '=', ':', '\t', '\n']);
+    (is_effect && !key.is_empty() && is_word(key) && value.is_none_or(is_word))
+        .then_some((key, value, effect))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_unit_gets_the_right_one_proposed() {
+        let help = |form: &str, text: &str| check(form, text).expect_err("it is wrong").help;
+        assert_eq!(help("quantity", "4GB"), Some("write \"4Gi\"".to_owned()));
+        assert_eq!(help("duration", "7d"), Some("write \"168h\": the units are h, m and s".to_owned()));
+        assert_eq!(help("name", "GPU Pool"), Some("call it `gpu-pool`".to_owned()));
+        assert_eq!(help("taint", "a=b:NoShedule"), Some("did you mean the effect `NoSchedule`?".to_owned()));
+    }
+
+    #[test]
+    fn the_forms_take_what_kubernetes_takes() {
+        for (form, text) in [
+            ("quantity", "1.5"),
+            ("quantity", "250m"),
+            ("duration-or-never", "Never"),
+            ("duration", "1h30m5s"),
+            ("cron", "*/5 0-6 1,15 jan mon-fri"),
+            ("cron", "@daily"),
+            ("nodes-or-percent", "100%"),
+            ("taint", "nvidia.com/gpu:NoSchedule"),
+            ("volume-size", "100Gi"),
+        ] {
+            assert_eq!(check(form, text), Ok(()), "{form} {text}");
+        }
+        for (form, text) in [
+            ("quantity", "-1"),
+            ("duration", "Never"),
+            ("cron", "61 * * * *"),
+            ("nodes-or-percent", "110%"),
+            ("taint", "gpu"),
+            ("volume-size", "100"),
+            ("name", "a".repeat(64).leak()),
+        ] {
+            assert!(check(form, text).is_err(), "{form} {text}");
+        }
+    }
+}
