@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::model::repository::Revision;
 
 /// Names one Kubernetes object. Ordered so that what others refer to comes first: classes, overlays, pools.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
     /// `group/version`, such as `karpenter.sh/v1`.
     pub api_version: Arc<str>,
     pub kind: Arc<str>,
     /// Empty for cluster-scoped kinds, as all of ours are.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     pub namespace: Arc<str>,
     pub name: Arc<str>,
 }

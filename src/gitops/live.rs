@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::desired::ObjectRef;
+use super::desired::{DesiredState, ObjectRef};
+use super::tracking::{Owner, Ownership, ownership, wave, with_marks};
 
 /// One picture of a cluster, complete for the kinds that we manage.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,6 +30,26 @@ impl LiveState {
             .collect();
         fleet.index_classes(&objects);
         Self { objects, fleet, inventory: None }
+    }
+
+    /// The cluster in which exactly this commit was applied: what a plan of another commit is compared with when no
+    /// cluster is at hand.
+    pub fn of_commit(state: &DesiredState, installation: &str, mut fleet: Fleet) -> Self {
+        let owner = Owner { installation: installation.into(), environment: state.environment.clone() };
+        let objects: BTreeMap<ObjectRef, LiveObject> = state
+            .objects
+            .iter()
+            .map(|(object, wanted)| {
+                let manifest = with_marks(&owner, object, &wanted.manifest);
+                (
+                    object.clone(),
+                    LiveObject { last_applied: Some(manifest.clone()), ..LiveObject::new(manifest) },
+                )
+            })
+            .collect();
+        fleet.index_classes(&objects);
+        let inventory = Inventory { is_rebuilt: false, ..Inventory::rebuilt(&owner, &objects) };
+        Self { objects, fleet, inventory: Some(inventory) }
     }
 }
 
@@ -65,6 +86,11 @@ impl LiveObject {
 
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.manifest.get("metadata")?.get("annotations")?.get(key)?.as_str()
+    }
+
+    /// Deleted, and waiting for its finalizers.
+    pub fn is_terminating(&self) -> bool {
+        self.manifest.pointer("/metadata/deletionTimestamp").is_some_and(|stamp| !stamp.is_null())
     }
 
     /// Who wrote the object, newest last, as `managedFields` tells; empty for stores that keep none.
@@ -168,15 +194,51 @@ pub struct NodeFacts {
     pub is_drifted: bool,
 }
 
-/// What this environment applied, per object. Kept by the driver across restarts.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// What this environment applied, per object. Kept by the driver across restarts, as JSON if it likes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Inventory {
+    #[serde(with = "as_list")]
     pub entries: BTreeMap<ObjectRef, InventoryEntry>,
     /// Rebuilt from tracking ids after a loss. Nothing is pruned until one sync went through.
     pub is_rebuilt: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+impl Inventory {
+    /// The record that tracking ids allow to make again. A cluster without any has lost nothing.
+    pub fn rebuilt(owner: &Owner, objects: &BTreeMap<ObjectRef, LiveObject>) -> Self {
+        let entries: BTreeMap<ObjectRef, InventoryEntry> = objects
+            .iter()
+            .filter(|(object, live)| ownership(owner, object, live) == Ownership::Ours)
+            .map(|(object, live)| (object.clone(), InventoryEntry::new(&live.uid, wave(&live.manifest))))
+            .collect();
+        Self { is_rebuilt: !entries.is_empty(), entries }
+    }
+}
+
+/// JSON has no maps by object: a list of pairs instead.
+mod as_list {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{InventoryEntry, ObjectRef};
+
+    pub fn serialize<S: Serializer>(
+        entries: &BTreeMap<ObjectRef, InventoryEntry>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(entries)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<ObjectRef, InventoryEntry>, D::Error> {
+        Ok(Vec::<(ObjectRef, InventoryEntry)>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InventoryEntry {
     pub uid: Arc<str>,
@@ -187,4 +249,10 @@ pub struct InventoryEntry {
     pub revision: Arc<str>,
     /// Since when the pool is being emptied, if it is.
     pub retiring_since: Option<Timestamp>,
+}
+
+impl InventoryEntry {
+    fn new(uid: &str, wave: i32) -> Self {
+        Self { uid: uid.into(), digest: "".into(), wave, revision: "".into(), retiring_since: None }
+    }
 }

@@ -24,8 +24,7 @@ use super::diff::{DiffKind, FieldChange, MIGRATED_MANAGERS, NodeImpact, co_appli
 use super::live::{LiveObject, LiveState};
 use super::policy::{AdoptMode, SyncPolicy};
 use super::tracking::{
-    ANNOTATION_ADOPT, ANNOTATION_RECONCILE, ANNOTATION_WAVE, Owner, Ownership, annotation, ownership,
-    with_marks,
+    ANNOTATION_ADOPT, ANNOTATION_RECONCILE, Owner, Ownership, annotation, ownership, wave, with_marks,
 };
 use super::window::ChangeClass;
 pub use print::{PlanRow, PlanSummary};
@@ -177,6 +176,7 @@ pub enum VerdictCode {
     WindowClosed,
     Retiring,
     ClassInUse,
+    Terminating,
     PruneNeedsConfirmation,
     RollNeedsConfirmation,
     AdoptNeedsConfirmation,
@@ -204,6 +204,7 @@ impl VerdictCode {
             Self::WindowClosed => "WindowClosed",
             Self::Retiring => "Retiring",
             Self::ClassInUse => "ClassInUse",
+            Self::Terminating => "Terminating",
             Self::PruneNeedsConfirmation => "PruneNeedsConfirmation",
             Self::RollNeedsConfirmation => "RollNeedsConfirmation",
             Self::AdoptNeedsConfirmation => "AdoptNeedsConfirmation",
@@ -257,6 +258,9 @@ pub struct PlannedChange {
     /// Managers of hand-made writes whose fields become ours first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub take_over: Vec<String>,
+    /// SHA-256 of the object as the commit wants it: tells a new wish from drift. Empty for what left Git.
+    #[serde(skip)]
+    pub(crate) wanted: Arc<str>,
 }
 
 /// An object that is left alone although it is ours or in our way.
@@ -265,6 +269,15 @@ pub struct PlannedChange {
 pub struct Skipped {
     pub object: ObjectRef,
     pub reason: String,
+}
+
+/// A tracked object that is as the commit wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub object: ObjectRef,
+    pub uid: Arc<str>,
+    pub digest: Arc<str>,
+    pub wave: i32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -279,6 +292,9 @@ pub struct SyncPlan {
     pub changes: Vec<PlannedChange>,
     /// Objects that are as they should be.
     pub unchanged: u32,
+    /// The same objects, for the record of what is applied.
+    #[serde(skip)]
+    pub(crate) settled: Vec<Settled>,
     pub skipped: Vec<Skipped>,
     /// NodePools, classes and overlays in the cluster that nobody tracks.
     pub unmanaged: Vec<ObjectRef>,
@@ -324,7 +340,7 @@ pub fn plan_sync(input: &PlanInput<'_>) -> SyncPlan {
         environment: input.desired.environment.clone(),
     };
     let mut plan =
-        Drafting { input, owner, writes: vec![], skipped: vec![], unmanaged: vec![], unchanged: 0 };
+        Drafting { input, owner, writes: vec![], skipped: vec![], unmanaged: vec![], settled: vec![] };
     for (object, desired) in &input.desired.objects {
         plan.want(object, desired);
     }
@@ -351,7 +367,8 @@ pub fn plan_sync(input: &PlanInput<'_>) -> SyncPlan {
         commit: input.desired.revision.commit.as_str().into(),
         digest: input.desired.digest.clone(),
         changes,
-        unchanged: plan.unchanged,
+        unchanged: u32::try_from(plan.settled.len()).unwrap_or(u32::MAX),
+        settled: plan.settled,
         skipped: plan.skipped,
         unmanaged: plan.unmanaged,
         is_confirmed,
@@ -365,7 +382,7 @@ struct Drafting<'a> {
     writes: Vec<PlannedChange>,
     skipped: Vec<Skipped>,
     unmanaged: Vec<ObjectRef>,
-    unchanged: u32,
+    settled: Vec<Settled>,
 }
 
 impl Drafting<'_> {
@@ -379,6 +396,13 @@ impl Drafting<'_> {
             return;
         }
         let Some(live) = live else { return self.create(object, desired) };
+        if live.is_terminating() {
+            let mut change = self.draft(object, desired, None, ChangeAction::Create);
+            change.reasons.push("wanted by the commit; the old object of its name is being deleted".into());
+            let message = "the old object is still being deleted".into();
+            change.verdict = Verdict::Waits { code: VerdictCode::Terminating, message, until: None };
+            return self.writes.push(change);
+        }
         match self.claim(object, live) {
             Ownership::Ours => self.update(object, desired, live),
             Ownership::Other(owner) => {
@@ -424,7 +448,12 @@ impl Drafting<'_> {
     fn update(&mut self, object: &ObjectRef, desired: &DesiredObject, live: &LiveObject) {
         let mut change = self.draft(object, desired, Some(live), ChangeAction::Update);
         if change.fields.is_empty() {
-            self.unchanged += 1;
+            self.settled.push(Settled {
+                object: object.clone(),
+                uid: live.uid.clone(),
+                digest: change.wanted,
+                wave: change.wave,
+            });
             return;
         }
         change.reasons.push(match &change.fields[..] {
@@ -483,6 +512,7 @@ impl Drafting<'_> {
     ) -> PlannedChange {
         let mut wanted = desired.clone();
         wanted.manifest = with_marks(&self.owner, object, &desired.manifest);
+        let digest = digest(&wanted.manifest);
         let mut diff = diff_object(object, live, Some(&wanted), Some(&self.input.live.fleet));
         if let Some(live) = live {
             let policy = self.input.policy;
@@ -522,7 +552,7 @@ impl Drafting<'_> {
             wave: wave(&desired.manifest),
             class,
             impact: diff.impact,
-            affected: diff.nodes,
+            affected: diff.affected,
             fields: diff.fields,
             reasons: vec![],
             origin: diff.origin,
@@ -530,13 +560,9 @@ impl Drafting<'_> {
             manifest: Some(wanted.manifest),
             uid: live.map(|live| live.uid.clone()).filter(|uid| !uid.is_empty()),
             take_over: live.map(take_over).unwrap_or_default(),
+            wanted: digest.into(),
         }
     }
-}
-
-/// The wave of an object; what is no whole number counts as 0.
-pub(crate) fn wave(manifest: &Value) -> i32 {
-    annotation(manifest, ANNOTATION_WAVE).and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 fn take_over(live: &LiveObject) -> Vec<String> {

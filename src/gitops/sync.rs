@@ -20,11 +20,11 @@ use serde_json::Value;
 use super::desired::{DesiredState, ObjectRef};
 use super::live::{Fleet, Inventory, InventoryEntry, LiveObject, LiveState};
 use super::plan::{
-    ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, VerdictCode,
-    digest, plan_sync, wave,
+    ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, digest,
+    plan_sync,
 };
 use super::policy::{PruneMode, SyncMode, SyncPolicy};
-use super::tracking::{Owner, Ownership, ownership};
+use super::tracking::Owner;
 use crate::model::repository::Revision;
 use heal::Healing;
 pub use operation::{HistoryEntry, Initiator, ObjectReport, Phase};
@@ -209,8 +209,7 @@ pub struct Sync {
     live: Option<LiveState>,
     /// From before a restart, until the first picture of the cluster is there to hold it.
     stored_inventory: Option<Inventory>,
-    /// Rendered digest that was applied completely.
-    applied: Option<Arc<str>>,
+    /// The commit that was applied completely.
     applied_revision: Option<Arc<str>>,
     operation: Option<Operation>,
     operations_seen: u64,
@@ -235,7 +234,6 @@ impl Sync {
             wanted: Wanted::default(),
             live: None,
             stored_inventory: inventory,
-            applied: None,
             applied_revision: None,
             operation: None,
             operations_seen: 0,
@@ -290,9 +288,10 @@ impl Sync {
                 self.wanted.render_errors = errors;
             }
             GitEvent::FetchFailed { error } => self.wanted.fetch_error = Some(error),
-            GitEvent::Live(live) => self.take_picture(at, live),
+            GitEvent::Live(live) => self.take_picture(live),
             GitEvent::ObjectChanged { object, live } => {
-                self.cluster_moved();
+                let before = self.live.as_ref().and_then(|state| state.objects.get(&object));
+                self.cluster_moved(spec(before) != spec(live.as_ref()));
                 if let Some(state) = &mut self.live {
                     match live {
                         Some(live) => drop(state.objects.insert(object, live)),
@@ -302,7 +301,6 @@ impl Sync {
                 }
             }
             GitEvent::FleetChanged(fleet) => {
-                self.cluster_moved();
                 if let Some(state) = &mut self.live {
                     state.fleet = fleet;
                     state.fleet.index_classes(&state.objects);
@@ -327,7 +325,6 @@ impl Sync {
             GitEvent::Resumed => self.suspension = None,
             GitEvent::PolicyChanged(policy) => {
                 self.policy = policy;
-                self.applied = None;
                 self.chain = Chain { digest: self.chain.digest.clone(), ..Chain::default() };
             }
             GitEvent::Tick => {}
@@ -368,44 +365,33 @@ impl Sync {
         status::status(self, now)
     }
 
-    fn take_picture(&mut self, at: Timestamp, mut live: LiveState) {
-        let known = self.live.take().and_then(|state| state.inventory);
-        live.inventory = known.or_else(|| self.stored_inventory.take()).or(live.inventory);
+    fn take_picture(&mut self, mut live: LiveState) {
+        let before = self.live.take();
+        let is_different = before.as_ref().is_none_or(|before| {
+            before.objects.len() != live.objects.len()
+                || before
+                    .objects
+                    .iter()
+                    .any(|(object, old)| spec(Some(old)) != spec(live.objects.get(object)))
+        });
+        self.cluster_moved(is_different);
+        let known = before.and_then(|state| state.inventory).or_else(|| self.stored_inventory.take());
+        live.inventory = known.or(live.inventory);
         if live.inventory.is_none() {
-            live.inventory = Some(self.rebuilt_inventory(&live));
+            let owner = Owner {
+                installation: self.policy.installation.clone(),
+                environment: self.environment.clone(),
+            };
+            live.inventory = Some(Inventory::rebuilt(&owner, &live.objects));
             self.inventory_changed = true;
         }
-        self.cluster_moved();
         live.fleet.index_classes(&live.objects);
-        self.rollout.observe(at, &live.fleet);
         self.live = Some(live);
     }
 
-    /// An inventory made from tracking ids. A cluster without any has lost nothing.
-    fn rebuilt_inventory(&self, live: &LiveState) -> Inventory {
-        let owner =
-            Owner { installation: self.policy.installation.clone(), environment: self.environment.clone() };
-        let entries: BTreeMap<ObjectRef, InventoryEntry> = live
-            .objects
-            .iter()
-            .filter(|(object, found)| ownership(&owner, object, found) == Ownership::Ours)
-            .map(|(object, found)| {
-                let entry = InventoryEntry {
-                    uid: found.uid.clone(),
-                    digest: "".into(),
-                    wave: wave(&found.manifest),
-                    revision: "".into(),
-                    retiring_since: None,
-                };
-                (object.clone(), entry)
-            })
-            .collect();
-        Inventory { is_rebuilt: !entries.is_empty(), entries }
-    }
-
-    /// A transient failure may be over once the cluster is different.
-    fn cluster_moved(&mut self) {
-        if self.chain.is_transient && self.chain.given_up.is_some() {
+    /// A transient failure may be over once what is wanted of some object is different.
+    fn cluster_moved(&mut self, is_different: bool) {
+        if is_different && self.chain.is_transient && self.chain.given_up.is_some() {
             self.chain.given_up = None;
             self.chain.retries = 0;
         }
@@ -497,7 +483,7 @@ impl Sync {
             self.plan = Some(plan.clone());
             if plan.is_noop() {
                 self.settle(&plan, decision);
-                return;
+                return self.trust_inventory();
             }
             return self.start(
                 now,
@@ -510,26 +496,17 @@ impl Sync {
         if plan.is_noop() {
             return self.settle(&plan, decision);
         }
-        if let Some(why) = &self.chain.given_up {
-            return decision.reasons.push(reason("GivenUp", why.clone()));
+        let (drifted, fresh): (Vec<&PlannedChange>, Vec<&PlannedChange>) =
+            plan.proceeding().partition(|change| self.is_drift(change));
+        if !fresh.is_empty() {
+            let Some(why) = self.why_not_now(now, &plan) else {
+                return self.start(now, plan.clone(), Initiator::Automation, BTreeSet::new(), decision);
+            };
+            wake(decision, self.chain.retry_at.filter(|retry_at| *retry_at > now));
+            decision.reasons.push(why);
         }
-        if let Some(retry_at) = self.chain.retry_at
-            && now < retry_at
-        {
-            wake(decision, Some(retry_at));
-            let why = format!("attempt {} of {} at {retry_at}", self.chain.retries, RETRIES_MAX);
-            return decision.reasons.push(reason("Retrying", why));
-        }
-        if self.policy.mode == SyncMode::Manual {
-            let why = format!("{}; a person starts each sync", plan.summary());
-            return decision.reasons.push(reason("ManualSync", why));
-        }
-        let is_new = self.applied.as_ref() != Some(&plan.digest);
-        // Deletions that became possible belong to the commit that asked for them, everything else to whoever changed it.
-        let drifted: Vec<&PlannedChange> =
-            plan.proceeding().filter(|change| !is_new && !change.action.is_removal()).collect();
         if drifted.is_empty() {
-            return self.start(now, plan.clone(), Initiator::Automation, BTreeSet::new(), decision);
+            return;
         }
         let live = self.live.as_ref().expect("a plan is made from a picture of the cluster");
         decision.reasons.extend(drifted.iter().flat_map(|change| heal::describe(change, live)));
@@ -549,10 +526,29 @@ impl Sync {
         self.start(now, plan.clone(), Initiator::SelfHeal, objects, decision);
     }
 
-    /// Nothing to write: says why, and remembers that the commit is applied if it is.
+    /// Whether a change undoes what somebody did to an object that was already as the commit wants it.
+    fn is_drift(&self, change: &PlannedChange) -> bool {
+        let entry = self.inventory().and_then(|inventory| inventory.entries.get(&change.object));
+        !change.action.is_removal() && entry.is_some_and(|entry| entry.digest == change.wanted)
+    }
+
+    /// What keeps a new wish from being carried out now.
+    fn why_not_now(&self, now: Timestamp, plan: &SyncPlan) -> Option<SyncReason> {
+        if let Some(why) = &self.chain.given_up {
+            return Some(reason("GivenUp", why.clone()));
+        }
+        if let Some(retry_at) = self.chain.retry_at.filter(|retry_at| *retry_at > now) {
+            let why = format!("retry {} of {RETRIES_MAX} at {retry_at}", self.chain.retries);
+            return Some(reason("Retrying", why));
+        }
+        (self.policy.mode == SyncMode::Manual)
+            .then(|| reason("ManualSync", format!("{}; a person starts each sync", plan.summary())))
+    }
+
+    /// Nothing to write: says why, and remembers what is as it should be.
     fn settle(&mut self, plan: &SyncPlan, decision: &mut SyncDecision) {
         self.healing.calm();
-        self.remember_if_done(plan);
+        self.remember_settled(plan);
         for change in &plan.changes {
             if let Some(code) = change.verdict.code() {
                 let what =
@@ -562,27 +558,57 @@ impl Sync {
         }
         if plan.is_in_sync() {
             decision.reasons.push(reason("Synced", "the cluster is as the commit wants it"));
+            self.applied_revision = Some(plan.commit.clone());
+            self.trust_inventory();
         }
     }
 
-    /// A commit is applied when nothing of it is left that would proceed by itself later.
-    fn remember_if_done(&mut self, plan: &SyncPlan) {
-        let is_done = plan.changes.iter().all(|change| {
-            matches!(change.verdict, Verdict::Refused { .. } | Verdict::NeedsConfirmation { .. })
-        });
-        let is_blocked = plan.changes.iter().any(|change| {
-            matches!(change.verdict.code(), Some(VerdictCode::NonDeterministicRender | VerdictCode::ReadOnly))
-        });
-        if is_done && !is_blocked && self.chain.refused.is_empty() {
-            self.applied = Some(plan.digest.clone());
-            self.applied_revision = Some(plan.commit.clone());
-            if let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut())
-                && inventory.is_rebuilt
-            {
-                inventory.is_rebuilt = false;
-                self.inventory_changed = true;
-                self.is_plan_stale = true;
+    /// Records objects that are as the commit wants them, however they came to be so.
+    fn remember_settled(&mut self, plan: &SyncPlan) {
+        let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut()) else { return };
+        for settled in &plan.settled {
+            let entry = inventory.entries.get(&settled.object);
+            if entry.is_some_and(|entry| entry.uid == settled.uid && entry.digest == settled.digest) {
+                continue;
             }
+            let entry = InventoryEntry {
+                uid: settled.uid.clone(),
+                digest: settled.digest.clone(),
+                wave: settled.wave,
+                revision: plan.commit.clone(),
+                retiring_since: None,
+            };
+            inventory.entries.insert(settled.object.clone(), entry);
+            self.inventory_changed = true;
+        }
+        let live = self.live.as_ref();
+        let is_there = |object: &ObjectRef| {
+            live.is_some_and(|live| live.objects.contains_key(object))
+                || self.wanted.good.as_ref().is_some_and(|(desired, _)| desired.objects.contains_key(object))
+        };
+        let gone: Vec<ObjectRef> = self
+            .inventory()
+            .into_iter()
+            .flat_map(|inventory| inventory.entries.keys())
+            .filter(|object| !is_there(object))
+            .cloned()
+            .collect();
+        if let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut())
+            && !gone.is_empty()
+        {
+            inventory.entries.retain(|object, _| !gone.contains(object));
+            self.inventory_changed = true;
+        }
+    }
+
+    /// One sync went through: what the rebuilt record says is believed from now on.
+    fn trust_inventory(&mut self) {
+        if let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut())
+            && inventory.is_rebuilt
+        {
+            inventory.is_rebuilt = false;
+            self.inventory_changed = true;
+            self.is_plan_stale = true;
         }
     }
 
@@ -691,15 +717,21 @@ impl Sync {
         let plan = operation.plan().clone();
         let why = operation.summary(&phase);
         let has_transient = operation.has_transient() || phase == Phase::Interrupted;
+        let is_heal = operation.initiator() == &Initiator::SelfHeal;
         match &phase {
             Phase::Succeeded => {
                 self.chain.retries = 0;
                 self.chain.retry_at = None;
                 self.chain.is_transient = false;
-                if operation.initiator() != &Initiator::SelfHeal {
-                    self.remember_applied(&operation);
+                if !is_heal {
+                    self.trust_inventory();
+                    if self.chain.refused.is_empty() {
+                        self.applied_revision = Some(plan.commit.clone());
+                    }
                 }
             }
+            // Healing has a back-off of its own.
+            Phase::PartiallySynced | Phase::Failed | Phase::Interrupted if is_heal => {}
             Phase::PartiallySynced | Phase::Failed | Phase::Interrupted if has_transient => {
                 self.chain.is_transient = true;
                 self.chain.retries += 1;
@@ -708,16 +740,13 @@ impl Sync {
                 } else {
                     let pause = operation::back_off(RETRY_PAUSE, 2, self.chain.retries - 1, RETRY_PAUSE_MAX);
                     self.chain.retry_at = now.checked_add(pause).ok();
-                    decision.wake_at = self.chain.retry_at;
                 }
             }
             Phase::PartiallySynced | Phase::Failed | Phase::Interrupted => {
                 self.chain.is_transient = false;
                 self.chain.given_up = Some(why.clone());
             }
-            Phase::Cancelled => {
-                self.chain.given_up = Some("cancelled by a person".into());
-            }
+            Phase::Cancelled => self.chain.given_up = Some("cancelled by a person".into()),
             Phase::Superseded | Phase::Stopped => {}
         }
         decision.reasons.push(reason(phase.as_str(), why));
@@ -725,23 +754,10 @@ impl Sync {
         let revision = if desired.digest == plan.digest { Some(&desired.revision) } else { None };
         operation::remember(&mut self.history, operation.into_entry(now, phase, revision));
     }
+}
 
-    /// After a full success: whatever of the commit is left was refused, or waits.
-    fn remember_applied(&mut self, operation: &Operation) {
-        if let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut())
-            && inventory.is_rebuilt
-        {
-            inventory.is_rebuilt = false;
-            self.inventory_changed = true;
-        }
-        let plan = operation.plan();
-        let waits = plan.changes.iter().any(|change| matches!(change.verdict, Verdict::Waits { .. }));
-        let retires = plan.proceeding().any(|change| change.action == ChangeAction::Retire);
-        if !waits && !retires && self.chain.refused.is_empty() {
-            self.applied = Some(plan.digest.clone());
-            self.applied_revision = Some(plan.commit.clone());
-        }
-    }
+fn spec(live: Option<&LiveObject>) -> Option<&Value> {
+    live.and_then(|live| live.manifest.get("spec"))
 }
 
 /// An object without finalizers is gone when its deletion is accepted; the others say so themselves later.

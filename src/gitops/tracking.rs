@@ -134,3 +134,8 @@ pub(crate) fn set_metadata(manifest: &mut Value, map: &str, key: &str, value: &s
 pub(crate) fn annotation<'a>(manifest: &'a Value, key: &str) -> Option<&'a str> {
     manifest.get("metadata")?.get("annotations")?.get(key)?.as_str()
 }
+
+/// The wave of an object; what is no whole number counts as 0.
+pub(crate) fn wave(manifest: &Value) -> i32 {
+    annotation(manifest, ANNOTATION_WAVE).and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}

@@ -4,3 +4,4 @@ mod catalogue;
 mod fleet_files;
 mod git;
 mod strategy;
+mod sync;

@@ -41,6 +41,16 @@ impl NodeImpact {
         }
     }
 
+    /// The same kind of impact, without a number.
+    pub(crate) fn of_unknown(self) -> Self {
+        match self {
+            Self::NoRoll => Self::NoRoll,
+            Self::MayRoll { .. } => Self::MayRoll { nodes: None },
+            Self::Rolls { .. } => Self::Rolls { nodes: None },
+            Self::Destructive { .. } => Self::Destructive { nodes: None },
+        }
+    }
+
     /// The same kind of impact on another number of nodes.
     pub(crate) fn with_nodes(self, count: usize) -> Self {
         let nodes = Some(u32::try_from(count).unwrap_or(u32::MAX));

@@ -9,7 +9,7 @@ mod owners;
 mod shape;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -38,8 +38,8 @@ pub struct ObjectDiff {
     /// The worst of the fields' impacts, each node counted once.
     #[serde(flatten)]
     pub impact: NodeImpact,
-    /// The nodes of `impact`, sorted by name.
-    pub nodes: Vec<Arc<str>>,
+    /// The nodes that any of the fields touches, sorted by name.
+    pub affected: Vec<Arc<str>>,
     pub origin: Option<Origin>,
 }
 
@@ -183,14 +183,14 @@ fn diff_manifests(
             (Some(_), None) => (DiffKind::Removed, scope.of_removal()),
             _ => (DiffKind::Same, (NodeImpact::NoRoll, BTreeSet::new())),
         };
-        let nodes = nodes.into_iter().collect();
+        let affected = nodes.into_iter().collect();
         return ObjectDiff {
             object: object.clone(),
             kind,
             fields: vec![],
             kept: vec![],
             impact,
-            nodes,
+            affected,
             origin,
         };
     };
@@ -199,37 +199,39 @@ fn diff_manifests(
         walk.compare(&At::root(key), live.get(key), desired.get(key));
     }
     for key in ["annotations", "labels"] {
-        let part =
-            |manifest: &'_ Value| manifest.get("metadata").and_then(|metadata| metadata.get(key)).cloned();
-        walk.compare(&At::root("metadata").key(key), part(live).as_ref(), part(desired).as_ref());
+        let at = At::root("metadata").key(key);
+        walk.compare(&at, child(live.get("metadata"), key), child(desired.get("metadata"), key));
     }
     let mut worst = NodeImpact::NoRoll;
-    let mut nodes: BTreeSet<Arc<str>> = BTreeSet::new();
-    let mut fields: Vec<FieldChange> = walk
-        .fields
-        .into_iter()
-        .map(|raw| {
-            let (impact, touched) = match raw.released_to {
-                Some(_) => (NodeImpact::NoRoll, BTreeSet::new()),
-                None => scope.of_field(&raw.pattern, raw.element.as_deref()),
-            };
-            worst = worst.max(impact);
-            nodes.extend(touched);
-            FieldChange {
-                origin: origins.and_then(|origins| origins.origin(&raw.source)).cloned(),
-                path: raw.path,
-                from: raw.from,
-                to: raw.to,
-                impact,
-                released_to: raw.released_to,
-            }
-        })
-        .collect();
+    // A node that several fields touch counts once, by the worst of them.
+    let mut nodes: BTreeMap<Arc<str>, NodeImpact> = BTreeMap::new();
+    let mut fields = Vec::new();
+    for raw in walk.fields {
+        let (impact, touched) = match raw.released_to {
+            Some(_) => (NodeImpact::NoRoll, BTreeSet::new()),
+            None => scope.of_field(&raw.pattern, raw.element.as_deref()),
+        };
+        let sort = impact.of_unknown();
+        worst = worst.max(sort);
+        for node in touched {
+            let known = nodes.entry(node).or_insert(sort);
+            *known = (*known).max(sort);
+        }
+        fields.push(FieldChange {
+            origin: origins.and_then(|origins| origins.origin(&raw.source)).cloned(),
+            path: raw.path,
+            from: raw.from,
+            to: raw.to,
+            impact,
+            released_to: raw.released_to,
+        });
+    }
     fields.sort_by(|a, b| a.path.cmp(&b.path));
     let kind = if fields.is_empty() { DiffKind::Same } else { DiffKind::Changed };
-    let impact = if fleet.is_some() { worst.with_nodes(nodes.len()) } else { worst };
-    let nodes = nodes.into_iter().collect();
-    ObjectDiff { object: object.clone(), kind, fields, kept: walk.kept, impact, nodes, origin }
+    let count = nodes.values().filter(|impact| **impact == worst).count();
+    let impact = if fleet.is_some() { worst.with_nodes(count) } else { worst };
+    let affected = nodes.into_keys().collect();
+    ObjectDiff { object: object.clone(), kind, fields, kept: walk.kept, impact, affected, origin }
 }
 
 /// What of two manifests is compared besides labels and annotations: all but identity and what controllers write.
@@ -363,8 +365,7 @@ impl Walk<'_> {
             .flat_map(|map| map.keys())
             .collect();
         for key in keys {
-            let side = |value: Option<&'_ Value>| value.and_then(|value| value.get(key)).cloned();
-            self.compare(&at.key(key), side(live).as_ref(), side(desired).as_ref());
+            self.compare(&at.key(key), child(live, key), child(desired, key));
         }
     }
 
@@ -445,6 +446,10 @@ impl Walk<'_> {
             released_to,
         });
     }
+}
+
+fn child<'v>(value: Option<&'v Value>, key: &str) -> Option<&'v Value> {
+    value.and_then(|value| value.get(key))
 }
 
 fn items(side: Option<&Value>) -> &[Value] {

@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{ChangeAction, Drafting, PlannedChange, RenderProof, Skipped, Verdict, VerdictCode, wave};
+use super::{ChangeAction, Drafting, PlannedChange, RenderProof, Skipped, Verdict, VerdictCode};
 use crate::gitops::desired::ObjectRef;
 use crate::gitops::diff::{NodeImpact, diff_object};
 use crate::gitops::live::{Inventory, InventoryEntry, LiveObject, class_of};
 use crate::gitops::policy::PruneMode;
 use crate::gitops::tracking::{
-    ANNOTATION_PROTECT, ANNOTATION_PRUNE, ANNOTATION_RECONCILE, ANNOTATION_RETIRE, Ownership, ownership,
+    ANNOTATION_PROTECT, ANNOTATION_PRUNE, ANNOTATION_RECONCILE, ANNOTATION_RETIRE, Ownership, ownership, wave,
 };
 use crate::gitops::window::ChangeClass;
 
@@ -48,6 +48,11 @@ impl Drafting<'_> {
                     continue;
                 }
             }
+            if live.is_terminating() {
+                let reason = "left Git, and is being deleted".into();
+                self.skipped.push(Skipped { object: object.clone(), reason });
+                continue;
+            }
             if live.annotation(ANNOTATION_RECONCILE) == Some("disabled") {
                 let reason = format!("left Git, and is annotated {ANNOTATION_RECONCILE}: disabled");
                 self.skipped.push(Skipped { object: object.clone(), reason });
@@ -66,7 +71,7 @@ impl Drafting<'_> {
         entry: Option<&InventoryEntry>,
     ) -> PlannedChange {
         let diff = diff_object(object, Some(live), None, Some(&self.input.live.fleet));
-        let has_nodes = !diff.nodes.is_empty();
+        let has_nodes = !diff.affected.is_empty();
         let mut change = PlannedChange {
             object: object.clone(),
             action: ChangeAction::Delete,
@@ -74,7 +79,7 @@ impl Drafting<'_> {
             wave: entry.map_or_else(|| wave(&live.manifest), |entry| entry.wave),
             class: ChangeClass::Destructive,
             impact: diff.impact,
-            affected: diff.nodes,
+            affected: diff.affected,
             fields: vec![],
             reasons: vec!["no longer in the commit".into()],
             origin: None,
@@ -82,6 +87,7 @@ impl Drafting<'_> {
             manifest: None,
             uid: Some(live.uid.clone()).filter(|uid| !uid.is_empty()),
             take_over: vec![],
+            wanted: "".into(),
         };
         if has_nodes && self.input.policy.prune != PruneMode::Now {
             change.action = ChangeAction::Retire;
@@ -149,7 +155,8 @@ impl Drafting<'_> {
                 "check the path; if everything shall go, set `allowEmpty` in the cluster's configuration";
             return Some(Verdict::refused(VerdictCode::EmptyRender, message, help));
         }
-        if policy.prune == PruneMode::Off {
+        // What a person once agreed to empty is finished even where pruning is off.
+        if policy.prune == PruneMode::Off && !is_retiring(live, entry) {
             let help = "sync with --prune, or switch pruning on in the cluster's configuration";
             return Some(Verdict::refused(VerdictCode::PruneDisabled, "requires prune", help));
         }
@@ -183,8 +190,10 @@ impl Drafting<'_> {
         entry: Option<&InventoryEntry>,
         change: &mut PlannedChange,
     ) -> Option<Verdict> {
+        if !is_retiring(live, entry) {
+            return None;
+        }
         let since = entry?.retiring_since?;
-        live.annotation(ANNOTATION_RETIRE)?;
         if change.affected.is_empty() {
             change.reasons.push("its last node is gone".into());
             return Some(Verdict::Proceed);
@@ -248,6 +257,10 @@ impl Drafting<'_> {
             }
         }
     }
+}
+
+fn is_retiring(live: &LiveObject, entry: Option<&InventoryEntry>) -> bool {
+    entry.is_some_and(|entry| entry.retiring_since.is_some()) && live.annotation(ANNOTATION_RETIRE).is_some()
 }
 
 /// The live pool, changed so that it launches nothing and every node of it drifts.

@@ -282,7 +282,7 @@ impl Operation {
     }
 
     fn outcome(&self) -> Phase {
-        match (self.has_failed(), self.results.values().any(|outcome| is_done(outcome))) {
+        match (self.has_failed(), self.results.values().any(is_done)) {
             (false, _) => Phase::Succeeded,
             (true, true) => Phase::PartiallySynced,
             (true, false) => Phase::Failed,

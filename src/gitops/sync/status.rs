@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Sync;
-use super::operation::{HistoryEntry, render_revision};
+use super::operation::{HistoryEntry, Phase, render_revision};
 use crate::gitops::desired::{ObjectRef, Origin};
 use crate::gitops::live::{Fleet, LiveState, Readiness};
 use crate::gitops::plan::{PlanHash, PlanSummary, Verdict, VerdictCode};
@@ -213,16 +213,13 @@ fn sync_state(sync: &Sync) -> SyncState {
             Some(VerdictCode::EmptyRender | VerdictCode::NonDeterministicRender | VerdictCode::WindowClosed)
         )
     });
-    if is_blocked {
-        SyncState::Blocked
-    } else if !sync.chain.refused.is_empty() {
-        SyncState::PartiallySynced
-    } else if sync
+    let was_partial = sync
         .history
         .last()
-        .is_some_and(|entry| entry.digest == plan.digest && entry.phase == super::Phase::PartiallySynced)
-        && !plan.is_in_sync()
-    {
+        .is_some_and(|last| last.digest == plan.digest && last.phase == Phase::PartiallySynced);
+    if is_blocked {
+        SyncState::Blocked
+    } else if !sync.chain.refused.is_empty() || (was_partial && !plan.is_in_sync()) {
         SyncState::PartiallySynced
     } else if plan.is_in_sync() && sync.healing.is_at_peace() {
         SyncState::Synced

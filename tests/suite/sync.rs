@@ -1,0 +1,9 @@
+//! Diff, plan and sync of one environment against a small model of an API server.
+
+mod bench;
+mod differences;
+mod operations;
+mod removals;
+mod selfheal;
+mod takeover;
+mod windows;
