@@ -576,18 +576,34 @@ fn keep_live_value(manifest: &mut Value, live: &Value, path: &str, is_theirs: bo
         return;
     }
     let keys = split_path(live, manifest, path);
-    let value = keys.iter().try_fold(live, |at, key| at.get(key)).cloned();
+    match keys.iter().try_fold(live, |at, key| at.get(key)).cloned() {
+        Some(value) if !is_theirs => put(manifest, &keys, value),
+        _ => take_out(manifest, &keys),
+    }
+}
+
+fn put(manifest: &mut Value, keys: &[String], value: Value) {
     let Some((last, parents)) = keys.split_last() else { return };
     let mut at = manifest;
     for key in parents {
         let Some(map) = at.as_object_mut() else { return };
         at = map.entry(key.clone()).or_insert_with(|| Value::Object(Map::new()));
     }
-    let Some(map) = at.as_object_mut() else { return };
-    match value {
-        Some(value) if !is_theirs => drop(map.insert(last.clone(), value)),
-        _ => drop(map.shift_remove(last)),
+    if let Some(map) = at.as_object_mut() {
+        map.insert(last.clone(), value);
     }
+}
+
+/// Takes a value out, and with it the maps that are empty then.
+fn take_out(at: &mut Value, keys: &[String]) {
+    let (Some((first, rest)), Some(map)) = (keys.split_first(), at.as_object_mut()) else { return };
+    if let Some(inner) = map.get_mut(first).filter(|_| !rest.is_empty()) {
+        take_out(inner, rest);
+        if !inner.as_object().is_some_and(Map::is_empty) {
+            return;
+        }
+    }
+    map.shift_remove(first);
 }
 
 /// Splits a dotted path at the keys that one of two manifests really has: keys may hold dots themselves.

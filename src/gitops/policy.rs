@@ -133,7 +133,8 @@ pub struct SyncPolicy {
     pub wait_ready: bool,
     /// How long a wave may take to become ready.
     pub health_timeout: SignedDuration,
-    windows: Vec<Windows>,
+    /// One set for each authority, all of which must let a change pass.
+    pub windows: Vec<Windows>,
 }
 
 impl SyncPolicy {

@@ -4,7 +4,7 @@
 //! A pool with nodes is therefore *retired*: it launches nothing more and its template moves on, so that the engine
 //! drifts its nodes away within the pool's own budgets; it is deleted when none is left.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -226,36 +226,47 @@ impl Drafting<'_> {
 
     /// A class outlives the last pool that launches from it, whether that pool stays or is being emptied.
     fn hold_classes_in_use(&self, removals: &mut [PlannedChange]) {
-        let deleted: BTreeSet<Arc<str>> = removals
+        let fates: BTreeMap<Arc<str>, Verdict> = removals
             .iter()
-            .filter(|change| change.action == ChangeAction::Delete && change.verdict == Verdict::Proceed)
-            .filter(|change| &*change.object.kind == "NodePool")
-            .map(|change| change.object.name.clone())
+            .filter(|change| &*change.object.kind == "NodePool" && change.action == ChangeAction::Delete)
+            .map(|change| (change.object.name.clone(), change.verdict.clone()))
             .collect();
         for change in removals.iter_mut().filter(|change| &*change.object.kind == "EC2NodeClass") {
-            let users: Vec<&str> = self
-                .input
-                .live
-                .objects
-                .iter()
-                .filter(|(object, _)| &*object.kind == "NodePool" && !deleted.contains(&object.name))
-                .filter(|(object, live)| {
-                    let wanted = self.input.desired.objects.get(object).map(|wanted| &wanted.manifest);
-                    let has_nodes = !self.input.live.fleet.nodes_of(&object.name).is_empty();
-                    let uses_now = class_of(&live.manifest) == Some(&*change.object.name);
-                    let will_use =
-                        wanted.map_or(uses_now, |wanted| class_of(wanted) == Some(&*change.object.name));
-                    will_use || (uses_now && has_nodes)
-                })
-                .map(|(object, _)| &*object.name)
-                .collect();
-            if !users.is_empty()
-                && matches!(change.verdict, Verdict::Proceed | Verdict::NeedsConfirmation { .. })
-            {
-                let message = format!("still used by {}", users.join(", "));
+            if !matches!(change.verdict, Verdict::Proceed | Verdict::NeedsConfirmation { .. }) {
+                continue;
+            }
+            let (leaving, staying): (Vec<&str>, Vec<&str>) =
+                self.users(&change.object.name).partition(|pool| {
+                    let fate = fates.get(*pool);
+                    fate.is_some_and(|fate| {
+                        matches!(fate, Verdict::Proceed | Verdict::NeedsConfirmation { .. })
+                    })
+                });
+            if !staying.is_empty() {
+                let message = format!("still used by {}", staying.join(", "));
                 change.verdict = Verdict::Waits { code: VerdictCode::ClassInUse, message, until: None };
+                continue;
+            }
+            let asked = leaving.into_iter().find(|pool| fates.get(*pool) != Some(&Verdict::Proceed));
+            if let (Some(pool), Verdict::Proceed) = (asked, &change.verdict) {
+                let message = format!("goes together with NodePool {pool}");
+                change.verdict = Verdict::confirm(VerdictCode::PruneNeedsConfirmation, message);
             }
         }
+    }
+
+    /// The live pools that launch from a class, or have nodes that were launched from it.
+    fn users(&self, class: &str) -> impl Iterator<Item = &str> {
+        let live = self.input.live;
+        let pools = live.objects.iter().filter(|(object, _)| &*object.kind == "NodePool");
+        pools
+            .filter(move |(object, found)| {
+                let wanted = self.input.desired.objects.get(*object).map(|wanted| &wanted.manifest);
+                let uses_now = class_of(&found.manifest) == Some(class);
+                let will_use = wanted.map_or(uses_now, |wanted| class_of(wanted) == Some(class));
+                will_use || (uses_now && !live.fleet.nodes_of(&object.name).is_empty())
+            })
+            .map(|(object, _)| &*object.name)
     }
 }
 

@@ -14,7 +14,7 @@ use provisor::gitops::policy::SyncPolicy;
 use provisor::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use provisor::gitops::tracking::FIELD_MANAGER;
 use provisor::model::repository::{CommitId, Revision};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 pub fn at(text: &str) -> Timestamp {
     text.parse().expect("a moment in RFC 3339")
@@ -141,7 +141,12 @@ pub fn plan(desired: &DesiredState, live: &LiveState, policy: &SyncPolicy) -> Sy
     plan_with(desired, live, policy, &Consent::default())
 }
 
-pub fn plan_with(desired: &DesiredState, live: &LiveState, policy: &SyncPolicy, consent: &Consent) -> SyncPlan {
+pub fn plan_with(
+    desired: &DesiredState,
+    live: &LiveState,
+    policy: &SyncPolicy,
+    consent: &Consent,
+) -> SyncPlan {
     plan_sync(&PlanInput {
         desired,
         proof: twice(desired),
@@ -250,7 +255,8 @@ impl Server {
         if !self.objects.contains_key(object) {
             self.uids += 1;
             let meta = json!({ "name": &*object.name, "uid": format!("uid-{}", self.uids), "generation": 0, "managedFields": [] });
-            let empty = json!({ "apiVersion": &*object.api_version, "kind": &*object.kind, "metadata": meta });
+            let empty =
+                json!({ "apiVersion": &*object.api_version, "kind": &*object.kind, "metadata": meta });
             self.objects.insert(object.clone(), empty);
         }
         let live = self.objects.get_mut(object).expect("made above");
@@ -286,8 +292,7 @@ impl Server {
         }
         let live = self.objects.get_mut(object).expect("there");
         let generation = live["metadata"]["generation"].clone();
-        live["status"] =
-            json!({ "conditions": [{ "type": "Ready", "status": "True", "observedGeneration": generation }] });
+        live["status"] = json!({ "conditions": [{ "type": "Ready", "status": "True", "observedGeneration": generation }] });
     }
 }
 
@@ -351,15 +356,15 @@ fn remove(value: &mut Value, path: &[String]) {
 }
 
 fn field_set(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => Value::Object(
-            map.iter()
-                .filter(|(_, inner)| !inner.is_null())
-                .map(|(key, inner)| (format!("f:{key}"), field_set(inner)))
-                .collect(),
-        ),
-        _ => Value::Object(Map::new()),
+    let mut set = json!({});
+    for path in leaves(value) {
+        let mut at = &mut set;
+        for key in path {
+            at = &mut at[format!("f:{key}")];
+        }
+        *at = json!({});
     }
+    set
 }
 
 fn set_leaves(set: &Value) -> BTreeSet<Vec<String>> {
@@ -371,7 +376,8 @@ fn entries(live: &mut Value) -> &mut Vec<Value> {
 }
 
 fn owned(live: &mut Value, manager: &str, operation: &str) -> BTreeSet<Vec<String>> {
-    let found = entries(live).iter().find(|entry| entry["manager"] == manager && entry["operation"] == operation);
+    let found =
+        entries(live).iter().find(|entry| entry["manager"] == manager && entry["operation"] == operation);
     found.map(|entry| set_leaves(&entry["fieldsV1"])).unwrap_or_default()
 }
 
@@ -388,14 +394,17 @@ fn own_all(live: &mut Value, manager: &str, operation: &str, sent: &Value) {
 
 fn own(live: &mut Value, manager: &str, operation: &str, sent: &Value) {
     let time = format!("2026-03-02T12:00:{:02}Z", entries(live).len());
-    let entry = json!({ "manager": manager, "operation": operation, "time": time, "fieldsV1": field_set(sent) });
+    let entry =
+        json!({ "manager": manager, "operation": operation, "time": time, "fieldsV1": field_set(sent) });
     entries(live).push(entry);
 }
 
 /// What hand-made writes own becomes part of our apply.
 fn migrate(live: &mut Value, managers: &[String]) {
     for entry in entries(live) {
-        if managers.iter().any(|manager| entry["manager"] == manager.as_str()) && entry["operation"] == "Update" {
+        if managers.iter().any(|manager| entry["manager"] == manager.as_str())
+            && entry["operation"] == "Update"
+        {
             entry["manager"] = json!(FIELD_MANAGER);
             entry["operation"] = json!("Apply");
         }

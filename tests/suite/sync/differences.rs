@@ -10,7 +10,10 @@ use super::bench::*;
 /// The impact of turning `before` into `after` on four nodes of pool `web`, all of class `default`.
 fn impact(before: Value, after: Value) -> NodeImpact {
     let mut fleet = fleet([("web", 4), ("batch", 2)]);
-    let live = LiveState::from_manifests([pool("web"), with(pool("batch"), "/spec/template/spec/nodeClassRef/name", json!("other"))], fleet.clone());
+    let live = LiveState::from_manifests(
+        [pool("web"), with(pool("batch"), "/spec/template/spec/nodeClassRef/name", json!("other"))],
+        fleet.clone(),
+    );
     fleet.index_classes(&live.objects);
     let desired = commit(1, [after]);
     let (object, wanted) = desired.objects.iter().next().expect("one object");
@@ -77,7 +80,8 @@ fn syn_003_narrower_requirements_roll_exactly_the_nodes_that_no_longer_fit() {
 
 #[test]
 fn syn_003_a_class_rolls_by_hash_or_by_what_its_selectors_find() {
-    let changed = |pointer: &str, value: Value| impact(class("default"), with(class("default"), pointer, value));
+    let changed =
+        |pointer: &str, value: Value| impact(class("default"), with(class("default"), pointer, value));
     assert_eq!(changed("/spec/userData", json!("#!/bin/sh")), ALL);
     assert_eq!(changed("/spec/role", json!("others")), ALL);
     assert_eq!(changed("/spec/tags", json!({ "team": "shop" })), ALL);
@@ -107,9 +111,17 @@ fn syn_006_values_that_mean_the_same_are_no_difference() {
         ("/spec/limits/memory", json!("1Gi"), json!("1024Mi")),
         ("/spec/template/spec/expireAfter", json!("60m"), json!("1h")),
         ("/spec/template/spec/expireAfter", json!("720h"), Value::Null),
-        ("/spec/disruption", json!({ "consolidateAfter": "0s", "budgets": [{ "nodes": "10%" }] }), Value::Null),
+        (
+            "/spec/disruption",
+            json!({ "consolidateAfter": "0s", "budgets": [{ "nodes": "10%" }] }),
+            Value::Null,
+        ),
         ("/spec/template/spec/taints", json!([]), Value::Null),
-        ("/spec/template/spec/requirements/0/values", json!(["on-demand", "spot"]), json!(["spot", "on-demand"])),
+        (
+            "/spec/template/spec/requirements/0/values",
+            json!(["on-demand", "spot"]),
+            json!(["spot", "on-demand"]),
+        ),
         ("/spec/weight", json!(0), Value::Null),
     ];
     for (pointer, before, after) in pools {
@@ -210,7 +222,8 @@ fn two_commits_are_compared_without_a_cluster() {
 
 #[test]
 fn every_value_of_an_object_may_be_of_a_wrong_kind() {
-    for broken in [json!("text"), json!([1, "two"]), json!({ "a": [{}] }), json!(7), Value::Null, json!(true)] {
+    for broken in [json!("text"), json!([1, "two"]), json!({ "a": [{}] }), json!(7), Value::Null, json!(true)]
+    {
         for pointer in [
             "/spec",
             "/spec/limits",
@@ -246,7 +259,10 @@ fn syn_002_a_commit_that_only_changes_comments_writes_nothing() {
     let plan = bench.sync.plan().expect("planned");
     assert!(plan.is_noop() && plan.is_in_sync());
     assert_eq!(*bench.server.get("web"), first);
-    assert_eq!(bench.sync.status(bench.now).last_applied_revision.as_deref(), Some(revision(2).commit.as_str()));
+    assert_eq!(
+        bench.sync.status(bench.now).last_applied_revision.as_deref(),
+        Some(revision(2).commit.as_str())
+    );
 }
 
 #[test]
@@ -264,7 +280,11 @@ fn a_plan_is_named_by_its_content_alone() {
     let other = plan(&commit(3, [class("default"), wider]), &live, &policy());
     assert_eq!(one.hash, other.hash, "the commit's name does not matter, what it wants does");
     assert_eq!(change(&one, "web").action, ChangeAction::Update);
-    let different = plan(&commit(4, [class("default"), with(pool("web"), "/spec/limits/cpu", json!("300"))]), &live, &policy());
+    let different = plan(
+        &commit(4, [class("default"), with(pool("web"), "/spec/limits/cpu", json!("300"))]),
+        &live,
+        &policy(),
+    );
     assert_ne!(one.hash, different.hash);
     assert_eq!(one.to_string(), "update   NodePool/web  limits.cpu  100 → 200\n1 to update");
     let json = serde_json::to_value(&one).expect("serialises");
