@@ -3,5 +3,6 @@
 mod catalogue;
 mod fleet_files;
 mod git;
+mod scheduling;
 mod strategy;
 mod sync;

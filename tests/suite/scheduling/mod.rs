@@ -1,0 +1,17 @@
+//! Which pod goes where: the rows of the catalogue about placement, each as a small cluster.
+
+mod world;
+
+mod basics;
+mod labels;
+mod limits;
+mod daemons;
+mod preferences;
+mod pools;
+mod min_values;
+mod packing;
+mod nodes;
+mod volumes;
+mod reserved;
+mod spread;
+mod affinity;
