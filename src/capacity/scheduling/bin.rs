@@ -17,7 +17,7 @@ use super::volumes::PodVolumes;
 use super::{MinValuesPolicy, Settings};
 use crate::model::label;
 use crate::model::pod::{HostPort, PodShape};
-use crate::model::requirement::{Requirement, Requirements, Undefined};
+use crate::model::requirement::{Conflict, Requirement, Requirements};
 use crate::model::symbol::Symbol;
 use crate::model::taint::first_untolerated;
 
@@ -94,7 +94,7 @@ impl Bin {
         if let Some(taint) = first_untolerated(of.taints(), &guest.shape.tolerations) {
             return Err(Refused::Taint(*taint));
         }
-        self.requirements.compatible(guest.full, Undefined::WellKnown).map_err(Refused::Requirements)?;
+        can_become(of, &self.requirements, guest.full).map_err(Refused::Requirements)?;
         let mut requirements = (*self.requirements).clone();
         requirements.add_all(guest.full);
         let clash = |port: &&HostPort| self.ports.iter().any(|present| present.clashes_with(port));
@@ -112,7 +112,7 @@ impl Bin {
             if guest.volumes.alternatives.is_empty() { &anywhere[..] } else { &guest.volumes.alternatives };
         let mut first_refusal = None;
         for volume in alternatives {
-            let tried = match requirements.compatible(volume, Undefined::WellKnown) {
+            let tried = match can_become(of, &requirements, volume) {
                 Ok(()) => self.with_volume(of, guest, around, &requirements, volume, &open, &requests),
                 Err(conflict) => Err(Refused::Volume(conflict)),
             };
@@ -190,7 +190,7 @@ impl Bin {
         open: &FixedBitSet,
         requests: &[i64],
     ) -> Result<Admission, Refused> {
-        before.compatible(narrowing, Undefined::WellKnown).map_err(Refused::Requirements)?;
+        can_become(of, before, narrowing).map_err(Refused::Requirements)?;
         let mut requirements = before.clone();
         requirements.add_all(narrowing);
         let mut open = open.clone();
@@ -237,6 +237,18 @@ impl Bin {
         self.pods.push(pod);
         self.is_new = false;
     }
+}
+
+/// Whether a node with requirements `node` can also meet `wanted`. What a label may be is for the pool to define: that an
+/// earlier pod refused some value of it defines nothing.
+fn can_become(of: &Template, node: &Requirements, wanted: &Requirements) -> Result<(), Conflict> {
+    for (key, asked) in wanted.iter() {
+        let is_defined = of.requirements.get(key).is_some() || label::is_well_known(key) || key == *label::HOSTNAME;
+        if !is_defined && !asked.accepts_absence() {
+            return Err(Conflict::Undefined { key, asked: Box::new(asked.clone()) });
+        }
+    }
+    node.intersects(wanted)
 }
 
 fn ceiling(of: &Template, open: &FixedBitSet, columns: &Columns) -> Amounts {

@@ -607,7 +607,8 @@ fn labels_of(template: &Template, requirements: &Requirements) -> Labels {
     labels.insert(*label::NODEPOOL, pool.name.0);
     labels.insert(pool.template.class.label_key(), pool.template.class.name.0);
     for (key, requirement) in requirements.iter() {
-        if !label::is_well_known(key) && !label::is_restricted(key) {
+        let is_of_pool = template.requirements.get(key).is_some();
+        if is_of_pool && !label::is_well_known(key) && !label::is_restricted(key) {
             if let Some(value) = some_value(requirement) {
                 labels.entry(key).or_insert(value);
             }

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::model::name::{PoolName, TypeName, Zone};
+use crate::capacity::cluster::Cluster;
+use crate::model::name::{ClassName, PoolName, TypeName, Zone};
 use crate::model::offering::{CapacityType, InstanceType};
 
 /// An offering by its names.
@@ -20,6 +21,20 @@ pub struct Supply {
 impl Supply {
     pub fn new(by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>) -> Self {
         Self { by_pool }
+    }
+
+    /// What the cluster's catalogue offers to each of its pools; nothing before there is a catalogue.
+    pub fn of(cluster: &Cluster) -> Self {
+        let Some(catalog) = &cluster.catalog else { return Self::default() };
+        let mut by_class: BTreeMap<ClassName, Arc<Vec<InstanceType>>> = BTreeMap::new();
+        let by_pool = cluster.pools.values().map(|pool| {
+            let class = pool.template.class.name;
+            let types = by_class
+                .entry(class)
+                .or_insert_with(|| catalog.instance_types(cluster.classes.get(&class).map(|class| &**class)));
+            (pool.name, types.clone())
+        });
+        Self::new(by_pool.collect())
     }
 
     /// Types that `pool` may be offered, in no particular order; none for a pool that is not known.

@@ -156,9 +156,11 @@ fn labels_in_the_domains_of_kubernetes_can_be_asked_for() {
 
 #[test]
 fn sch_030_no_value_is_invented_for_an_excluded_well_known_label() {
-    let mut world = World::of(
-        pool("default").require("foo", In, &["bar"]).require("node.kubernetes.io/windows-build", NotIn, &["x"]),
-    );
+    let mut world = World::of(pool("default").require("foo", In, &["bar"]).require(
+        "node.kubernetes.io/windows-build",
+        NotIn,
+        &["x"],
+    ));
     world.run(&[pod("a")]);
     assert_eq!(world.value_of("a", "foo"), Some("bar"));
     assert_eq!(world.value_of("a", "node.kubernetes.io/windows-build"), None);
@@ -182,8 +184,7 @@ fn sch_031_every_toleration_that_matches_passes_the_taint() {
 /// Rows: SCH-032, SCH-033, SCH-038
 #[test]
 fn the_claim_lists_types_pool_and_custom_requirements() {
-    let mut world =
-        World::of(pool("default").require("team", In, &["a", "b"]).require("tier", In, &["x"]));
+    let mut world = World::of(pool("default").require("team", In, &["a", "b"]).require("tier", In, &["x"]));
     let claim = world.run(&[pod("a")]).claim().clone();
     assert_eq!(types_of(&claim).len(), 6);
     assert_eq!(values_of(&claim, NODEPOOL), ["default"]);
@@ -196,7 +197,8 @@ fn the_claim_lists_types_pool_and_custom_requirements() {
 /// Rows: SCH-034, SCH-035, SCH-036
 #[test]
 fn the_pool_and_the_pods_narrow_the_types_of_the_claim() {
-    for narrowed in [pool("default").require(ARCH, In, &["arm64"]), pool("default").require(OS, In, &["ios"])] {
+    for narrowed in [pool("default").require(ARCH, In, &["arm64"]), pool("default").require(OS, In, &["ios"])]
+    {
         assert_eq!(types_of(World::of(narrowed).run(&[pod("a")]).claim()), ["arm-instance-type"]);
     }
     let round = World::plain().run(&[pod("a").request("fake.com/vendor-a", "1")]);
@@ -232,7 +234,8 @@ fn the_same_solution_is_bought_under_the_same_names() {
     let (one, two) = (world.plan(), world.plan());
     assert_eq!(one.solution, two.solution);
     assert_eq!(one.purchase, two.purchase);
-    let names: std::collections::BTreeSet<_> = one.purchase.claims.iter().map(|(claim, _)| claim.name).collect();
+    let names: std::collections::BTreeSet<_> =
+        one.purchase.claims.iter().map(|(claim, _)| claim.name).collect();
     assert_eq!(names.len(), one.new_nodes().len());
 }
 

@@ -81,7 +81,10 @@ fn daemons_that_will_not_run_there_cost_nothing() {
     let tainted = pool("default").taint("foo", "bar", Effect::NoSchedule);
     assert_eq!(launched(tainted, &[daemon()], app().tolerate("foo", Some("bar"), None)), SMALL);
     assert_eq!(launched(pool("default"), &[daemon().select("node", "invalid")], app()), SMALL);
-    assert_eq!(launched(pool("default"), &[daemon().or(&[(INSTANCE_TYPE, In, &["none-such"])])], app()), SMALL);
+    assert_eq!(
+        launched(pool("default"), &[daemon().or(&[(INSTANCE_TYPE, In, &["none-such"])])], app()),
+        SMALL
+    );
 }
 
 /// Rows: SCH-062, SCH-066
@@ -95,8 +98,8 @@ fn daemons_follow_the_labels_of_the_pool_in_any_of_their_terms() {
 
 #[test]
 fn sch_063_overhead_is_counted_by_type() {
-    let on_small = pod("small").cpu("1").or(&[("size", In, &["small"])]);
-    let on_large = pod("large").cpu("10").or(&[("size", In, &["large"])]);
+    let on_small = pod("small").cpu("1").or(&[(SIZE, In, &["small"])]);
+    let on_large = pod("large").cpu("10").or(&[(SIZE, In, &["large"])]);
     assert_eq!(launched(pool("default"), &[on_small, on_large], app()), BIG);
 }
 
@@ -113,9 +116,9 @@ fn only_what_binds_a_daemon_keeps_it_out() {
 
 #[test]
 fn sch_069_ports_of_daemons_count_only_where_they_run() {
-    let large = pod("large").cpu("4").memory("4Gi").host_port(8080).or(&[("size", In, &["large"])]);
-    let small = daemon().host_port(8081).or(&[("size", In, &["small"])]);
-    let one = app().host_port(8080).or(&[("size", In, &["small"])]);
+    let large = pod("large").cpu("4").memory("4Gi").host_port(8080).or(&[(SIZE, In, &["large"])]);
+    let small = daemon().host_port(8081).or(&[(SIZE, In, &["small"])]);
+    let one = app().host_port(8080).or(&[(SIZE, In, &["small"])]);
     assert_eq!(launched(pool("default"), &[large, small], one), BIG);
 }
 

@@ -43,7 +43,8 @@ fn zones_are_chosen_by_pool_and_pod_together() {
 /// Rows: SCH-118, SCH-119, SCH-120, SCH-121
 #[test]
 fn numbers_are_compared() {
-    let integer = |operator, value| given(pool("default").require("integer", operator, &[value]), "integer", &[]);
+    let integer =
+        |operator, value| given(pool("default").require(INTEGER, operator, &[value]), INTEGER, &[]);
     assert_eq!(integer(Gt, "8"), Some(Some("16")));
     assert_eq!(integer(Lt, "8"), Some(Some("2")));
     assert_eq!(integer(Gte, "16"), Some(Some("16")));
@@ -67,7 +68,10 @@ fn preferences_choose_within_what_is_required() {
     world.run(&[pod("a").or(&[(ZONE, In, &[Z3])]).prefer(1, ZONE, NotIn, &[Z3])]);
     assert_eq!(world.value_of("a", ZONE), Some(Z3));
     let mut contradictory = pod("b");
-    contradictory.shape.node_preferred.push((1, term(&[(ZONE, In, &["invalid"]), (ZONE, NotIn, &["invalid"])])));
+    contradictory
+        .shape
+        .node_preferred
+        .push((1, term(&[(ZONE, In, &["invalid"]), (ZONE, NotIn, &["invalid"])])));
     world.run(&[contradictory]);
     assert!(world.is_bound("b"));
 }
@@ -95,7 +99,8 @@ fn selectors_requirements_and_preferences_are_taken_together() {
 fn restricted_labels_are_refused_by_name() {
     for key in [HOSTNAME, "karpenter.sh/test", "sub.karpenter.sh/test", "karpenter.sh/initialized"] {
         let mut world = World::plain();
-        let round = world.run(&[pod("a").select(key, "x"), pod("b").or(&[(ZONE, Exists, &[])]).or(&[(key, Exists, &[])])]);
+        let round = world
+            .run(&[pod("a").select(key, "x"), pod("b").or(&[(ZONE, Exists, &[])]).or(&[(key, Exists, &[])])]);
         for name in ["a", "b"] {
             assert!(!world.is_bound(name), "{key}");
             assert_eq!(round.rejected.get(name), Some(&Code::RestrictedLabel), "{key}, in any term");
@@ -105,9 +110,13 @@ fn restricted_labels_are_refused_by_name() {
 
 #[test]
 fn sch_134_well_known_labels_are_served_as_selectors() {
-    for (key, value) in
-        [(ZONE, Z1), (INSTANCE_TYPE, "default-instance-type"), (ARCH, "arm64"), (OS, "linux"), (CAPACITY_TYPE, "spot")]
-    {
+    for (key, value) in [
+        (ZONE, Z1),
+        (INSTANCE_TYPE, "default-instance-type"),
+        (ARCH, "arm64"),
+        (OS, "linux"),
+        (CAPACITY_TYPE, "spot"),
+    ] {
         assert!(given(pool("default"), key, &[(key, In, &[value])]).is_some(), "{key}");
     }
 }

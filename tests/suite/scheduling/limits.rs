@@ -69,7 +69,8 @@ fn a_limit_on_nodes_holds_within_one_round() {
 /// Rows: SCH-906
 #[test]
 fn using_all_of_a_limit_is_allowed() {
-    let mut world = World::of(pool("default").limit("cpu", "4").require(INSTANCE_TYPE, In, &["default-instance-type"]));
+    let mut world =
+        World::of(pool("default").limit("cpu", "4").require(INSTANCE_TYPE, In, &["default-instance-type"]));
     world.run(&[pod("a").cpu("3")]);
     assert!(world.is_bound("a"));
     let round = world.run(&[pod("b").cpu("3")]);
@@ -98,7 +99,10 @@ fn sch_908_an_open_node_is_charged_as_its_largest_type() {
 #[test]
 fn another_pool_is_used_when_one_is_exhausted() {
     let mut world = World::new(
-        vec![pool("small").weight(10).limit("cpu", "2"), pool("large").require(INSTANCE_TYPE, In, &["default-instance-type"])],
+        vec![
+            pool("small").weight(10).limit("cpu", "2"),
+            pool("large").require(INSTANCE_TYPE, In, &["default-instance-type"]),
+        ],
         assorted(),
     );
     world.run(&[pod("a").cpu("3")]);

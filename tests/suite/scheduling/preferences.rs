@@ -37,10 +37,12 @@ fn impossible_preferences_give_way_from_the_heaviest() {
     world.run(&[pod("a").prefer(1, ZONE, In, &["invalid"]).prefer(1, INSTANCE_TYPE, In, &["invalid"])]);
     assert!(world.is_bound("a"));
     let mut world = World::of(pool("default").require(ZONE, In, &[Z1, Z2]));
-    world.run(&[pod("a")
-        .prefer(100, INSTANCE_TYPE, In, &[Z3])
-        .prefer(50, ZONE, In, &[Z2])
-        .prefer(1, ZONE, In, &[Z1])]);
+    world.run(&[pod("a").prefer(100, INSTANCE_TYPE, In, &[Z3]).prefer(50, ZONE, In, &[Z2]).prefer(
+        1,
+        ZONE,
+        In,
+        &[Z1],
+    )]);
     assert_eq!(world.value_of("a", ZONE), Some(Z2));
 }
 
@@ -96,7 +98,8 @@ fn ignored_spreads_and_aversions_separate_nothing() {
 fn sch_912_a_pod_keeps_its_wishes_for_a_later_try() {
     let mut world = World::of(pool("default").require(ZONE, In, &[Z1, Z2]));
     // The first pod must be near the second, which comes later in the queue because it is smaller.
-    let first = pod("first").cpu("1").near(near(ZONE, with_label("app", "target"))).prefer(1, ZONE, In, &[Z2]);
+    let first =
+        pod("first").cpu("1").near(near(ZONE, with_label("app", "target"))).prefer(1, ZONE, In, &[Z2]);
     let second = pod("second").label("app", "target").select(ZONE, Z2);
     world.run(&[first, second]);
     assert_eq!(world.value_of("first", ZONE), Some(Z2));
@@ -105,10 +108,12 @@ fn sch_912_a_pod_keeps_its_wishes_for_a_later_try() {
 #[test]
 fn sch_913_or_terms_go_before_wishes() {
     let mut world = World::plain();
-    let one = pod("a")
-        .or(&[(ZONE, In, &["invalid"])])
-        .or(&[(ZONE, In, &[Z1, Z2])])
-        .prefer(1, CAPACITY_TYPE, In, &["on-demand"]);
+    let one = pod("a").or(&[(ZONE, In, &["invalid"])]).or(&[(ZONE, In, &[Z1, Z2])]).prefer(
+        1,
+        CAPACITY_TYPE,
+        In,
+        &["on-demand"],
+    );
     world.run(&[one]);
     assert_eq!(world.value_of("a", CAPACITY_TYPE), Some("on-demand"), "the wish outlives the first term");
 }
@@ -118,7 +123,12 @@ fn sch_914_equal_weights_keep_their_order() {
     let mut world = World::plain();
     world.run(&[pod("a").prefer(5, ZONE, In, &[Z1]).prefer(5, ZONE, In, &[Z2])]);
     assert_eq!(world.value_of("a", ZONE), Some(Z1));
-    world.run(&[pod("b").prefer(5, ZONE, In, &["invalid"]).prefer(5, ZONE, In, &[Z3]).prefer(5, ZONE, In, &[Z2])]);
+    world.run(&[pod("b").prefer(5, ZONE, In, &["invalid"]).prefer(5, ZONE, In, &[Z3]).prefer(
+        5,
+        ZONE,
+        In,
+        &[Z2],
+    )]);
     assert_eq!(world.value_of("b", ZONE), Some(Z3));
 }
 

@@ -35,6 +35,10 @@ pub const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 pub const ARCH: &str = "kubernetes.io/arch";
 pub const OS: &str = "kubernetes.io/os";
 pub const NODEPOOL: &str = "karpenter.sh/nodepool";
+/// Labels that the provider of these types knows.
+pub const SIZE: &str = "karpenter.k8s.aws/size";
+pub const SPECIAL: &str = "karpenter.k8s.aws/special";
+pub const INTEGER: &str = "karpenter.k8s.aws/integer";
 pub const Z1: &str = "test-zone-1";
 pub const Z2: &str = "test-zone-2";
 pub const Z3: &str = "test-zone-3";
@@ -103,10 +107,10 @@ fn sized(mut kind: InstanceType) -> InstanceType {
     let (cpu, memory) = (kind.capacity.cpu().0, kind.capacity.memory().0);
     let is_large = cpu > 4000 && memory > 8 << 30;
     kind.requirements
-        .add("size".into(), requirement(Operator::In, &[if is_large { "large" } else { "small" }]));
+        .add(SIZE.into(), requirement(Operator::In, &[if is_large { "large" } else { "small" }]));
     let special = if is_large { requirement(Operator::In, &["optional"]) } else { Requirement::nothing() };
-    kind.requirements.add("special".into(), special);
-    kind.requirements.add("integer".into(), requirement(Operator::In, &[&(cpu / 1000).to_string()]));
+    kind.requirements.add(SPECIAL.into(), special);
+    kind.requirements.add(INTEGER.into(), requirement(Operator::In, &[&(cpu / 1000).to_string()]));
     kind.allocatable.subtract(&amounts(&[("cpu", "100m"), ("memory", "10Mi")]));
     kind
 }
