@@ -1,1 +1,3 @@
 //! Observe, decide, act: one short file per loop.
+
+pub mod reconciler;

@@ -1,1 +1,3 @@
 //! Clouds that sell nodes.
+
+pub mod simulated;

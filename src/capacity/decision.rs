@@ -1,0 +1,71 @@
+//! What the engine decides: actions with their reasons, and everything it looked at and left alone, with the reason too.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::disruption::DisruptionPlan;
+use super::scheduling::Solution;
+use crate::model::action::Action;
+
+/// Why something is done: a stable word for programs, a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    pub code: &'static str,
+    pub message: String,
+}
+
+impl Reason {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// One action and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    pub action: Action,
+    pub reason: Reason,
+}
+
+impl Planned {
+    pub fn new(action: Action, code: &'static str, message: impl Into<String>) -> Self {
+        Self { action, reason: Reason::new(code, message) }
+    }
+}
+
+/// One picture judged: which waiting pod goes where, and which node may go.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub provisioning: Solution,
+    pub disruption: DisruptionPlan,
+}
+
+/// The answer to "what now?".
+#[derive(Clone, Debug, Default)]
+pub struct Decision {
+    /// In the order in which they are to be carried out.
+    pub actions: Vec<Planned>,
+    /// What was judged last, done and not done; shared, because most decisions judge nothing anew.
+    pub plan: Arc<Plan>,
+    /// Ask again by then, even if nothing happens. `None`: only when something happens.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// What one part of the engine wants done, and when it wants to be asked again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Steps {
+    pub actions: Vec<Planned>,
+    pub wake_at: Option<Timestamp>,
+}
+
+impl Steps {
+    pub fn push(&mut self, action: Action, code: &'static str, message: impl Into<String>) {
+        self.actions.push(Planned::new(action, code, message));
+    }
+
+    /// Asks to be looked at again at `at` or before.
+    pub fn wake(&mut self, at: Timestamp) {
+        self.wake_at = Some(self.wake_at.map_or(at, |known| known.min(at)));
+    }
+}

@@ -1,0 +1,196 @@
+//! Both halves over one cluster: what a commit wants becomes objects, and what pods want becomes nodes.
+//!
+//! The reconciler carries values around and decides nothing: the Git half and the node half do, each in its `decide`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::capacity::engine::{Decision, Engine, EngineSettings};
+use crate::gitops::desired::ObjectRef;
+use crate::gitops::live::{Fleet, LiveObject, LiveState, NodeFacts};
+use crate::gitops::policy::SyncPolicy;
+use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
+use crate::io::cloud::simulated::SimulatedCluster;
+use crate::model::claim::ConditionType;
+use crate::model::label;
+use crate::model::observation::Observation;
+use crate::model::quantity::resource;
+
+/// Rounds of deciding at one moment before the reconciler lets time pass all the same.
+const ROUNDS_MAX: usize = 200;
+
+/// What the two halves decided in one turn, for whoever reports it.
+#[derive(Debug, Default)]
+pub struct Turn {
+    pub syncs: Vec<SyncDecision>,
+    pub decisions: Vec<Decision>,
+    /// The next moment at which either half wants to be asked again.
+    pub wake_at: Option<Timestamp>,
+}
+
+/// One environment on one cluster.
+pub struct Reconciler {
+    cluster: SimulatedCluster,
+    engine: Engine,
+    sync: Sync,
+    /// The nodes of pools as the Git half last saw them.
+    fleet: Fleet,
+}
+
+impl Reconciler {
+    pub fn new(cluster: SimulatedCluster, environment: &str, policy: SyncPolicy, settings: EngineSettings) -> Self {
+        let mut sync = Sync::new(environment, policy, None);
+        let live = LiveState::from_manifests(cluster.manifests().cloned(), Fleet::default());
+        sync.observe(cluster.now(), GitEvent::Live(live));
+        Self { cluster, engine: Engine::new(settings), sync, fleet: Fleet::default() }
+    }
+
+    pub fn cluster(&self) -> &SimulatedCluster {
+        &self.cluster
+    }
+
+    pub fn cluster_mut(&mut self) -> &mut SimulatedCluster {
+        &mut self.cluster
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub fn sync(&self) -> &Sync {
+        &self.sync
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.cluster.now()
+    }
+
+    /// Tells the Git half what the source said.
+    pub fn observe(&mut self, event: GitEvent) {
+        let now = self.cluster.now();
+        self.sync.observe(now, event);
+    }
+
+    /// Decides and acts until nothing more is to be done at this moment.
+    pub fn turn(&mut self) -> Turn {
+        let mut turn = Turn::default();
+        for _ in 0..ROUNDS_MAX {
+            let now = self.cluster.now();
+            let has_news = self.take_news();
+            let synced = self.sync_once(now, &mut turn);
+            let decision = self.engine.decide(now);
+            for planned in &decision.actions {
+                self.cluster.perform(&planned.action);
+            }
+            let acted = !decision.actions.is_empty();
+            turn.wake_at = earliest([synced.1, decision.wake_at]);
+            if acted {
+                turn.decisions.push(decision);
+            }
+            if !has_news && !synced.0 && !acted {
+                break;
+            }
+        }
+        turn
+    }
+
+    /// Lets the cluster live until `until`, deciding whenever something happens or is due. `report` sees every turn.
+    pub fn run_until(&mut self, until: Timestamp, mut report: impl FnMut(&Self, Turn)) {
+        loop {
+            let turn = self.turn();
+            let wake = turn.wake_at;
+            report(self, turn);
+            if self.cluster.now() >= until {
+                return;
+            }
+            // A wake-up that is due already would stand still: let at least a moment pass.
+            let soonest = self.cluster.now() + SignedDuration::from_millis(100);
+            let next = wake.map_or(until, |wake| wake.max(soonest)).min(until);
+            self.cluster.world_mut().advance(next);
+        }
+    }
+
+    /// Hands what was seen to the node half; the Git half learns of nodes that came, went or drifted.
+    fn take_news(&mut self) -> bool {
+        let news = self.cluster.take_news();
+        let concerns_fleet = news.iter().any(|(_, seen)| {
+            matches!(seen, Observation::Claim(_) | Observation::ClaimGone(_) | Observation::Node(_) | Observation::NodeGone(_))
+        });
+        let has_news = !news.is_empty();
+        for (at, seen) in news {
+            self.engine.observe(at, seen);
+        }
+        if concerns_fleet {
+            let fleet = fleet_of(&self.cluster);
+            if fleet != self.fleet {
+                self.fleet = fleet.clone();
+                self.sync.observe(self.cluster.now(), GitEvent::FleetChanged(fleet));
+            }
+        }
+        has_news
+    }
+
+    /// One decision of the Git half, carried out. Whether it acted, and when it wants to be asked again.
+    fn sync_once(&mut self, now: Timestamp, turn: &mut Turn) -> (bool, Option<Timestamp>) {
+        let decision = self.sync.decide(now);
+        let results: Vec<ObjectResult> = decision.actions.iter().map(|action| self.carry_out(action)).collect();
+        let acted = !results.is_empty();
+        let wake_at = decision.wake_at;
+        if let Some(plan) = decision.plan.clone().filter(|_| acted) {
+            self.sync.observe(now, GitEvent::Applied { plan, results });
+        }
+        if acted || !decision.reasons.is_empty() {
+            turn.syncs.push(decision);
+        }
+        (acted, wake_at)
+    }
+
+    fn carry_out(&mut self, action: &SyncAction) -> ObjectResult {
+        let object = action.object().clone();
+        let outcome = match action {
+            SyncAction::Apply { manifest, .. } => match self.cluster.apply(manifest) {
+                Ok(stored) => Outcome::Applied(LiveObject { last_applied: Some(manifest.clone()), ..LiveObject::new(stored) }),
+                Err(refused) => Outcome::Permanent(refused.to_string()),
+            },
+            SyncAction::Delete { object: ObjectRef { kind, name, .. }, .. } => {
+                self.cluster.delete(kind, name);
+                Outcome::Deleted
+            }
+        };
+        let gone = matches!(outcome, Outcome::Deleted);
+        if gone {
+            // Without finalizers of its own the object is gone at once.
+            self.sync.observe(self.cluster.now(), GitEvent::ObjectChanged { object: object.clone(), live: None });
+        }
+        ObjectResult { object, outcome }
+    }
+}
+
+fn earliest(moments: [Option<Timestamp>; 2]) -> Option<Timestamp> {
+    moments.into_iter().flatten().min()
+}
+
+/// The nodes behind the pools, as far as a plan has to know them.
+fn fleet_of(cluster: &SimulatedCluster) -> Fleet {
+    let objects = cluster.world().objects();
+    let mut fleet = Fleet::default();
+    for claim in objects.claims.values().filter(|claim| claim.deleted.is_none()) {
+        let Some(pool) = claim.pool() else { continue };
+        let labels: BTreeMap<Arc<str>, Arc<str>> =
+            claim.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
+        let node = objects.node_of(claim);
+        let is_protected = node.is_some_and(|node| {
+            node.annotations.get(&*label::annotation::DO_NOT_DISRUPT).is_some_and(|value| &**value == "true")
+        });
+        fleet.nodes_by_pool.entry(pool.as_str().into()).or_default().push(NodeFacts {
+            name: node.map_or(claim.name.as_str(), |node| node.name.as_str()).into(),
+            labels,
+            cpu_millis: u64::try_from(claim.capacity.get(*resource::CPU)).unwrap_or(0),
+            do_not_disrupt: is_protected,
+            is_drifted: claim.conditions.is_true(ConditionType::Drifted),
+        });
+    }
+    fleet
+}

@@ -1,0 +1,158 @@
+//! A simulated cluster that stands where a real one would: objects are applied and listed, actions carried out, news fetched.
+//!
+//! It keeps the manifests of what was applied, as an API server does, beside the world that acts on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::{self, FieldError, Object};
+use crate::model::action::Action;
+use crate::model::catalog::Catalog;
+use crate::model::name::{ClassName, PoolName};
+use crate::model::observation::Observation;
+use crate::model::symbol::Symbol;
+use crate::simulator::workload::{Workload, WorkloadKind};
+use crate::simulator::world::{Habits, World};
+
+/// An object by kind and name; all kinds that are applied are cluster-scoped.
+type ManifestKey = (String, String);
+
+#[derive(Debug)]
+pub struct SimulatedCluster {
+    world: World,
+    manifests: BTreeMap<ManifestKey, Value>,
+    uids: u64,
+}
+
+/// An object that the simulated API server refuses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{object} is refused: {}", .errors.iter().map(|error| format!("{}: {}", error.path, error.message)).collect::<Vec<_>>().join("; "))]
+pub struct Refused {
+    pub object: String,
+    pub errors: Vec<FieldError>,
+}
+
+impl SimulatedCluster {
+    pub fn new(seed: u64, start: Timestamp, catalog: Arc<Catalog>, habits: Habits) -> Self {
+        Self { world: World::new(seed, start, catalog, habits), manifests: BTreeMap::new(), uids: 0 }
+    }
+
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    pub fn world_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    /// What was applied and still exists, by kind and name.
+    pub fn manifests(&self) -> impl Iterator<Item = &Value> {
+        self.manifests.values()
+    }
+
+    pub fn manifest(&self, kind: &str, name: &str) -> Option<&Value> {
+        self.manifests.get(&(kind.to_string(), name.to_string()))
+    }
+
+    /// Creates or replaces an object; the answer is the object as it is stored, with uid, generation and readiness.
+    pub fn apply(&mut self, manifest: &Value) -> Result<Value, Refused> {
+        let key = key_of(manifest);
+        let refused = |errors| Refused { object: format!("{}/{}", key.0, key.1), errors };
+        let stored = self.stored(&key, manifest);
+        let observation = match api::parse(&stored).map_err(refused)? {
+            Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
+            Object::NodeClass(class) => Observation::Class(Arc::new(class)),
+            Object::NodeOverlay(overlay) => Observation::Overlay(Arc::new(overlay)),
+            // Kept for whoever lists it; nothing in the world acts on it.
+            _ => {
+                self.manifests.insert(key, stored.clone());
+                return Ok(stored);
+            }
+        };
+        self.world.apply(observation);
+        self.manifests.insert(key, stored.clone());
+        Ok(stored)
+    }
+
+    /// The manifest as an API server would store it.
+    fn stored(&mut self, key: &ManifestKey, manifest: &Value) -> Value {
+        let former = self.manifests.get(key);
+        let former_at = |pointer: &str| former.and_then(|former| former.pointer(pointer)).cloned();
+        let is_changed = former.is_none_or(|former| former.get("spec") != manifest.get("spec"));
+        let generation = former_at("/metadata/generation").and_then(|value| value.as_i64()).unwrap_or(0) + i64::from(is_changed);
+        let uid = former_at("/metadata/uid").unwrap_or_else(|| {
+            self.uids += 1;
+            json!(format!("00000000-0000-4000-8000-{:012x}", self.uids))
+        });
+        let now = self.world.now().to_string();
+        let created = former_at("/metadata/creationTimestamp").unwrap_or_else(|| json!(now));
+        let mut stored = manifest.clone();
+        stored["metadata"]["uid"] = uid;
+        stored["metadata"]["generation"] = json!(generation);
+        stored["metadata"]["creationTimestamp"] = created;
+        // Images, subnets and roles are taken to be there: the class and the pool are ready at once.
+        stored["status"] = json!({ "conditions": [{
+            "type": "Ready", "status": "True", "reason": "Simulated", "message": "", "observedGeneration": generation,
+            "lastTransitionTime": former_at("/status/conditions/0/lastTransitionTime").unwrap_or_else(|| json!(now)),
+        }] });
+        stored
+    }
+
+    /// Deletes an object; `false` if there was none. The claims of a pool go with it.
+    pub fn delete(&mut self, kind: &str, name: &str) -> bool {
+        if self.manifests.remove(&(kind.to_string(), name.to_string())).is_none() {
+            return false;
+        }
+        match kind {
+            "NodePool" => self.world.delete_pool(PoolName::new(name)),
+            "EC2NodeClass" => self.world.delete_class(ClassName::new(name)),
+            "NodeOverlay" => self.world.apply(Observation::OverlayGone(Symbol::new(name))),
+            _ => {}
+        }
+        true
+    }
+
+    /// Puts a workload there, as parsed from a manifest. Kinds that the world does not play are ignored.
+    pub fn add(&mut self, object: Object) {
+        let observation = match object {
+            Object::Workload(workload) => {
+                // Jobs of a simulation run for five minutes: how long real ones take is not in their manifest.
+                let kind = match workload.kind.as_str() {
+                    "Job" => WorkloadKind::Job { runs_for: jiff::SignedDuration::from_mins(5) },
+                    _ => WorkloadKind::Deployment,
+                };
+                return self.world.add_workload(Workload::new(workload.key, kind, workload.shape, workload.pods));
+            }
+            Object::Pod(pod) => return self.world.add_pod(pod),
+            Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
+            Object::PodDisruptionBudget(budget) => Observation::Budget(Arc::new(budget)),
+            Object::PersistentVolume(volume) => Observation::Volume(Arc::new(volume)),
+            Object::PersistentVolumeClaim(claim) => Observation::VolumeClaim(Arc::new(claim)),
+            Object::StorageClass(class) => Observation::StorageClass(Arc::new(class)),
+            Object::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
+            Object::Node(node) => Observation::Node(Arc::new(node)),
+            _ => return,
+        };
+        self.world.apply(observation);
+    }
+
+    pub fn perform(&mut self, action: &Action) {
+        self.world.perform(action);
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.world.now()
+    }
+
+    pub fn take_news(&mut self) -> Vec<(Timestamp, Observation)> {
+        self.world.take_news()
+    }
+}
+
+fn key_of(manifest: &Value) -> ManifestKey {
+    let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str).unwrap_or("").to_string();
+    (text("/kind"), text("/metadata/name"))
+}
