@@ -17,7 +17,8 @@ use super::disruption::{self, Disruptions};
 use super::lifecycle::{self, Launches};
 use super::provisioning::{claims_for, launch_options};
 use super::scheduling::{
-    Mode, OfferingKey, Place, Request, Settings, Solution, Supply, moving_pods, provisionable_pods, solve,
+    Code, Mode, OfferingKey, Place, Refusal, Request, Settings, Solution, Supply, moving_pods,
+    provisionable_pods, solve,
 };
 use super::termination::{self, Drains};
 use crate::model::action::{Action, ClaimChange, Notice, Subject};
@@ -30,8 +31,6 @@ use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
 use crate::model::quantity::{Resources, resource};
 use crate::model::requirement::Requirement;
-
-pub use super::decision::Reason;
 
 /// How the engine behaves; the defaults are Karpenter's.
 #[derive(Clone, Debug)]
@@ -60,6 +59,8 @@ impl Default for EngineSettings {
 
 /// How often pods that found no place are looked at again.
 const WAITING_LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
+/// How often a pod is told why it waits.
+const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(5);
 /// How long a node that pods are expected on is left alone: twice the longest batch.
 const NOMINATION: SignedDuration = SignedDuration::from_secs(20);
 /// Pod events closer together than this are one.
@@ -90,6 +91,8 @@ pub struct Engine {
     seen_pods: BTreeSet<ObjectKey>,
     next_look: Option<Timestamp>,
     nominated: BTreeMap<Place, Timestamp>,
+    /// Pods that were told why they wait, and when.
+    told_pods: BTreeMap<ObjectKey, Timestamp>,
     /// Claims to look at now.
     attention: BTreeSet<ClaimName>,
     /// Claims to look at later.
@@ -117,6 +120,7 @@ impl Engine {
             seen_pods: BTreeSet::new(),
             next_look: None,
             nominated: BTreeMap::new(),
+            told_pods: BTreeMap::new(),
             attention: BTreeSet::new(),
             alarms: BTreeMap::new(),
             pools_touched: BTreeSet::new(),
@@ -184,6 +188,7 @@ impl Engine {
             Observation::PodGone(key) => {
                 self.drains.pod_gone(*key);
                 self.seen_pods.remove(key);
+                self.told_pods.remove(key);
                 self.see_pod(at, former_pod.as_deref(), None);
             }
             Observation::Synced => {
@@ -201,10 +206,16 @@ impl Engine {
                 self.drains.instance_ended(*instance);
                 self.see_instance_gone(*instance);
             }
-            Observation::TerminateFailed { .. } | Observation::ActionFailed { .. } | Observation::Evicted { .. } => {}
+            Observation::TerminateFailed { .. }
+            | Observation::ActionFailed { .. }
+            | Observation::Evicted { .. } => {}
             Observation::EvictionBlocked { pod, message } => {
                 let notice = termination::blocked_notice(*pod, message);
-                self.notices.push(Planned::new(Action::Publish(notice), "FailedDraining", message.to_string()));
+                self.notices.push(Planned::new(
+                    Action::Publish(notice),
+                    "FailedDraining",
+                    message.to_string(),
+                ));
             }
             Observation::Instances(instances) => self.collect_garbage(at, instances),
             Observation::Interruption { instance, notice } => self.see_interruption(at, *instance, notice),
@@ -244,7 +255,9 @@ impl Engine {
         let is_counted = |pod: &Pod| !pod.is_daemon() && pod.node.is_some() && pod.is_active();
         let (before, after) = (former.filter(|pod| is_counted(pod)), pod.filter(|pod| is_counted(pod)));
         let moved = before.map(|pod| pod.node) != after.map(|pod| pod.node);
-        for node in [before.and_then(|pod| pod.node), pod.and_then(|pod| pod.node), former.and_then(|pod| pod.node)] {
+        for node in
+            [before.and_then(|pod| pod.node), pod.and_then(|pod| pod.node), former.and_then(|pod| pod.node)]
+        {
             let Some(node) = node.and_then(|name| self.cluster.nodes.get(&name)) else { continue };
             let Some(claim) = self.cluster.claim_of(node) else { continue };
             if claim.deleted.is_some() {
@@ -331,7 +344,9 @@ impl Engine {
             InterruptionNotice::RebalanceRecommendation => {
                 ("SpotRebalanceRecommendation", "its machine is at elevated risk".to_string(), false)
             }
-            InterruptionNotice::StateChange => ("InstanceStopping", "its machine is stopping".to_string(), true),
+            InterruptionNotice::StateChange => {
+                ("InstanceStopping", "its machine is stopping".to_string(), true)
+            }
             InterruptionNotice::ScheduledChange => {
                 ("InstanceScheduledChange", "its machine is scheduled for maintenance".to_string(), true)
             }
@@ -460,7 +475,10 @@ impl Engine {
         let (mut pods, rejected) = provisionable_pods(&self.cluster);
         pods.extend(moving_pods(&self.cluster, now));
         for rejected in &rejected {
-            self.tell_pod(rejected.pod, &rejected.reasons_text(), steps);
+            // Whoever asks for nodes that are not ours has not failed.
+            if rejected.reasons.iter().all(|refusal| refusal.code != Code::AvoidsManagedNodes) {
+                self.tell_pod(rejected.pod, &rejected.reasons, now, steps);
+            }
         }
         let request = Request {
             cluster: &self.cluster,
@@ -490,8 +508,7 @@ impl Engine {
             }
         }
         for unschedulable in solution.unschedulable.iter().filter(|each| !each.is_deferred) {
-            let reasons: Vec<String> = unschedulable.reasons.iter().map(|refusal| refusal.to_string()).collect();
-            self.tell_pod(unschedulable.pod, &reasons.join("; "), steps);
+            self.tell_pod(unschedulable.pod, &unschedulable.reasons, now, steps);
         }
         if !self.seen_pods.is_empty() {
             let next = now + WAITING_LOOK_AGAIN;
@@ -502,12 +519,22 @@ impl Engine {
         self.disruptions.touch();
     }
 
-    fn tell_pod(&self, pod: ObjectKey, message: &str, steps: &mut Steps) {
+    /// Says at a pod why it has no place, at most every five minutes.
+    fn tell_pod(&mut self, pod: ObjectKey, refusals: &[Refusal], now: Timestamp, steps: &mut Steps) {
+        if self.told_pods.get(&pod).is_some_and(|last| now < *last + TELL_AGAIN) {
+            return;
+        }
+        self.told_pods.insert(pod, now);
+        let of = |refusal: &Refusal| match refusal.pool {
+            Some(pool) => format!("pool {pool}: {}", refusal.message),
+            None => refusal.message.clone(),
+        };
+        let message = refusals.iter().map(of).collect::<Vec<_>>().join("; ");
         let notice = Notice {
             subject: Subject::Pod(pod),
             is_warning: true,
             reason: "FailedScheduling".into(),
-            message: message.into(),
+            message: message.as_str().into(),
         };
         steps.push(Action::Publish(notice), "FailedScheduling", message);
     }

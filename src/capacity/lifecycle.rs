@@ -104,7 +104,8 @@ fn launch(context: &Context, launches: &mut Launches, claim: &NodeClaim, steps: 
         record_launch(context, claim, instance, steps);
         return;
     }
-    let begun = claim.conditions.get(ConditionType::Launched).and_then(|condition| condition.since).or(claim.created);
+    let begun =
+        claim.conditions.get(ConditionType::Launched).and_then(|condition| condition.since).or(claim.created);
     let deadline = begun.unwrap_or(now) + LAUNCH_PATIENCE;
     if now >= deadline {
         let message = "not launched within five minutes";
@@ -168,7 +169,8 @@ fn note_failure(claim: &NodeClaim, message: &str, now: Timestamp, steps: &mut St
     let mut conditions = claim.conditions.clone();
     conditions.set(ConditionType::Launched, ConditionStatus::Unknown, "LaunchFailed", &shown, now);
     if let (Some(known), Some(kept)) = (known, conditions.get(ConditionType::Launched).cloned()) {
-        conditions.insert(ConditionType::Launched, crate::model::claim::Condition { since: known.since, ..kept });
+        conditions
+            .insert(ConditionType::Launched, crate::model::claim::Condition { since: known.since, ..kept });
     }
     let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
     steps.push(Action::UpdateClaim { claim: claim.name, change }, "LaunchFailed", shown);
@@ -225,9 +227,8 @@ fn register(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
         }
         return;
     };
-    let is_synced = |labels: &Labels| {
-        labels.get(&*label::DO_NOT_SYNC_TAINTS).is_some_and(|value| &**value == "true")
-    };
+    let is_synced =
+        |labels: &Labels| labels.get(&*label::DO_NOT_SYNC_TAINTS).is_some_and(|value| &**value == "true");
     let keeps_taints = is_synced(&node.labels) || is_synced(&claim.labels);
     let mut labels = claim.labels.clone();
     labels.insert(*label::REGISTERED, "true".into());
@@ -259,7 +260,9 @@ fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
         Some((_, None)) => (ConditionStatus::True, "Initialized", String::new()),
     };
     let known = claim.conditions.get(ConditionType::Initialized);
-    let is_known = known.is_some_and(|known| known.status == status && *known.reason == *reason && *known.message == *message);
+    let is_known = known.is_some_and(|known| {
+        known.status == status && *known.reason == *reason && *known.message == *message
+    });
     if is_known {
         return;
     }
@@ -287,6 +290,7 @@ fn missing_for_initialization(claim: &NodeClaim, node: &Node) -> Option<(&'stati
     if let Some(taint) = node.taints.iter().find(|taint| taint.is_ephemeral()) {
         return Some(("KnownEphemeralTaintsExist", format!("taint {taint} is still there")));
     }
-    let missing = claim.spec.requests.iter().find(|(name, amount)| *amount > 0 && node.allocatable.get(*name) == 0);
+    let missing =
+        claim.spec.requests.iter().find(|(name, amount)| *amount > 0 && node.allocatable.get(*name) == 0);
     missing.map(|(name, _)| ("ResourceNotRegistered", format!("the node does not offer {name} yet")))
 }

@@ -70,7 +70,11 @@ pub(crate) fn advance(cluster: &Cluster, drains: &mut Drains, claim: &NodeClaim,
     if let Some(node) = cluster.node_of(claim) {
         if claim.conditions.is_true(ConditionType::Registered) || node.has_finalizer {
             if node.deleted.is_none() {
-                steps.push(Action::DeleteNode { node: node.name }, "Terminating", "its claim is being deleted");
+                steps.push(
+                    Action::DeleteNode { node: node.name },
+                    "Terminating",
+                    "its claim is being deleted",
+                );
             } else {
                 remove_node(cluster, drains, claim, node, now, &mut steps);
             }
@@ -123,7 +127,11 @@ fn remove_node(
                 add_taints: vec![disrupted],
                 ..NodeChange::default()
             };
-            steps.push(Action::UpdateNode { node: node.name, change }, "Draining", "nothing new may land on it");
+            steps.push(
+                Action::UpdateNode { node: node.name, change },
+                "Draining",
+                "nothing new may land on it",
+            );
         }
         if !drain(cluster, drains, claim, node, deadline, now, steps)
             || !await_volumes(cluster, claim, node, deadline, now, steps)
@@ -238,7 +246,14 @@ fn await_volumes(
     let attached = cluster.attachments.values().filter(|attached| attached.node == node.name);
     let awaited = attached.filter_map(|attached| attached.volume).filter(is_awaited).count();
     if awaited == 0 {
-        set_condition(claim, ConditionType::VolumesDetached, ConditionStatus::True, "VolumesDetached", now, steps);
+        set_condition(
+            claim,
+            ConditionType::VolumesDetached,
+            ConditionStatus::True,
+            "VolumesDetached",
+            now,
+            steps,
+        );
         return true;
     }
     if deadline.is_some_and(|deadline| now >= deadline) {
@@ -258,9 +273,10 @@ fn volumes_of_staying_pods(cluster: &Cluster, node: NodeName, now: Timestamp) ->
     let claims = staying.flat_map(|pod| {
         pod.shape.volumes.iter().map(|volume| match volume {
             PodVolume::Claim(name) => ObjectKey { namespace: pod.key.namespace, name: *name },
-            PodVolume::Ephemeral { volume, .. } => {
-                ObjectKey { namespace: pod.key.namespace, name: Symbol::new(&format!("{}-{volume}", pod.key.name)) }
-            }
+            PodVolume::Ephemeral { volume, .. } => ObjectKey {
+                namespace: pod.key.namespace,
+                name: Symbol::new(&format!("{}-{volume}", pod.key.name)),
+            },
         })
     });
     claims.filter_map(|key| cluster.volume_claims.get(&key)?.volume).collect()
@@ -280,10 +296,21 @@ fn end_instance(
     let next = drains.ending.get(&instance).copied().unwrap_or(now);
     if now >= next {
         drains.ending.insert(instance, now + INSTANCE_LOOK_AGAIN);
-        steps.push(Action::Terminate { instance }, "Terminating", format!("{} is given back", instance.instance()));
+        steps.push(
+            Action::Terminate { instance },
+            "Terminating",
+            format!("{} is given back", instance.instance()),
+        );
     }
     steps.wake(drains.ending.get(&instance).copied().unwrap_or(now + INSTANCE_LOOK_AGAIN));
-    set_condition(claim, ConditionType::InstanceTerminating, ConditionStatus::True, "InstanceTerminating", now, steps);
+    set_condition(
+        claim,
+        ConditionType::InstanceTerminating,
+        ConditionStatus::True,
+        "InstanceTerminating",
+        now,
+        steps,
+    );
     false
 }
 
@@ -311,7 +338,11 @@ fn set_condition(
     let mut conditions = claim.conditions.clone();
     conditions.set(kind, status, reason, "", now);
     let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
-    steps.push(Action::UpdateClaim { claim: claim.name, change }, reason, format!("{} is {reason}", kind.as_str()));
+    steps.push(
+        Action::UpdateClaim { claim: claim.name, change },
+        reason,
+        format!("{} is {reason}", kind.as_str()),
+    );
 }
 
 /// A warning at the node for a pod that cannot be evicted.

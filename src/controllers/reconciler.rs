@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::capacity::engine::{Decision, Engine, EngineSettings};
+use crate::capacity::decision::Decision;
+use crate::capacity::engine::{Engine, EngineSettings};
 use crate::gitops::desired::ObjectRef;
 use crate::gitops::live::{Fleet, LiveObject, LiveState, NodeFacts};
 use crate::gitops::policy::SyncPolicy;
@@ -40,7 +41,12 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    pub fn new(cluster: SimulatedCluster, environment: &str, policy: SyncPolicy, settings: EngineSettings) -> Self {
+    pub fn new(
+        cluster: SimulatedCluster,
+        environment: &str,
+        policy: SyncPolicy,
+        settings: EngineSettings,
+    ) -> Self {
         let mut sync = Sync::new(environment, policy, None);
         let live = LiveState::from_manifests(cluster.manifests().cloned(), Fleet::default());
         sync.observe(cluster.now(), GitEvent::Live(live));
@@ -116,7 +122,13 @@ impl Reconciler {
     fn take_news(&mut self) -> bool {
         let news = self.cluster.take_news();
         let concerns_fleet = news.iter().any(|(_, seen)| {
-            matches!(seen, Observation::Claim(_) | Observation::ClaimGone(_) | Observation::Node(_) | Observation::NodeGone(_))
+            matches!(
+                seen,
+                Observation::Claim(_)
+                    | Observation::ClaimGone(_)
+                    | Observation::Node(_)
+                    | Observation::NodeGone(_)
+            )
         });
         let has_news = !news.is_empty();
         for (at, seen) in news {
@@ -135,7 +147,8 @@ impl Reconciler {
     /// One decision of the Git half, carried out. Whether it acted, and when it wants to be asked again.
     fn sync_once(&mut self, now: Timestamp, turn: &mut Turn) -> (bool, Option<Timestamp>) {
         let decision = self.sync.decide(now);
-        let results: Vec<ObjectResult> = decision.actions.iter().map(|action| self.carry_out(action)).collect();
+        let results: Vec<ObjectResult> =
+            decision.actions.iter().map(|action| self.carry_out(action)).collect();
         let acted = !results.is_empty();
         let wake_at = decision.wake_at;
         if let Some(plan) = decision.plan.clone().filter(|_| acted) {
@@ -151,7 +164,10 @@ impl Reconciler {
         let object = action.object().clone();
         let outcome = match action {
             SyncAction::Apply { manifest, .. } => match self.cluster.apply(manifest) {
-                Ok(stored) => Outcome::Applied(LiveObject { last_applied: Some(manifest.clone()), ..LiveObject::new(stored) }),
+                Ok(stored) => Outcome::Applied(LiveObject {
+                    last_applied: Some(manifest.clone()),
+                    ..LiveObject::new(stored)
+                }),
                 Err(refused) => Outcome::Permanent(refused.to_string()),
             },
             SyncAction::Delete { object: ObjectRef { kind, name, .. }, .. } => {
@@ -162,7 +178,8 @@ impl Reconciler {
         let gone = matches!(outcome, Outcome::Deleted);
         if gone {
             // Without finalizers of its own the object is gone at once.
-            self.sync.observe(self.cluster.now(), GitEvent::ObjectChanged { object: object.clone(), live: None });
+            self.sync
+                .observe(self.cluster.now(), GitEvent::ObjectChanged { object: object.clone(), live: None });
         }
         ObjectResult { object, outcome }
     }

@@ -82,7 +82,8 @@ impl SimulatedCluster {
         let former = self.manifests.get(key);
         let former_at = |pointer: &str| former.and_then(|former| former.pointer(pointer)).cloned();
         let is_changed = former.is_none_or(|former| former.get("spec") != manifest.get("spec"));
-        let generation = former_at("/metadata/generation").and_then(|value| value.as_i64()).unwrap_or(0) + i64::from(is_changed);
+        let generation = former_at("/metadata/generation").and_then(|value| value.as_i64()).unwrap_or(0)
+            + i64::from(is_changed);
         let uid = former_at("/metadata/uid").unwrap_or_else(|| {
             self.uids += 1;
             json!(format!("00000000-0000-4000-8000-{:012x}", self.uids))
@@ -124,7 +125,12 @@ impl SimulatedCluster {
                     "Job" => WorkloadKind::Job { runs_for: jiff::SignedDuration::from_mins(5) },
                     _ => WorkloadKind::Deployment,
                 };
-                return self.world.add_workload(Workload::new(workload.key, kind, workload.shape, workload.pods));
+                return self.world.add_workload(Workload::new(
+                    workload.key,
+                    kind,
+                    workload.shape,
+                    workload.pods,
+                ));
             }
             Object::Pod(pod) => return self.world.add_pod(pod),
             Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
