@@ -312,7 +312,9 @@ impl<'p, 'v> Field<'p, 'v> {
             (Segment::Key(key), Some(Value::Object(map))) => map.get(key).is_some_and(Value::is_null),
             _ => false,
         };
-        if self.value.is_none() && !is_null {
+        // What a missing parent should have held is not told as well.
+        let has_parent = self.parent.is_none_or(|parent| parent.value.is_some());
+        if self.value.is_none() && !is_null && has_parent {
             self.error("is required".into());
         }
         self

@@ -25,9 +25,11 @@ pub mod workload;
 pub(crate) mod document;
 pub(crate) mod position;
 pub mod snapshot;
+pub(crate) mod change;
 
 use serde_json::Value;
 
+pub use change::validate_change;
 pub use field::{FieldError, Stage};
 
 use crate::model::claim::NodeClaim;

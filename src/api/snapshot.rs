@@ -135,7 +135,11 @@ pub(crate) fn options() -> serde_saphyr::Options {
             max_total_comment_bytes: usize::MAX,
             max_depth: 128,
             max_aliases: 10_000,
+            max_recorded_anchor_events: 100_000,
         },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+        // `y` and `no` are names, as in YAML 1.2: nothing that kubectl prints depends on it.
+        strict_booleans: true,
         with_snippet: false,
     }
 }
@@ -197,6 +201,12 @@ fn plain_message(error: &serde_saphyr::Error) -> String {
     if let Some(rest) = first.strip_prefix("duplicate mapping key: ") {
         let key = rest.split(", set ").next().unwrap_or(rest);
         return format!("the key `{key}` is set twice");
+    }
+    if first.contains("breached: Depth") {
+        return "is nested more than 128 levels deep".into();
+    }
+    if first.contains("budget breached") || first.contains("alias replay") {
+        return "its aliases repeat more than a file of objects may; write the repeated parts out".into();
     }
     let cut = first.find(" at line ").unwrap_or(first.len());
     first[..cut].to_owned()

@@ -1,5 +1,6 @@
 //! One test binary: scenarios, properties, simulation, contracts and the command line.
 
+mod api;
 mod catalogue;
 mod fleet_files;
 mod git;
