@@ -151,6 +151,8 @@ pub struct SyncDecision {
     /// In order. Report what became of them with [`GitEvent::Applied`], then decide again.
     pub actions: Vec<SyncAction>,
     pub reasons: Vec<SyncReason>,
+    /// Whether the reasons are others than those of the decision before: worth a line to a person.
+    pub is_news: bool,
     /// Decide again by then, even if nothing happens. `None`: only when something happens.
     pub wake_at: Option<Timestamp>,
     /// The record of what was applied changed and has to be stored.
@@ -223,6 +225,8 @@ pub struct Sync {
     is_plan_stale: bool,
     inventory_changed: bool,
     rollout: status::RolloutWatch,
+    /// The reasons of the last decision.
+    said: Vec<SyncReason>,
 }
 
 impl Sync {
@@ -247,6 +251,7 @@ impl Sync {
             is_plan_stale: true,
             inventory_changed: false,
             rollout: status::RolloutWatch::default(),
+            said: Vec::new(),
         }
     }
 
@@ -271,7 +276,13 @@ impl Sync {
 
     /// Takes in what happened at `at`.
     pub fn observe(&mut self, at: Timestamp, event: GitEvent) {
-        self.is_plan_stale = true;
+        // Nodes come and go all the time; where nothing is to be changed, they change nothing about that.
+        let is_settled = self.plan.as_ref().is_some_and(|plan| plan.is_in_sync());
+        self.is_plan_stale |= match &event {
+            GitEvent::FleetChanged(_) => !is_settled,
+            GitEvent::Tick | GitEvent::Cancelled => false,
+            _ => true,
+        };
         match event {
             GitEvent::Rendered { desired, proof } => {
                 self.wanted.newest = Some(desired.revision.clone());
@@ -340,6 +351,7 @@ impl Sync {
             plan: None,
             actions: vec![],
             reasons: vec![],
+            is_news: false,
             wake_at: None,
             inventory_changed: std::mem::take(&mut self.inventory_changed),
         };
@@ -357,6 +369,8 @@ impl Sync {
         }
         decision.inventory_changed |= std::mem::take(&mut self.inventory_changed);
         decision.wake_at = decision.wake_at.map(|wake_at| wake_at.max(now));
+        decision.is_news = decision.reasons != self.said;
+        self.said.clone_from(&decision.reasons);
         decision
     }
 

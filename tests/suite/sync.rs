@@ -3,6 +3,7 @@
 mod bench;
 mod differences;
 mod operations;
+mod properties;
 mod removals;
 mod selfheal;
 mod takeover;

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::desired::{DesiredObject, DesiredState, ObjectRef, Origin};
 use super::live::{Fleet, LiveObject};
+use super::tracking::{ANNOTATION_TRACKING, LABEL_ENVIRONMENT, LABEL_INSTALLATION};
 use impact::Scope;
 pub use impact::{FIELD_RULES, FieldRule, NodeImpact, Rolling};
 pub use owners::MIGRATED_MANAGERS;
@@ -147,7 +148,7 @@ pub fn diff_object(
     )
 }
 
-/// Compares what two commits want. Objects that are alike are left out.
+/// Compares what two commits, or two environments, want. Objects that are alike are left out, and so are our own marks.
 pub fn diff_states(base: &DesiredState, head: &DesiredState, fleet: Option<&Fleet>) -> Vec<ObjectDiff> {
     let names: BTreeSet<&ObjectRef> = base.objects.keys().chain(head.objects.keys()).collect();
     names
@@ -163,8 +164,23 @@ pub fn diff_states(base: &DesiredState, head: &DesiredState, fleet: Option<&Flee
                 fleet,
             )
         })
+        .map(without_marks)
         .filter(|diff| diff.kind != DiffKind::Same)
         .collect()
+}
+
+/// Two environments are not different because each names itself on its objects.
+fn without_marks(mut diff: ObjectDiff) -> ObjectDiff {
+    let marks = [LABEL_ENVIRONMENT, LABEL_INSTALLATION, ANNOTATION_TRACKING];
+    diff.fields.retain(|field| {
+        let key =
+            field.path.strip_prefix("metadata.labels.").or(field.path.strip_prefix("metadata.annotations."));
+        key.is_none_or(|key| !marks.contains(&key))
+    });
+    if diff.kind == DiffKind::Changed && diff.fields.is_empty() {
+        diff.kind = DiffKind::Same;
+    }
+    diff
 }
 
 fn diff_manifests(

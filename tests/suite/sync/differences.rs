@@ -221,6 +221,14 @@ fn two_commits_are_compared_without_a_cluster() {
 }
 
 #[test]
+fn two_environments_do_not_differ_in_their_own_names() {
+    let mark = |environment: &str| {
+        with(pool("web"), "/metadata/labels", json!({ "provisor.dev/environment": environment }))
+    };
+    assert!(diff_states(&commit(1, [mark("dev")]), &commit(1, [mark("prod")]), None).is_empty());
+}
+
+#[test]
 fn every_value_of_an_object_may_be_of_a_wrong_kind() {
     for broken in [json!("text"), json!([1, "two"]), json!({ "a": [{}] }), json!(7), Value::Null, json!(true)]
     {
