@@ -39,7 +39,7 @@ fn the_files_of_a_commit_are_read_without_a_checkout() {
 }
 
 #[test]
-fn git_019_bare_repositories_file_addresses_and_linked_work_trees_are_read_alike() {
+fn bare_repositories_file_addresses_and_linked_work_trees_are_read_alike() {
     let fixture = Fixture::with(&[("fleet.toml", "x")]);
     let parent = fixture.dir.path();
     git_in(parent, &["clone", "--quiet", "--bare", "fleet", "bare.git"], b"");
@@ -80,9 +80,8 @@ fn a_directory_inside_a_work_tree_means_that_part_of_the_commit() {
     assert_eq!(error.to_string(), format!("`README.md` of `{name}` is a file, not a directory"));
 }
 
-/// Rows: GIT-001
 #[test]
-fn git_001_without_a_reference_head_is_followed() {
+fn without_a_reference_head_is_followed() {
     let fixture = Fixture::with(&[("fleet.toml", "x")]);
     fixture.git(&["checkout", "--quiet", "-b", "trunk"]);
     let on_trunk = fixture.commit("second", &[("fleet.toml", "y")]);
@@ -191,7 +190,7 @@ fn git_012_a_commit_must_be_part_of_the_branch_named_with_it() {
 }
 
 #[test]
-fn git_002_an_unchanged_reference_resolves_to_the_same_value() {
+fn an_unchanged_reference_resolves_to_the_same_value() {
     let fixture = Fixture::with(&[("a", "1")]);
     let source = git::open(&fixture.source(), &fixture.cache()).expect("opened");
     let before = source.resolve().expect("resolved");
@@ -201,7 +200,7 @@ fn git_002_an_unchanged_reference_resolves_to_the_same_value() {
 }
 
 #[test]
-fn git_041_commits_outside_the_subdirectory_do_not_change_the_content() {
+fn commits_outside_the_subdirectory_do_not_change_the_content() {
     let fixture = Fixture::with(&[("nodes/fleet.toml", "x"), ("docs/a.md", "1")]);
     let source = Source { subdirectory: Subdirectory::parse("nodes").expect("inside"), ..fixture.source() };
     let before = fixture.read(&source).expect("read");
@@ -213,9 +212,8 @@ fn git_041_commits_outside_the_subdirectory_do_not_change_the_content() {
     assert_ne!(fixture.read(&source).expect("read").content_digest(), before.content_digest());
 }
 
-/// Rows: GIT-057
 #[test]
-fn git_057_a_missing_branch_is_an_error_with_the_names_there_are() {
+fn a_missing_branch_is_an_error_with_the_names_there_are() {
     let fixture = Fixture::with(&[("a", "1")]);
     fixture.git(&["branch", "staging"]);
     let error = fixture.resolve(&fixture.following(branch("stagin"))).expect_err("missing");
@@ -280,7 +278,6 @@ fn sha_256_repositories_are_named_as_unsupported() {
     assert_eq!(error.to_string(), format!("`{name}` uses SHA-256 object ids, which is not supported"));
 }
 
-/// Rows: GIT-034, GIT-035
 #[test]
 fn git_035_nothing_of_a_repository_is_executed_and_blobs_are_verbatim() {
     let fixture = Fixture::with(&[
@@ -345,9 +342,8 @@ fn a_damaged_object_is_named_and_never_used() {
     assert_eq!(error.class(), ErrorClass::Input);
 }
 
-/// Rows: GIT-058, GIT-059
 #[test]
-fn git_059_rewritten_history_is_told_apart() {
+fn rewritten_history_is_told_apart() {
     let fixture = Fixture::with(&[("a", "1")]);
     let first = fixture.git(&["rev-parse", "HEAD"]);
     let second = fixture.commit("second", &[("a", "2")]);

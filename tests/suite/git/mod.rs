@@ -8,3 +8,4 @@ mod remote;
 mod ssh;
 mod authoring;
 mod watching;
+mod isolation;

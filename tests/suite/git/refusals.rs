@@ -19,9 +19,8 @@ fn refused(repository: &Repository) -> Vec<(&str, Refusal)> {
     repository.refused.iter().map(|(path, reason)| (&**path, *reason)).collect()
 }
 
-/// Rows: GIT-036, GIT-037
 #[test]
-fn git_036_symbolic_links_are_refused_and_never_followed() {
+fn symbolic_links_are_refused_and_never_followed() {
     let fixture = Fixture::with(&[("fleet.toml", "x"), ("real/a.toml", "y")]);
     let link = |target: &str, name: &str| {
         std::os::unix::fs::symlink(target, fixture.work_tree().join(name)).expect("a link");
@@ -47,7 +46,7 @@ fn git_036_symbolic_links_are_refused_and_never_followed() {
 }
 
 #[test]
-fn git_038_submodules_are_named_and_not_entered() {
+fn submodules_are_named_and_not_entered() {
     let fixture = Fixture::with(&[("fleet.toml", "x")]);
     git_in(fixture.dir.path(), &["clone", "--quiet", "fleet", "other"], b"");
     fixture.git(&["submodule", "--quiet", "add", "../other", "templates"]);
@@ -60,7 +59,7 @@ fn git_038_submodules_are_named_and_not_entered() {
 }
 
 #[test]
-fn git_040_lfs_pointers_are_not_content() {
+fn lfs_pointers_are_not_content() {
     let pointer = "version https://git-lfs.github.com/spec/v1\n\
                    oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n";
     let fixture = Fixture::with(&[("environments/prod.toml", pointer), ("fleet.toml", "x")]);
@@ -206,7 +205,7 @@ fn unsafe_paths_are_listed_and_not_taken() {
 }
 
 #[test]
-fn git_043_an_ignored_file_is_listed_so_that_an_include_can_say_why() {
+fn an_ignored_file_is_listed_so_that_an_include_can_say_why() {
     let fixture = Fixture::with(&[
         (".provisorignore", "templates/old.j2\n*.md\n"),
         ("README.md", "x"),

@@ -145,9 +145,8 @@ fn git_012_a_commit_with_a_branch_is_looked_for_in_its_history() {
     );
 }
 
-/// Rows: GIT-057
 #[test]
-fn git_057_a_branch_deleted_on_the_server_is_not_found() {
+fn a_branch_deleted_on_the_server_is_not_found() {
     let fixture = Fixture::with(&[("a", "1")]);
     fixture.git(&["branch", "release"]);
     let server = HttpServer::start(fixture.dir.path());
@@ -176,7 +175,7 @@ fn an_empty_repository_on_a_server_says_so() {
 }
 
 #[test]
-fn git_041_subdirectories_and_refusals_hold_over_the_wire() {
+fn subdirectories_and_refusals_hold_over_the_wire() {
     let fixture = Fixture::with(&[("nodes/fleet.toml", "x"), ("docs/a.md", "1")]);
     std::os::unix::fs::symlink("/etc/passwd", fixture.work_tree().join("nodes/link")).expect("a link");
     fixture.write("nodes/big", &vec![0; 2 << 20]);
@@ -232,7 +231,6 @@ fn git_021_other_redirects_name_their_target() {
     assert_eq!(elsewhere.asked().len(), 0, "nobody else was asked");
 }
 
-/// Rows: GIT-066
 #[test]
 fn git_066_what_the_server_refuses_is_told_apart() {
     let fixture = Fixture::with(&[("fleet.toml", "x")]);
@@ -387,6 +385,7 @@ fn git_062_a_pack_over_the_limit_is_not_finished() {
     fixture.write("big.bin", &bytes);
     fixture.commit("big", &[("fleet.toml", "x")]);
     let server = HttpServer::start(fixture.dir.path());
+    assert_eq!(Limits::default().pack_bytes, 256 << 20);
     let limits = Limits { pack_bytes: 1 << 20, ..Limits::default() };
     let error = fixture.read(&Source { limits, ..source(&server) }).expect_err("too large");
     assert_eq!(
@@ -410,6 +409,7 @@ fn git_064_a_slow_server_is_left_at_the_deadline() {
         true => Reply::Trickle(Duration::from_millis(100)),
         false => Reply::Backend,
     });
+    assert_eq!(Limits::default().fetch_timeout, Duration::from_secs(60));
     let limits = Limits { fetch_timeout: Duration::from_millis(500), ..Limits::default() };
     let started = Instant::now();
     let error = fixture.read(&Source { limits, ..source(&server) }).expect_err("slow");
@@ -448,9 +448,8 @@ fn a_fetch_stops_when_asked() {
     assert!(told.load(Ordering::Relaxed) > 0);
 }
 
-/// Rows: GIT-058, GIT-059
 #[test]
-fn git_059_rewrites_are_seen_through_a_shallow_store() {
+fn rewrites_are_seen_through_a_shallow_store() {
     let fixture = Fixture::with(&[("a", "0")]);
     let server = HttpServer::start(fixture.dir.path());
     let opened = git::open(&source(&server), &fixture.cache()).expect("opened");

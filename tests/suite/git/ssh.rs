@@ -15,9 +15,8 @@ fn source(fixture: &Fixture, script: &str) -> Source {
     }
 }
 
-/// Rows: GIT-034
 #[test]
-fn git_034_a_repository_is_read_over_ssh_without_anybodys_settings() {
+fn a_repository_is_read_over_ssh_without_anybodys_settings() {
     let fixture = Fixture::with(&[("fleet.toml", "x"), ("a dir/it's.toml", "y")]);
     let source = source(&fixture, RUN_COMMAND);
     let first = fixture.read(&source).expect("read");
@@ -74,9 +73,8 @@ fn old_servers_that_know_no_version_2_are_understood() {
     assert_eq!(texts(&fixture.read(&source).expect("read again"))["fleet.toml"], "y");
 }
 
-/// Rows: GIT-022, GIT-023, GIT-024
 #[test]
-fn git_024_what_ssh_says_becomes_an_error_of_ours() {
+fn what_ssh_says_becomes_an_error_of_ours() {
     let fixture = Fixture::with(&[("fleet.toml", "x")]);
     let error_of = |script: &str| fixture.resolve(&source(&fixture, script)).expect_err(script);
 

@@ -168,8 +168,11 @@ impl RemoteRepository {
         };
         let is_known =
             |history: &History| !matches!(history, History::Rewritten { how: Rewrite::Unknown, .. });
-        let mut found = relation()?;
         let (old_id, new_id) = (object_id(old, &self.source_name)?, object_id(new, &self.source_name)?);
+        if !self.store.has(new_id)? {
+            self.receive(new_id, 1, &|_| (), should_stop)?;
+        }
+        let mut found = relation()?;
         for depth in DEPTHS {
             if is_known(&found) {
                 return Ok(found);
@@ -245,6 +248,10 @@ impl RemoteRepository {
             if line_wire.halted.load(Ordering::Relaxed) {
                 // The caller left while another fetch held the store.
                 return Err(GitError::Stopped { source_name, phase: Phase::Fetching });
+            }
+            if depth == 1 && store.has(wanted)? {
+                // Another process was faster.
+                return Ok(());
             }
             let repo = locked.prepare()?;
             let haves = store::known_commits(&repo);

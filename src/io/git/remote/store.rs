@@ -70,13 +70,18 @@ impl Store {
         self.remove()
     }
 
+    /// Moves the store away and then deletes it: readers find all of it or nothing.
     fn remove(&self) -> Result<(), GitError> {
-        match fs::remove_dir_all(&self.path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(GitError::Cache { path: self.path.clone(), source: error })
-            }
-            _ => Ok(()),
-        }
+        let aside = self.path.with_extension("old");
+        let is_missing = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
+        fs::remove_dir_all(&aside)
+            .or_else(|error| if is_missing(&error) { Ok(()) } else { Err(error) })
+            .and_then(|()| match fs::rename(&self.path, &aside) {
+                Err(error) if is_missing(&error) => Ok(()),
+                Err(error) => Err(error),
+                Ok(()) => fs::remove_dir_all(&aside),
+            })
+            .map_err(|source| GitError::Cache { path: self.path.clone(), source })
     }
 
     fn damaged(&self, error: &gix::Error) -> GitError {
@@ -121,15 +126,17 @@ impl LockedStore {
             return Ok(repo);
         }
         self.store.remove()?;
+        // Made beside its place and moved there, for the sake of readers, who do not wait for the lock.
+        let beside = self.store.path.with_extension("new");
+        let cannot = |source| GitError::Cache { path: self.store.path.clone(), source };
+        if beside.exists() {
+            fs::remove_dir_all(&beside).map_err(cannot)?;
+        }
         let kind = gix::create::Kind::Bare;
-        gix::ThreadSafeRepository::init_opts(
-            &self.store.path,
-            kind,
-            gix::create::Options::default(),
-            isolated(),
-        )
-        .map(|repo| repo.to_thread_local())
-        .map_err(|error| self.failed(&error))
+        gix::ThreadSafeRepository::init_opts(&beside, kind, gix::create::Options::default(), isolated())
+            .map_err(|error| self.failed(&error))?;
+        fs::rename(&beside, &self.store.path).map_err(cannot)?;
+        self.store.open()
     }
 
     /// Notes that a commit is here, whole.
