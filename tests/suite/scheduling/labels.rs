@@ -43,8 +43,7 @@ fn zones_are_chosen_by_pool_and_pod_together() {
 /// Rows: SCH-118, SCH-119, SCH-120, SCH-121
 #[test]
 fn numbers_are_compared() {
-    let integer =
-        |operator, value| given(pool("default").require(INTEGER, operator, &[value]), INTEGER, &[]);
+    let integer = |operator, value| given(pool("default").require(INTEGER, operator, &[value]), INTEGER, &[]);
     assert_eq!(integer(Gt, "8"), Some(Some("16")));
     assert_eq!(integer(Lt, "8"), Some(Some("2")));
     assert_eq!(integer(Gte, "16"), Some(Some("16")));

@@ -8,3 +8,5 @@ mod limits;
 mod daemons;
 mod preferences;
 mod pools;
+mod spread;
+mod affinity;
