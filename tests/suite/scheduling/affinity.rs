@@ -296,7 +296,9 @@ fn a_node_without_the_key_is_nobodys_neighbour() {
 fn sch_921_a_host_without_its_label_goes_by_its_name() {
     let mut world = World::plain();
     world.put_node("n1", &[], &[("cpu", "4"), ("memory", "4Gi"), ("pods", "10")]);
-    world.edit_node("n1", |node| drop(node.labels.remove(&HOSTNAME.into())));
+    world.edit_node("n1", |node| {
+        node.labels.remove(&HOSTNAME.into());
+    });
     world.put_pods(&[target().on("n1")]);
     world.run(&[loner(HOSTNAME), follower(HOSTNAME)]);
     assert_ne!(world.host_of("loner"), Some("n1"));
