@@ -1,3 +1,4 @@
 //! The outside world: Observations from it, Actions to it.
+pub mod clock;
 pub mod git;
 pub mod cloud;

@@ -1,1 +1,11 @@
 //! For people: command line, tables, progress.
+//!
+//! Data goes to stdout, talk to stderr. Nothing here decides about nodes; it shows what others decided.
+
+pub mod exit;
+pub mod console;
+pub mod table;
+pub mod progress;
+pub mod diagnostics;
+mod interrupt;
+pub mod cli;

@@ -1,0 +1,264 @@
+//! `provisor catalog`: what the cloud sells, as decisions see it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::plan::read_input;
+use crate::model::catalog::{Catalog, PriceSource};
+use crate::model::class::NodeClass;
+use crate::model::offering::{CapacityType, InstanceType};
+use crate::model::quantity::{ResourceName, resource};
+use crate::ui::console::Console;
+use crate::ui::exit::{Exit, Failure};
+use crate::ui::table::{Table, counted};
+
+/// The region of the built-in catalogue if nothing tells a better one.
+const REGION: &str = "us-east-1";
+
+/// Show or renew what the cloud sells: instance types, sizes, prices
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    verb: CatalogVerb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum CatalogVerb {
+    Show(ShowArgs),
+    Refresh(RefreshArgs),
+}
+
+/// List instance types with what they hold for pods and what they cost
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  provisor catalog show m7i c7g                           two families
+  provisor catalog show --region eu-west-1 m7i.large
+  provisor catalog show --catalog prices.csv --output json")]
+struct ShowArgs {
+    /// Types, families (`m7i`) or beginnings of names; all by default
+    #[arg(value_name = "TYPE")]
+    types: Vec<String>,
+    #[command(flatten)]
+    catalog: CatalogArgs,
+}
+
+/// Ask AWS for the current prices and write a catalogue file for --catalog
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Needs a build with the feature `aws` (`cargo build --release --features aws`); other builds exit with 64.
+
+Example:
+  provisor catalog refresh --region eu-west-1 > prices.csv")]
+struct RefreshArgs {
+    /// The AWS region to ask for
+    #[arg(long)]
+    region: Option<String>,
+}
+
+/// Which catalogue a verb decides with.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct CatalogArgs {
+    /// Instance types and prices to use instead of the built-in ones, as CSV
+    #[arg(long, value_name = "FILE")]
+    catalog: Option<PathBuf>,
+    /// The AWS region of the built-in catalogue; by default the one that the input speaks of, else us-east-1
+    #[arg(long, conflicts_with = "catalog", env = "AWS_REGION")]
+    region: Option<String>,
+}
+
+impl CatalogArgs {
+    /// The file, or the built-in types of the region that the command line or `guess` names.
+    pub fn open(&self, guess: impl FnOnce() -> Option<String>) -> Result<Arc<Catalog>, Failure> {
+        let Some(file) = &self.catalog else {
+            let region = self.region.clone().or_else(guess).unwrap_or_else(|| REGION.into());
+            return Catalog::builtin(&region).map(Arc::new).map_err(|error| {
+                let help = error.nearest.as_ref().map(|near| format!("Did you mean `{near}`?"));
+                Failure { help, ..Failure::usage(error.to_string()) }
+            });
+        };
+        let (bytes, name) = read_input(file)?;
+        let text = String::from_utf8(bytes).map_err(|_| {
+            Failure::input(format!("`{name}` is not UTF-8 text")).help("Save the catalogue as UTF-8.")
+        })?;
+        Catalog::parse_csv(&text, &name).map(Arc::new).map_err(|errors| {
+            let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            Failure::input(lines.join("\n")).help("docs/reference/catalog.md describes the columns.")
+        })
+    }
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogDocument {
+    version: u32,
+    region: String,
+    /// `published`, `file`, or the region whose price list stands in.
+    prices: String,
+    instance_types: Vec<TypeDocument>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct TypeDocument {
+    name: String,
+    architecture: String,
+    vcpus: u32,
+    /// As advertised.
+    memory_mib: u64,
+    /// What a node without special settings leaves for pods, as Kubernetes quantities.
+    allocatable: std::collections::BTreeMap<String, String>,
+    offerings: Vec<OfferingDocument>,
+    /// Whether the spot price is a guess from similar types.
+    is_spot_estimated: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct OfferingDocument {
+    zone: String,
+    capacity_type: String,
+    usd_per_hour: String,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    match &args.verb {
+        CatalogVerb::Show(args) => show(args, console),
+        CatalogVerb::Refresh(args) => refresh(args),
+    }
+}
+
+fn show(args: &ShowArgs, console: &Console) -> Result<Exit, Failure> {
+    let catalog = args.catalog.open(|| None)?;
+    let class: Option<&NodeClass> = None;
+    let all = catalog.instance_types(class);
+    let is_wanted = |kind: &&InstanceType| {
+        args.types.is_empty() || args.types.iter().any(|beginning| kind.name.as_str().starts_with(beginning))
+    };
+    let types: Vec<&InstanceType> = all.iter().filter(is_wanted).collect();
+    if let Some(unknown) = args
+        .types
+        .iter()
+        .find(|beginning| !types.iter().any(|kind| kind.name.as_str().starts_with(*beginning)))
+    {
+        let near = all
+            .iter()
+            .map(|kind| kind.name.as_str())
+            .min_by_key(|name| (strsim::damerau_levenshtein(name, unknown), *name));
+        let failure =
+            Failure::input(format!("no instance type of {} begins with `{unknown}`", catalog.region));
+        return Err(match near {
+            Some(near) => failure.help(format!("The most similar one is `{near}`.")),
+            None => failure.help("The catalogue is empty."),
+        });
+    }
+    if console.is_json() {
+        console.json(&document(&catalog, &types))?;
+    } else {
+        console.data(&table(&catalog, &types).to_string())?;
+        let prices = match &catalog.prices {
+            PriceSource::Published => "published prices".to_owned(),
+            PriceSource::StandIn { region } => format!("prices of {region} stand in"),
+            PriceSource::File => "prices from the file".to_owned(),
+        };
+        console.talk(&format!("{} in {}; {prices}", counted(types.len(), "type"), catalog.region));
+    }
+    Ok(Exit::Done)
+}
+
+fn document(catalog: &Catalog, types: &[&InstanceType]) -> CatalogDocument {
+    CatalogDocument {
+        version: 1,
+        region: catalog.region.to_string(),
+        prices: match &catalog.prices {
+            PriceSource::Published => "published".into(),
+            PriceSource::StandIn { region } => (*region).into(),
+            PriceSource::File => "file".into(),
+        },
+        instance_types: types
+            .iter()
+            .filter_map(|kind| Some((kind, catalog.find(kind.name.as_str())?)))
+            .map(|(kind, facts)| TypeDocument {
+                name: kind.name.to_string(),
+                architecture: facts.arch.to_string(),
+                vcpus: facts.vcpus,
+                memory_mib: facts.memory_mib,
+                allocatable: kind
+                    .allocatable
+                    .iter()
+                    .map(|(name, amount)| (name.to_string(), name.render(amount)))
+                    .collect(),
+                offerings: kind
+                    .offerings
+                    .iter()
+                    .map(|offering| OfferingDocument {
+                        zone: offering.zone.to_string(),
+                        capacity_type: offering.capacity_type.to_string(),
+                        usd_per_hour: offering.price.to_string(),
+                    })
+                    .collect(),
+                is_spot_estimated: facts.is_spot_estimated,
+            })
+            .collect(),
+    }
+}
+
+fn table(catalog: &Catalog, types: &[&InstanceType]) -> Table {
+    let mut table = Table::new(&[
+        "TYPE",
+        "ARCH",
+        ">VCPU",
+        ">MEMORY",
+        ">PODS",
+        "DEVICES",
+        ">ON-DEMAND/H",
+        ">SPOT/H",
+        ">ZONES",
+    ]);
+    for kind in types {
+        let Some(facts) = catalog.find(kind.name.as_str()) else { continue };
+        let price = |capacity_type| {
+            facts.prices.get(&capacity_type).map(|price| format!("${price}")).unwrap_or_default()
+        };
+        let usual = |name: ResourceName| {
+            matches!(name.0.as_str(), "cpu" | "memory" | "pods" | "ephemeral-storage")
+                || name.0.starts_with("vpc.amazonaws.com/")
+        };
+        let devices: Vec<String> = kind
+            .capacity
+            .iter()
+            .filter(|(name, amount)| !usual(*name) && *amount > 0)
+            .map(|(name, amount)| format!("{name}={amount}"))
+            .collect();
+        table.row([
+            kind.name.to_string(),
+            facts.arch.to_string(),
+            facts.vcpus.to_string(),
+            format!("{} MiB", facts.memory_mib),
+            kind.capacity.get(*resource::PODS).to_string(),
+            devices.join(" "),
+            price(CapacityType::OnDemand),
+            price(CapacityType::Spot),
+            facts.zones.len().to_string(),
+        ]);
+    }
+    table
+}
+
+fn refresh(args: &RefreshArgs) -> Result<Exit, Failure> {
+    let region = args.region.as_deref().unwrap_or(REGION);
+    if cfg!(feature = "aws") {
+        return Err(Failure::outside(format!("prices of {region} cannot be asked for yet"))
+            .help("The built-in catalogue and --catalog files work without AWS."));
+    }
+    Err(without_aws("prices come from AWS"))
+}
+
+/// What to say when AWS is asked for in a build that cannot talk to it.
+pub fn without_aws(why: &str) -> Failure {
+    Failure::usage(format!("{why}, and this build has no AWS support"))
+        .help("Build it with `cargo build --release --features aws`; the SDK takes some minutes.")
+}

@@ -1,0 +1,204 @@
+//! `provisor diff`: two states of a fleet compared, field by field, each with what it does to nodes.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::render::states;
+use super::repository::RepositoryArgs;
+use crate::gitops::desired::DesiredState;
+use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, show};
+use crate::gitops::render::list_environments;
+use crate::model::repository::{Repository, Revision};
+use crate::ui::console::{Console, Tone};
+use crate::ui::exit::{Exit, Failure};
+use crate::ui::table::{Table, counted};
+
+/// Compare two states of a fleet: what is on disk with a commit, two commits, or two environments
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Exit codes: 0 the same, 1 they differ, 2 the input is wrong.
+
+Examples:
+  provisor diff                          what is on disk against the last commit, all environments
+  provisor diff prod --revision v1.4.0   what prod would become since that tag
+  provisor diff prod --revision v1.4.0 --ref main
+  provisor diff --env dev --env prod     what sets two environments apart")]
+pub struct Args {
+    /// An environment by name; all that are not abstract by default
+    #[arg(value_name = "ENV", conflicts_with = "env")]
+    environment: Option<String>,
+    /// Compare two environments of one state: give it twice
+    #[arg(long, value_name = "ENV", action = clap::ArgAction::Append, conflicts_with = "revision")]
+    env: Vec<String>,
+    /// The commit to compare with: a branch, a tag, a full reference or 40 digits
+    #[arg(long, value_name = "REF", default_value = "HEAD")]
+    revision: String,
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// Exit with 0 although there are differences
+    #[arg(long)]
+    no_exit_code: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct DiffDocument {
+    version: u32,
+    same: bool,
+    comparisons: Vec<Comparison>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Comparison {
+    base: Side,
+    head: Side,
+    /// Objects that differ: `object`, `kind` (`added`, `changed`, `removed`), `impact`, `fields` with `path`, `from`, `to`,
+    /// `origin` and `impact`.
+    objects: Vec<Value>,
+    #[serde(skip)]
+    found: Vec<ObjectDiff>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Side {
+    /// Null if the environment does not exist on this side.
+    environment: Option<String>,
+    /// The commit, or 64 digits that stand for the files of a directory.
+    commit: String,
+    reference: Option<String>,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let comparisons = match args.env.as_slice() {
+        [] => between_commits(args, console)?,
+        [base, head] => {
+            let repository = args.repository.open(console)?;
+            let (base, head) = (one(&repository, base)?, one(&repository, head)?);
+            vec![compare(Some(&base), Some(&head), &repository.revision, &repository.revision)]
+        }
+        _ => {
+            return Err(Failure::usage("`--env` names the two environments to compare")
+                .help("provisor diff --env dev --env prod"));
+        }
+    };
+    let same = comparisons.iter().all(|comparison| comparison.found.is_empty());
+    if console.is_json() {
+        console.json(&DiffDocument { version: 1, same, comparisons })?;
+    } else {
+        console.data(&text(&comparisons, console))?;
+    }
+    Ok(if same || args.no_exit_code { Exit::Done } else { Exit::No })
+}
+
+fn between_commits(args: &Args, console: &Console) -> Result<Vec<Comparison>, Failure> {
+    let head = args.repository.open(console)?;
+    let base = args.repository.open_at(&args.revision, console)?;
+    let names: Vec<String> = match &args.environment {
+        Some(name) => vec![name.clone()],
+        None => {
+            let mut names: Vec<String> = concrete(&base)?.into_iter().chain(concrete(&head)?).collect();
+            names.sort();
+            names.dedup();
+            names
+        }
+    };
+    names
+        .iter()
+        .map(|name| {
+            let (known_before, known_after) =
+                (concrete(&base)?.contains(name), concrete(&head)?.contains(name));
+            // A name that neither side knows is reported by rendering it.
+            let before = known_before.then(|| one(&base, name)).transpose()?;
+            let after = (known_after || !known_before).then(|| one(&head, name)).transpose()?;
+            Ok(compare(before.as_ref(), after.as_ref(), &base.revision, &head.revision))
+        })
+        .collect()
+}
+
+/// Names of the environments that can be rendered.
+fn concrete(repository: &Repository) -> Result<Vec<String>, Failure> {
+    let environments = list_environments(repository)?;
+    let concrete = environments.into_iter().filter(|environment| !environment.is_abstract);
+    Ok(concrete.map(|environment| environment.name.to_string()).collect())
+}
+
+fn one(repository: &Repository, environment: &str) -> Result<DesiredState, Failure> {
+    let (mut states, _) = states(repository, Some(environment))?;
+    states.pop().ok_or_else(|| Failure::input(format!("there is no environment `{environment}`")))
+}
+
+fn compare(
+    base: Option<&DesiredState>,
+    head: Option<&DesiredState>,
+    base_revision: &Revision,
+    head_revision: &Revision,
+) -> Comparison {
+    let nothing = |other: &DesiredState| DesiredState { objects: Default::default(), ..other.clone() };
+    let found = match (base, head) {
+        (Some(base), Some(head)) => diff_states(base, head, None),
+        (Some(base), None) => diff_states(base, &nothing(base), None),
+        (None, Some(head)) => diff_states(&nothing(head), head, None),
+        (None, None) => Vec::new(),
+    };
+    let side = |state: Option<&DesiredState>, revision: &Revision| Side {
+        environment: state.map(|state| state.environment.to_string()),
+        commit: revision.commit.to_string(),
+        reference: revision.reference.as_ref().map(ToString::to_string),
+    };
+    Comparison {
+        base: side(base, base_revision),
+        head: side(head, head_revision),
+        objects: found.iter().map(|diff| json!(diff)).collect(),
+        found,
+    }
+}
+
+fn text(comparisons: &[Comparison], console: &Console) -> String {
+    let mut parts = Vec::new();
+    for comparison in comparisons.iter().filter(|comparison| !comparison.found.is_empty()) {
+        let mut table = Table::new(&["OBJECT", "CHANGE", "FIELD", "FROM", "TO", "NODES", "WHERE"]);
+        for diff in &comparison.found {
+            let object = diff.object.to_string();
+            let (symbol, word) = match diff.kind {
+                DiffKind::Added => ('+', "added"),
+                DiffKind::Removed => ('-', "removed"),
+                DiffKind::Changed | DiffKind::Same => ('~', "changed"),
+            };
+            let change = format!("{symbol} {word}");
+            let origin = |origin: &Option<_>| origin.as_ref().map(ToString::to_string).unwrap_or_default();
+            if diff.fields.is_empty() {
+                let impact = impact(diff.impact);
+                table.row([object, change, "".into(), "".into(), "".into(), impact, origin(&diff.origin)]);
+                continue;
+            }
+            for field in &diff.fields {
+                table.row([
+                    object.clone(),
+                    change.clone(),
+                    field.short_path().to_owned(),
+                    show(field.from.as_ref()).into_owned(),
+                    show(field.to.as_ref()).into_owned(),
+                    impact(field.impact),
+                    origin(&field.origin),
+                ]);
+            }
+        }
+        let title = match (&comparison.base.environment, &comparison.head.environment) {
+            (Some(base), Some(head)) if base != head => format!("{base} → {head}"),
+            (Some(base), None) => format!("{base} (removed)"),
+            (None, Some(head)) => format!("{head} (new)"),
+            (_, head) => head.clone().unwrap_or_default(),
+        };
+        let count = counted(comparison.found.len(), "object");
+        let differ = if comparison.found.len() == 1 { "differs" } else { "differ" };
+        parts.push(format!("{}: {count} {differ}\n{table}", console.paint(Tone::Strong, &title)));
+    }
+    parts.join("\n")
+}
+
+fn impact(impact: NodeImpact) -> String {
+    match impact {
+        NodeImpact::NoRoll => String::new(),
+        impact => impact.to_string(),
+    }
+}

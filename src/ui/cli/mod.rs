@@ -1,0 +1,241 @@
+//! The command line: one file per verb, one table of exit codes, one way to print.
+
+mod repository;
+pub(in crate::ui) mod document;
+mod validate;
+mod render;
+mod diff;
+mod plan;
+mod explain;
+mod init;
+mod schema;
+mod catalog;
+mod completion;
+mod version;
+mod reference;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use super::console::{ColorChoice, Console, Output};
+use super::exit::{Exit, Failure};
+use super::interrupt;
+pub use document::output_schemas;
+pub use reference::reference;
+
+/// A node provisioner for Kubernetes whose desired state is a Git repository.
+#[derive(Debug, Parser)]
+#[command(
+    name = "provisor",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Exit codes: 0 done, 1 the answer is no, 2 the input is wrong, 3 the outside world failed,
+4 something to do (--detailed-exitcode), 5 stale or out of time, 64 wrong command line, 130 interrupted.
+
+Start here:
+  provisor init fleet && provisor validate fleet"
+)]
+pub struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What every verb understands.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct GlobalArgs {
+    /// Print for people or for programs
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
+    output: Output,
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: ColorChoice,
+    /// Form of the log on standard error
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORM")]
+    log_format: LogFormat,
+    /// Log more: -v what happens, -vv decisions and why, -vvv everything
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Validate(validate::Args),
+    Render(render::Args),
+    Diff(diff::Args),
+    Plan(plan::Args),
+    Explain(explain::Args),
+    Init(init::Args),
+    Schema(schema::Args),
+    Catalog(catalog::Args),
+    Completion(completion::Args),
+    Version(version::Args),
+}
+
+impl Verb {
+    fn run(&self, console: &Console) -> Result<Exit, Failure> {
+        match self {
+            Self::Validate(args) => validate::run(args, console),
+            Self::Render(args) => render::run(args, console),
+            Self::Diff(args) => diff::run(args, console),
+            Self::Plan(args) => plan::run(args, console),
+            Self::Explain(args) => explain::run(args, console),
+            Self::Init(args) => init::run(args, console),
+            Self::Schema(args) => schema::run(args, console),
+            Self::Catalog(args) => catalog::run(args, console),
+            Self::Completion(args) => completion::run(args, console),
+            Self::Version(args) => version::run(args, console),
+        }
+    }
+
+    /// Whether Ctrl-C simply ends the verb. Others end themselves, because there is something to put away.
+    fn ends_at_once(&self) -> bool {
+        true
+    }
+}
+
+/// Runs the program on its own command line.
+pub fn main() -> ExitCode {
+    run(std::env::args_os().collect()).into()
+}
+
+fn run(words: Vec<OsString>) -> Exit {
+    let early = Early::read(&words);
+    let console = Console::new(early.output, early.color);
+    let command = Cli::command().color(match early.color {
+        ColorChoice::Auto => clap::ColorChoice::Auto,
+        ColorChoice::Always => clap::ColorChoice::Always,
+        ColorChoice::Never => clap::ColorChoice::Never,
+    });
+    let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => return explain_usage(&error, &console),
+    };
+    let console = Console::new(cli.global.output, cli.global.color);
+    start_log(&cli.global);
+    if cli.verb.ends_at_once() {
+        interrupt::end_on_interrupt();
+    }
+    match cli.verb.run(&console) {
+        Ok(exit) => exit,
+        Err(failure) => {
+            console.complain(&failure);
+            failure.exit
+        }
+    }
+}
+
+/// Help and version are answers; everything else that the parser says is a wrong command line.
+fn explain_usage(error: &clap::Error, console: &Console) -> Exit {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        drop(error.print());
+        return Exit::Done;
+    }
+    if console.is_json() {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or_default();
+        let message = message.strip_prefix("error: ").unwrap_or(message);
+        let help = text.lines().skip(1).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
+        console.complain(&Failure::usage(message).help(help.join("\n")));
+    } else {
+        drop(error.print());
+    }
+    Exit::Usage
+}
+
+/// How to speak, known before the command line is understood, so that complaints about it have the right form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Early {
+    output: Output,
+    color: ColorChoice,
+}
+
+impl Early {
+    fn read(words: &[OsString]) -> Self {
+        let mut early = Self::default();
+        let words: Vec<&str> =
+            words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--").collect();
+        for (index, word) in words.iter().enumerate() {
+            let value = |names: &[&str]| {
+                names.iter().find_map(|name| {
+                    let rest = word.strip_prefix(name)?;
+                    match rest.strip_prefix('=') {
+                        Some(value) => Some(value),
+                        None if rest.is_empty() => words.get(index + 1).copied(),
+                        None if !name.starts_with("--") => Some(rest),
+                        None => None,
+                    }
+                })
+            };
+            match value(&["--output", "-o"]) {
+                Some("json") => early.output = Output::Json,
+                Some("text") => early.output = Output::Text,
+                _ => {}
+            }
+            match value(&["--color"]) {
+                Some("always") => early.color = ColorChoice::Always,
+                Some("never") => early.color = ColorChoice::Never,
+                _ => {}
+            }
+        }
+        early
+    }
+}
+
+/// Logs go to stderr; `PROVISOR_LOG` (such as `provisor::io=debug`) says more than `-v` can.
+fn start_log(global: &GlobalArgs) {
+    use tracing_subscriber::EnvFilter;
+
+    let level = match global.verbose {
+        0 => "warn",
+        1 => "provisor=info,warn",
+        2 => "provisor=debug,info",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("PROVISOR_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .log_internal_errors(false);
+    // A second start in one process changes nothing.
+    drop(match global.log_format {
+        LogFormat::Text => log.compact().try_init(),
+        LogFormat::Json => log.json().try_init(),
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_form_of_complaints_is_known_before_the_command_line_is() {
+        let read = |line: &str| Early::read(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        for line in ["p plan --output json", "p -o json x", "p -ojson", "p --output=json plan --nonsense"] {
+            assert_eq!(read(line).output, Output::Json, "{line}");
+        }
+        for line in ["p plan", "p plan -- --output json", "p --output", "p plan --output text"] {
+            assert_eq!(read(line).output, Output::Text, "{line}");
+        }
+        assert_eq!(read("p plan --color=never").color, ColorChoice::Never);
+    }
+}

@@ -1,0 +1,171 @@
+//! What the planner found, in the words of the document.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::document::{
+    Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning, Reason, Taint,
+    Unschedulable,
+};
+use crate::capacity::cluster::Cluster;
+use crate::capacity::disruption::{Destination, DisruptionPlan, Verb};
+use crate::capacity::engine::EngineSettings;
+use crate::capacity::scheduling::{
+    self, Mode, Refusal, Request, Solution, Supply, moving_pods, provisionable_pods, solve,
+};
+use crate::model::money::UsdPerHour;
+use crate::model::name::ObjectKey;
+
+pub fn answer(
+    cluster: &Cluster,
+    now: Timestamp,
+    settings: &EngineSettings,
+    _until_settled: bool,
+) -> Capacity {
+    let (waiting, rejected) = provisionable_pods(cluster);
+    let mut pods = waiting.clone();
+    pods.extend(moving_pods(cluster, now));
+    let solution = solve(&Request {
+        cluster,
+        supply: &Supply::of(cluster),
+        now,
+        pods: &pods,
+        without_nodes: &BTreeSet::new(),
+        without_claims: &BTreeSet::new(),
+        settings: &settings.scheduling,
+        mode: Mode::Provisioning,
+    });
+    let waiting: BTreeSet<ObjectKey> = waiting.iter().map(|pod| pod.key).collect();
+    let mut ids = Ids::default();
+    let mut provisioning = provisioning(&solution, &waiting, &mut ids);
+    for pod in rejected {
+        provisioning.unschedulable.push(unschedulable(&pod.pod, &pod.reasons));
+    }
+    provisioning.unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
+    let disruption = DisruptionPlan::default();
+    Capacity { provisioning, disruption: disruption_of(&disruption, &mut ids), settled: None }
+}
+
+fn disruption_of(plan: &DisruptionPlan, ids: &mut Ids) -> Disruption {
+    let commands = plan.commands.iter().map(|command| {
+        let replacements: Vec<NewNode> =
+            command.replacements.iter().map(|node| new_node(node, None, ids)).collect();
+        let moves = command.pods.iter().map(|(pod, destination)| Move {
+            pod: pod.to_string(),
+            to: match destination {
+                Destination::Place(place) => Some(place.to_string()),
+                Destination::Replacement(index) => replacements.get(*index).map(|node| node.id.clone()),
+            },
+        });
+        let moves = moves.collect();
+        Command {
+            decision: match command.verb {
+                Verb::Delete => "delete",
+                Verb::Replace => "replace",
+            }
+            .to_owned(),
+            reason: command.reason.as_str().to_owned(),
+            method: command.method.to_owned(),
+            nodes: command.nodes.iter().map(ToString::to_string).collect(),
+            replacements,
+            savings_usd_per_hour: command.savings.to_string(),
+            pods: moves,
+        }
+    });
+    let kept = plan.kept.iter().map(|kept| Kept {
+        node: kept.node.to_string(),
+        code: kept.code.to_owned(),
+        message: kept.message.clone(),
+    });
+    Disruption { commands: commands.collect(), kept: kept.collect() }
+}
+
+/// Counts new nodes over the whole plan.
+#[derive(Debug, Default)]
+pub struct Ids(usize);
+
+impl Ids {
+    fn next(&mut self) -> String {
+        self.0 += 1;
+        format!("new-{}", self.0)
+    }
+}
+
+fn provisioning(solution: &Solution, waiting: &BTreeSet<ObjectKey>, ids: &mut Ids) -> Provisioning {
+    let new_nodes: Vec<NewNode> =
+        solution.new_nodes.iter().map(|node| new_node(node, Some(waiting), ids)).collect();
+    let total: UsdPerHour = solution.new_nodes.iter().map(scheduling::NewNode::price).sum();
+    let existing = solution
+        .existing
+        .iter()
+        .map(|(place, pods)| ExistingNode { node: place.to_string(), pods: names(pods, Some(waiting)) });
+    Provisioning {
+        new_nodes,
+        existing_nodes: existing.filter(|node| !node.pods.is_empty()).collect(),
+        unschedulable: solution
+            .unschedulable
+            .iter()
+            .filter(|pod| waiting.contains(&pod.pod))
+            .map(|pod| unschedulable(&pod.pod, &pod.reasons))
+            .collect(),
+        usd_per_hour: total.to_string(),
+    }
+}
+
+fn new_node(node: &scheduling::NewNode, shown: Option<&BTreeSet<ObjectKey>>, ids: &mut Ids) -> NewNode {
+    let launch = node.launch();
+    let capacity_types: Vec<String> = node.capacity_types().iter().map(ToString::to_string).collect();
+    NewNode {
+        id: ids.next(),
+        pool: node.pool.to_string(),
+        labels: node.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        taints: node
+            .taints
+            .iter()
+            .map(|taint| Taint {
+                key: taint.key.to_string(),
+                value: Some(taint.value.to_string()).filter(|value| !value.is_empty()),
+                effect: taint.effect.as_str().to_owned(),
+            })
+            .collect(),
+        capacity_type: launch.capacity_type.to_string(),
+        capacity_types: if capacity_types.len() > 1 { capacity_types } else { Vec::new() },
+        zones: node.zones().iter().map(ToString::to_string).collect(),
+        instance_types: node.instance_types().iter().map(ToString::to_string).collect(),
+        launch: Launch {
+            instance_type: launch.instance_type.to_string(),
+            zone: launch.zone.to_string(),
+            capacity_type: launch.capacity_type.to_string(),
+            usd_per_hour: launch.price.to_string(),
+        },
+        requests: node
+            .requests
+            .iter()
+            .map(|(name, amount)| (name.to_string(), name.render(amount)))
+            .collect(),
+        pods: names(&node.pods, shown),
+    }
+}
+
+/// Of `pods`, those that are to be `shown`, by name.
+fn names(pods: &[ObjectKey], shown: Option<&BTreeSet<ObjectKey>>) -> Vec<String> {
+    let is_shown = |pod: &&ObjectKey| shown.is_none_or(|shown| shown.contains(*pod));
+    let mut names: Vec<String> = pods.iter().filter(is_shown).map(ToString::to_string).collect();
+    names.sort();
+    names
+}
+
+fn unschedulable(pod: &ObjectKey, reasons: &[Refusal]) -> Unschedulable {
+    Unschedulable {
+        pod: pod.to_string(),
+        reasons: reasons
+            .iter()
+            .map(|reason| Reason {
+                pool: reason.pool.map(|pool| pool.to_string()),
+                code: reason.code.as_str().to_owned(),
+                message: reason.message.clone(),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,204 @@
+//! The answer of `provisor plan` as other programs read it. Renaming a field raises `version`; adding one does not.
+//!
+//! Every list is ordered: new nodes in the order in which they were opened, existing nodes and pods by name, commands in
+//! the order in which they would start, `kept` by node.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::gitops::plan::PlanRow;
+
+pub const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanDocument {
+    pub version: u32,
+    /// The moment that the plan takes as the present.
+    pub now: String,
+    pub capacity: Capacity,
+    /// What would change in the cluster's objects; empty without a repository.
+    pub sync: Sync,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Capacity {
+    pub provisioning: Provisioning,
+    pub disruption: Disruption,
+    /// Only with `--until-settled`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settled: Option<Settled>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Provisioning {
+    pub new_nodes: Vec<NewNode>,
+    /// Waiting pods that nodes which exist already will take.
+    pub existing_nodes: Vec<ExistingNode>,
+    pub unschedulable: Vec<Unschedulable>,
+    /// What all of `newNodes` cost together, as launched.
+    pub usd_per_hour: String,
+}
+
+/// A node that would be bought.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NewNode {
+    /// `new-1`, `new-2`, …, counted over the whole plan.
+    pub id: String,
+    pub pool: String,
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    /// The capacity type of `launch`.
+    pub capacity_type: String,
+    /// All that are open, if there is more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub capacity_types: Vec<String>,
+    /// All that are open.
+    pub zones: Vec<String>,
+    /// All that are open, cheapest first.
+    pub instance_types: Vec<String>,
+    pub launch: Launch,
+    /// Sum of its pods and of the daemons that will run there, as Kubernetes quantities.
+    pub requests: BTreeMap<String, String>,
+    pub pods: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Taint {
+    pub key: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+    pub effect: String,
+}
+
+/// The offering bought if every one is available: the cheapest.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Launch {
+    pub instance_type: String,
+    pub zone: String,
+    pub capacity_type: String,
+    pub usd_per_hour: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExistingNode {
+    /// A Node, or a NodeClaim on its way to become one.
+    pub node: String,
+    pub pods: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unschedulable {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Never empty.
+    pub reasons: Vec<Reason>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Reason {
+    /// Absent when the reason lies in the pod itself or in all pools together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// A word that never changes its meaning.
+    pub code: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Disruption {
+    /// All that would start now, in order.
+    pub commands: Vec<Command>,
+    /// Every owned node that no command names, with the first reason that keeps it.
+    pub kept: Vec<Kept>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Command {
+    /// `delete` or `replace`.
+    pub decision: String,
+    /// `Empty`, `Underutilized`, `Drifted`, `Expired`, `Interrupted`, `Unhealthy` or `ScaledDown`.
+    pub reason: String,
+    pub method: String,
+    pub nodes: Vec<String>,
+    pub replacements: Vec<NewNode>,
+    pub savings_usd_per_hour: String,
+    pub pods: Vec<Move>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Move {
+    pub pod: String,
+    /// A node, or the id of a replacement; null for a pod that has no place yet.
+    pub to: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Kept {
+    pub node: String,
+    /// A word that never changes its meaning.
+    pub code: String,
+    pub message: String,
+}
+
+/// The cluster once nothing is left to do.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Settled {
+    pub nodes: Vec<SettledNode>,
+    pub steps: u64,
+    /// Whether really nothing was left to do when it ended.
+    pub quiescent: bool,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SettledNode {
+    pub name: String,
+    /// Null for a node that no pool owns.
+    pub pool: Option<String>,
+    pub instance_type: String,
+    pub zone: String,
+    pub capacity_type: String,
+}
+
+/// What the repository would change in the cluster. All fields are absent without a repository.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sync {
+    /// Numbers of changes by kind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Value>,
+    /// The plan as the sync loop would carry it out: hash, environment, commit, digest, changes, skipped, unmanaged.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub plan: Option<Value>,
+    /// The same for people.
+    #[serde(skip)]
+    pub rows: Vec<PlanRow>,
+}
+
+impl PlanDocument {
+    /// Whether carrying the plan out would change nothing.
+    pub fn is_empty(&self) -> bool {
+        let capacity = &self.capacity;
+        let changes = self.sync.plan.as_ref().and_then(|plan| plan.get("changes")).and_then(Value::as_array);
+        capacity.provisioning.new_nodes.is_empty()
+            && capacity.disruption.commands.is_empty()
+            && changes.is_none_or(Vec::is_empty)
+    }
+}

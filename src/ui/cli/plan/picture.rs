@@ -1,0 +1,241 @@
+//! A cluster in a file: what it holds, what a repository puts in the place of its policy, and what that changes.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::document;
+use crate::api::snapshot::{self, Snapshot};
+use crate::api::{Object, Reader};
+use crate::capacity::cluster::Cluster;
+use crate::gitops::desired::DesiredState;
+use crate::gitops::live::{Fleet, LiveState, NodeFacts};
+use crate::gitops::plan::{Consent, PlanInput, RenderProof, plan_sync};
+use crate::gitops::policy::SyncPolicy;
+use crate::model::catalog::{Catalog, regions};
+use crate::model::label::{self, annotation};
+use crate::model::name::{ClassName, PoolName};
+use crate::model::node::Node;
+use crate::model::observation::Observation;
+use crate::model::quantity::resource;
+use crate::model::requirement::Requirement;
+use crate::model::symbol::Symbol;
+use crate::ui::console::Console;
+use crate::ui::exit::Failure;
+use crate::ui::progress::Progress;
+
+/// Names this program on objects that it would apply, unless a cluster says otherwise.
+const INSTALLATION: &str = "provisor";
+
+#[derive(Debug, Default)]
+pub struct Picture {
+    snapshot: Snapshot,
+}
+
+impl Picture {
+    /// Reads the objects of a file, or of standard input for `-`.
+    pub fn read(file: &Path, console: &Console) -> Result<Self, Failure> {
+        let (bytes, name) = read_input(file)?;
+        let progress = Progress::start(console, &format!("reading {name}"));
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+            Failure::input(format!("{name}:{line}: the snapshot is not UTF-8 text"))
+                .help("Write it with `kubectl get … -o yaml`.")
+        })?;
+        let snapshot = snapshot::read(&text, &name).map_err(|error| {
+            Failure::input(error.to_string()).help("`kubectl get … -A -o yaml` writes what is expected here.")
+        })?;
+        drop(progress);
+        for notice in &snapshot.notices {
+            console.notice(notice);
+        }
+        Ok(Self { snapshot })
+    }
+
+    /// The latest moment that the objects speak of.
+    pub fn latest_moment(&self) -> Option<Timestamp> {
+        snapshot::latest_moment(&self.snapshot.objects)
+    }
+
+    /// The region that most nodes are in, else the one whose zones the pools name.
+    pub fn region(&self) -> Option<String> {
+        let known = regions();
+        let mut votes: BTreeMap<String, usize> = BTreeMap::new();
+        let mut vote = |zone: &str| {
+            let region = known.iter().find(|(_, zones)| zones.iter().any(|known| known.as_str() == zone));
+            if let Some((region, _)) = region {
+                *votes.entry(region.clone()).or_default() += 1;
+            }
+        };
+        for object in &self.snapshot.objects {
+            match object {
+                Object::Node(node) => drop(node.labels.get(&*label::ZONE).map(|zone| vote(zone))),
+                Object::NodePool(pool) => {
+                    let zones = pool.template.requirements.get(*label::ZONE);
+                    for zone in zones.and_then(Requirement::listed).into_iter().flatten() {
+                        vote(zone);
+                    }
+                }
+                _ => {}
+            }
+        }
+        votes
+            .into_iter()
+            .max_by_key(|(region, count)| (*count, std::cmp::Reverse(region.clone())))
+            .map(|(region, _)| region)
+    }
+
+    /// What a sync of `desired` would change in the cluster.
+    pub fn sync(&self, desired: &DesiredState, now: Timestamp) -> document::Sync {
+        let live = LiveState::from_manifests(self.snapshot.manifests.iter().cloned(), self.fleet());
+        let policy = SyncPolicy::new(INSTALLATION);
+        let plan = plan_sync(&PlanInput {
+            desired,
+            proof: RenderProof::Once,
+            live: &live,
+            policy: &policy,
+            consent: &Consent::default(),
+            now,
+            is_manual: true,
+            started: None,
+        });
+        document::Sync { summary: Some(json!(plan.summary())), rows: plan.rows(), plan: Some(json!(plan)) }
+    }
+
+    fn fleet(&self) -> Fleet {
+        let mut fleet = Fleet::default();
+        let objects = &self.snapshot.objects;
+        let nodes = objects.iter().filter_map(|object| match object {
+            Object::Node(node) => Some(node),
+            _ => None,
+        });
+        for node in nodes {
+            match node.labels.get(&*label::NODEPOOL) {
+                Some(pool) => {
+                    let facts = node_facts(node);
+                    fleet.nodes_by_pool.entry(Arc::from(pool.as_str())).or_default().push(facts);
+                }
+                None => fleet.other_nodes += 1,
+            }
+        }
+        fleet
+    }
+
+    /// Puts the rendered objects in the place of the snapshot's NodePools, node classes and overlays.
+    pub fn replace_desired(&mut self, desired: &DesiredState) -> Result<(), Failure> {
+        let mut former_pools: BTreeMap<PoolName, _> = BTreeMap::new();
+        let mut former_classes: BTreeMap<ClassName, _> = BTreeMap::new();
+        self.snapshot.objects.retain(|object| match object {
+            Object::NodePool(pool) => {
+                former_pools.insert(pool.name, (pool.uid, pool.created));
+                false
+            }
+            Object::NodeClass(class) => {
+                former_classes.insert(class.name, class.zones.clone());
+                false
+            }
+            Object::NodeOverlay(_) => false,
+            _ => true,
+        });
+        let mut reader = Reader::default();
+        for (name, wanted) in &desired.objects {
+            let object = reader.parse(&wanted.manifest).map_err(|errors| {
+                let origin = wanted.origin("").map(|origin| format!("{origin}: ")).unwrap_or_default();
+                let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+                Failure::input(format!("{origin}{name} cannot be used: {}", errors.join("; ")))
+            })?;
+            // An update keeps the identity of an object and what others found out about it.
+            let object = match object {
+                Object::NodePool(mut pool) => {
+                    if let Some((uid, created)) = former_pools.get(&pool.name) {
+                        pool.uid = *uid;
+                        pool.created = *created;
+                    }
+                    Object::NodePool(pool)
+                }
+                Object::NodeClass(mut class) => {
+                    if class.zones.is_empty()
+                        && let Some(zones) = former_classes.get(&class.name)
+                    {
+                        class.zones.clone_from(zones);
+                    }
+                    Object::NodeClass(class)
+                }
+                other => other,
+            };
+            self.snapshot.objects.push(object);
+        }
+        Ok(())
+    }
+
+    /// The cluster as the planner knows it.
+    pub fn into_cluster(self, catalog: Arc<Catalog>, now: Timestamp) -> Cluster {
+        let mut cluster = Cluster::default();
+        for object in self.snapshot.objects {
+            if let Some(seen) = observation(object) {
+                cluster.observe(now, &seen);
+            }
+        }
+        cluster.observe(now, &Observation::Catalog(catalog));
+        cluster
+    }
+}
+
+/// An object as news. What decides nothing by itself is none.
+fn observation(object: Object) -> Option<Observation> {
+    Some(match object {
+        Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
+        Object::NodeClaim(claim) => Observation::Claim(Arc::new(*claim)),
+        Object::NodeClass(class) => Observation::Class(Arc::new(class)),
+        Object::NodeOverlay(overlay) => Observation::Overlay(Arc::new(overlay)),
+        Object::Node(node) => Observation::Node(Arc::new(node)),
+        Object::Pod(pod) => Observation::Pod(Arc::new(pod)),
+        Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
+        Object::PodDisruptionBudget(budget) => Observation::Budget(Arc::new(budget)),
+        Object::PersistentVolume(volume) => Observation::Volume(Arc::new(volume)),
+        Object::PersistentVolumeClaim(claim) => Observation::VolumeClaim(Arc::new(claim)),
+        Object::StorageClass(class) => Observation::StorageClass(Arc::new(class)),
+        Object::CsiNode(node) => Observation::CsiNode(Arc::new(node)),
+        Object::VolumeAttachment(attachment) => Observation::VolumeAttachment(Arc::new(attachment)),
+        Object::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
+        Object::Workload(_) | Object::PriorityClass(_) | Object::Unknown(_) => return None,
+    })
+}
+
+fn node_facts(node: &Node) -> NodeFacts {
+    let text = |symbol: &Symbol| Arc::<str>::from(symbol.as_str());
+    NodeFacts {
+        name: node.name.as_str().into(),
+        labels: node.labels.iter().map(|(key, value)| (text(key), text(value))).collect(),
+        cpu_millis: u64::try_from(node.capacity.get(*resource::CPU)).unwrap_or(0),
+        is_drifted: false,
+        do_not_disrupt: node
+            .annotations
+            .get(&*annotation::DO_NOT_DISRUPT)
+            .is_some_and(|value| value.as_str() == "true"),
+    }
+}
+
+/// The bytes of a file or of standard input, and how to call it.
+pub fn read_input(file: &Path) -> Result<(Vec<u8>, String), Failure> {
+    if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin()
+            .lock()
+            .read_to_end(&mut bytes)
+            .map_err(|error| Failure::outside("standard input cannot be read").caused_by(&error))?;
+        return Ok((bytes, "<stdin>".into()));
+    }
+    let name = file.display().to_string();
+    let bytes = std::fs::read(file).map_err(|error| {
+        Failure::input(format!("`{name}` cannot be read"))
+            .caused_by(&error)
+            .help("Check the path and the rights.")
+    })?;
+    Ok((bytes, name))
+}

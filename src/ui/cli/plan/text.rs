@@ -1,0 +1,139 @@
+//! The plan for people: what would be bought, where waiting pods go, what would go away, and why the rest stays.
+
+use super::document::{NewNode, PlanDocument};
+use crate::gitops::diff::NodeImpact;
+use crate::ui::console::{Console, Tone};
+use crate::ui::table::{Table, counted};
+
+pub fn render(plan: &PlanDocument, console: &Console) -> String {
+    let mut parts = Vec::new();
+    let mut part = |title: &str, table: Table| {
+        if !table.is_empty() {
+            parts.push(format!("{}\n{table}", console.paint(Tone::Strong, title)));
+        }
+    };
+    let mut sync = Table::new(&["OBJECT", "CHANGE", "FIELD", "FROM", "TO", "NODES", "WHERE"]);
+    for row in &plan.sync.rows {
+        let impact = match row.impact {
+            NodeImpact::NoRoll => String::new(),
+            impact => impact.to_string(),
+        };
+        let origin = row.origin.as_ref().map(ToString::to_string).unwrap_or_default();
+        let cells = [&row.object, row.change, &row.field, &row.from, &row.to, &impact, &origin];
+        sync.row(cells.map(str::to_owned));
+    }
+    part("Sync", sync);
+    let provisioning = &plan.capacity.provisioning;
+    part("New nodes", new_nodes(provisioning.new_nodes.iter()));
+    let mut places = Table::new(&["POD", "NODE"]);
+    for (pod, node) in pods_and_nodes(plan) {
+        places.row([pod, node]);
+    }
+    part("Waiting pods", places);
+    let mut waiting = Table::new(&["POD", "POOL", "CODE", "WHY"]);
+    for pod in &provisioning.unschedulable {
+        for reason in &pod.reasons {
+            waiting.row([&pod.pod, reason.pool.as_deref().unwrap_or(""), &reason.code, &reason.message]);
+        }
+    }
+    part("Pods without a place", waiting);
+    let disruption = &plan.capacity.disruption;
+    let mut commands = Table::new(&["DO", "NODES", "REASON", "BY", ">PODS", ">SAVES/H", "METHOD"]);
+    for command in &disruption.commands {
+        let replacements: Vec<&str> = command.replacements.iter().map(|node| node.id.as_str()).collect();
+        commands.row([
+            command.decision.clone(),
+            command.nodes.join(" "),
+            command.reason.clone(),
+            replacements.join(" "),
+            command.pods.len().to_string(),
+            dollars(&command.savings_usd_per_hour),
+            command.method.clone(),
+        ]);
+    }
+    part("Nodes that go", commands);
+    let replacements = disruption.commands.iter().flat_map(|command| &command.replacements);
+    part("Replacements", new_nodes(replacements));
+    let mut kept = Table::new(&["NODE", "CODE", "WHY"]);
+    for node in &disruption.kept {
+        kept.row([&node.node, &node.code, &node.message]);
+    }
+    part("Nodes that stay", kept);
+    if let Some(settled) = &plan.capacity.settled {
+        let mut nodes = Table::new(&["NODE", "POOL", "TYPE", "ZONE", "CAPACITY"]);
+        for node in &settled.nodes {
+            let pool = node.pool.as_deref().unwrap_or("");
+            nodes.row([&node.name, pool, &node.instance_type, &node.zone, &node.capacity_type]);
+        }
+        let end = if settled.quiescent { "nothing is left to do" } else { "not settled" };
+        part(&format!("After {}: {end}", counted(settled.steps, "step")), nodes);
+    }
+    parts.push(format!("{}\n", summary(plan)));
+    parts.join("\n")
+}
+
+fn new_nodes<'a>(nodes: impl Iterator<Item = &'a NewNode>) -> Table {
+    let mut table = Table::new(&[
+        "NODE", "POOL", "LAUNCHES", "ZONE", "CAPACITY", ">USD/H", ">TYPES", ">PODS", "REQUESTS",
+    ]);
+    for node in nodes {
+        let requests = node.requests.iter().filter(|(resource, _)| *resource != "pods");
+        let requests: Vec<String> =
+            requests.map(|(resource, amount)| format!("{resource}={amount}")).collect();
+        table.row([
+            node.id.clone(),
+            node.pool.clone(),
+            node.launch.instance_type.clone(),
+            node.launch.zone.clone(),
+            node.launch.capacity_type.clone(),
+            dollars(&node.launch.usd_per_hour),
+            node.instance_types.len().to_string(),
+            node.pods.len().to_string(),
+            requests.join(" "),
+        ]);
+    }
+    table
+}
+
+fn pods_and_nodes(plan: &PlanDocument) -> Vec<(&str, &str)> {
+    let provisioning = &plan.capacity.provisioning;
+    let new = provisioning.new_nodes.iter().map(|node| (&node.id, &node.pods));
+    let existing = provisioning.existing_nodes.iter().map(|node| (&node.node, &node.pods));
+    new.chain(existing)
+        .flat_map(|(node, pods)| pods.iter().map(move |pod| (pod.as_str(), node.as_str())))
+        .collect()
+}
+
+fn summary(plan: &PlanDocument) -> String {
+    let provisioning = &plan.capacity.provisioning;
+    let new = provisioning.new_nodes.len();
+    let placed: usize = provisioning.new_nodes.iter().map(|node| node.pods.len()).sum();
+    let existing: usize = provisioning.existing_nodes.iter().map(|node| node.pods.len()).sum();
+    let going: usize = plan.capacity.disruption.commands.iter().map(|command| command.nodes.len()).sum();
+    let mut said = Vec::new();
+    if new > 0 {
+        let (nodes, pods) = (counted(new, "new node"), counted(placed, "pod"));
+        said.push(format!("{nodes} for {pods} at ${}/h", provisioning.usd_per_hour));
+    }
+    if existing > 0 {
+        said.push(format!("{} on nodes that exist", counted(existing, "pod")));
+    }
+    if !provisioning.unschedulable.is_empty() {
+        said.push(format!("{} without a place", counted(provisioning.unschedulable.len(), "pod")));
+    }
+    if going > 0 {
+        said.push(format!("{} to go", counted(going, "node")));
+    }
+    let kept = plan.capacity.disruption.kept.len();
+    if kept > 0 {
+        said.push(format!("{} {}", counted(kept, "node"), if kept == 1 { "stays" } else { "stay" }));
+    }
+    if said.is_empty() { "nothing to do".into() } else { said.join(", ") }
+}
+
+fn dollars(amount: &str) -> String {
+    match amount.strip_prefix('-') {
+        Some(amount) => format!("-${amount}"),
+        None => format!("${amount}"),
+    }
+}

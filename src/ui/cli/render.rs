@@ -1,0 +1,139 @@
+//! `provisor render`: the Kubernetes objects that a fleet stands for.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::document::OriginDocument;
+use super::repository::RepositoryArgs;
+use super::validate::settings;
+use crate::gitops::desired::DesiredState;
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics};
+use crate::gitops::render::{Rendered, render_all, render_environment};
+use crate::model::repository::Repository;
+use crate::ui::console::Console;
+use crate::ui::exit::{Exit, Failure};
+
+/// Print the Kubernetes objects that an environment stands for
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  provisor render dev                           one environment as YAML
+  provisor render dev | kubectl diff -f -       against a cluster
+  provisor render                               all environments
+  provisor render prod --repo https://git.example.com/fleet.git --ref v1.4.0")]
+pub struct Args {
+    /// An environment by name; all that are not abstract by default
+    #[arg(value_name = "ENV")]
+    environment: Option<String>,
+    #[command(flatten)]
+    repository: RepositoryArgs,
+    /// Say above every object where it comes from
+    #[arg(long)]
+    origins: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RenderDocument {
+    version: u32,
+    environments: Vec<EnvironmentDocument>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct EnvironmentDocument {
+    name: String,
+    /// The commit, or 64 digits that stand for the files of a directory.
+    commit: String,
+    /// Names the objects by their content.
+    digest: String,
+    objects: Vec<ObjectDocument>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ObjectDocument {
+    manifest: Value,
+    /// Where the object comes from.
+    origin: Option<OriginDocument>,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let repository = args.repository.open(console)?;
+    let (states, warnings) = states(&repository, args.environment.as_deref())?;
+    console.warn(&sorted(warnings));
+    if console.is_json() {
+        console.json(&RenderDocument { version: 1, environments: states.iter().map(document).collect() })?;
+    } else {
+        let is_one = states.len() == 1;
+        let mut text = String::new();
+        for state in &states {
+            if !is_one {
+                text.push_str(&format!("# Environment {}\n", state.environment));
+            }
+            text.push_str(&yaml(state, args.origins)?);
+        }
+        console.data(&text)?;
+    }
+    Ok(Exit::Done)
+}
+
+pub fn sorted(found: Vec<Diagnostic>) -> Diagnostics {
+    let mut all = Diagnostics::default();
+    all.extend(found);
+    all.sorted()
+}
+
+/// The named environment, or all that can be rendered, with their warnings.
+pub fn states(
+    repository: &Repository,
+    environment: Option<&str>,
+) -> Result<(Vec<DesiredState>, Vec<Diagnostic>), Failure> {
+    let settings = settings();
+    let rendered: Vec<Result<Rendered, Diagnostics>> = match environment {
+        Some(name) => vec![render_environment(repository, name, &settings)],
+        None => render_all(repository, &settings)?.into_values().collect(),
+    };
+    let mut states = Vec::new();
+    let mut warnings = Vec::new();
+    let mut mistakes = Diagnostics::default();
+    for one in rendered {
+        match one {
+            Ok((state, found)) => {
+                states.push(state);
+                warnings.extend(found);
+            }
+            Err(found) => mistakes.extend(found),
+        }
+    }
+    if mistakes.is_empty() { Ok((states, warnings)) } else { Err(mistakes.sorted().into()) }
+}
+
+fn document(state: &DesiredState) -> EnvironmentDocument {
+    EnvironmentDocument {
+        name: state.environment.to_string(),
+        commit: state.revision.commit.to_string(),
+        digest: state.digest.to_string(),
+        objects: state
+            .objects
+            .values()
+            .map(|object| ObjectDocument {
+                manifest: object.manifest.clone(),
+                origin: object.origin("").map(OriginDocument::from),
+            })
+            .collect(),
+    }
+}
+
+fn yaml(state: &DesiredState, with_origins: bool) -> Result<String, Failure> {
+    let mut text = String::new();
+    for object in state.objects.values() {
+        text.push_str("---\n");
+        if with_origins && let Some(origin) = object.origin("") {
+            text.push_str(&format!("# {origin}\n"));
+        }
+        let manifest = serde_saphyr::to_string(&object.manifest)
+            .map_err(|error| Failure::outside("the objects cannot be written as YAML").caused_by(&error))?;
+        text.push_str(manifest.trim_end());
+        text.push('\n');
+    }
+    Ok(text)
+}

@@ -1,0 +1,90 @@
+//! Where a verb finds its fleet: the files on disk as they are now, or a commit of a repository here or elsewhere.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use crate::io::git::{self, Limits, Reference, RepositoryUrl, Source, Step, Subdirectory, UrlRules};
+use crate::model::repository::Repository;
+use crate::ui::console::Console;
+use crate::ui::exit::Failure;
+use crate::ui::progress::Progress;
+
+/// For verbs whose positional arguments are names.
+#[derive(Clone, Debug, clap::Args)]
+pub struct RepositoryArgs {
+    /// The fleet: a directory, read as it is on disk, or the address of a Git repository
+    #[arg(long, value_name = "PATH_OR_URL", default_value = ".", env = "PROVISOR_REPO")]
+    pub repo: String,
+    #[command(flatten)]
+    pub at: CommitArgs,
+}
+
+/// Which commit, and which part of it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct CommitArgs {
+    /// Read a commit instead of the files on disk: a branch, a tag, a full reference or 40 digits
+    #[arg(long = "ref", value_name = "REF")]
+    pub reference: Option<String>,
+    /// The directory of the fleet inside the repository
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<String>,
+    /// Accept `http://` addresses, where anyone on the way can change the content
+    #[arg(long)]
+    pub allow_insecure_http: bool,
+}
+
+impl RepositoryArgs {
+    pub fn open(&self, console: &Console) -> Result<Repository, Failure> {
+        open(&self.repo, &self.at, console)
+    }
+
+    /// The same fleet at another commit.
+    pub fn open_at(&self, reference: &str, console: &Console) -> Result<Repository, Failure> {
+        let at = CommitArgs { reference: Some(reference.to_owned()), ..self.at.clone() };
+        open(&self.repo, &at, console)
+    }
+}
+
+/// Reads the files of `place`.
+pub fn open(place: &str, at: &CommitArgs, console: &Console) -> Result<Repository, Failure> {
+    let rules = UrlRules { allow_insecure_http: at.allow_insecure_http, allow_local: true };
+    let url = RepositoryUrl::parse(place, rules).map_err(git::GitError::from)?;
+    let subdirectory = Subdirectory::parse(at.path.as_deref().unwrap_or_default())?;
+    let is_plain_path = !place.starts_with("file:");
+    if let Some(directory) = url.local_path().filter(|path| is_plain_path && !is_bare(path))
+        && at.reference.is_none()
+    {
+        return Ok(git::read_directory(&directory.join(subdirectory.as_str()), &Limits::default())?);
+    }
+    let reference = match &at.reference {
+        Some(word) => Reference::any(word).map_err(git::GitError::from)?,
+        None => Reference::Head,
+    };
+    let allow_insecure_http = at.allow_insecure_http;
+    let source = Source { reference, subdirectory, allow_insecure_http, ..Source::new(place) };
+    let source = git::open(&source, &cache())?;
+    let progress = Progress::start(console, &format!("reading {}", source.name()));
+    let resolved = source.resolve()?;
+    let report = |step: Step| match step {
+        Step::Connecting => progress.step("connecting", source.name()),
+        Step::Listing => progress.step("listing references of", source.name()),
+        Step::Receiving { bytes } => progress.step("receiving", &format!("{} KiB", bytes / 1024)),
+        Step::Reading => progress.step("reading", source.name()),
+    };
+    Ok(source.fetch(&resolved, &report, &AtomicBool::new(false))?)
+}
+
+/// Whether a directory is the inside of a Git repository, which has no files of its own on disk.
+fn is_bare(path: &Path) -> bool {
+    !path.join("fleet.toml").exists() && path.join("HEAD").is_file() && path.join("objects").is_dir()
+}
+
+/// Where object stores of remote repositories are kept between runs; may be deleted at any time.
+pub fn cache() -> PathBuf {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("XDG_CACHE_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .unwrap_or_else(std::env::temp_dir)
+        .join("provisor")
+}

@@ -1,0 +1,92 @@
+//! `provisor schema`: what a strategy file and an answer look like, for editors and other programs.
+
+use clap::ValueEnum;
+
+use super::document::output_schemas;
+use crate::gitops::schema::{Draft, SchemaKind, schema_of};
+use crate::ui::console::Console;
+use crate::ui::exit::{Exit, Failure};
+use crate::ui::table::Table;
+
+/// Print the JSON Schema of strategy files and of every JSON answer
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  provisor schema                                            which schemas there are
+  provisor schema environment > environment.schema.json      of environments/NAME.toml and .yaml
+  provisor schema environment --draft 4                      for taplo and other TOML language servers
+  provisor schema output/plan                                of `provisor plan --output json`")]
+pub struct Args {
+    /// `fleet`, `environment`, or `output/VERB`
+    kind: Option<String>,
+    /// The draft of JSON Schema for strategy files
+    #[arg(long, value_enum, default_value_t)]
+    draft: DraftChoice,
+}
+
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum DraftChoice {
+    #[default]
+    #[value(name = "2020-12")]
+    Latest,
+    #[value(name = "4")]
+    Four,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let Some(wanted) = &args.kind else { return list(console) };
+    let draft = match args.draft {
+        DraftChoice::Latest => Draft::Latest,
+        DraftChoice::Four => Draft::Draft4,
+    };
+    let text = match (SchemaKind::parse(wanted), wanted.strip_prefix("output/")) {
+        (Some(kind), _) => schema_of(kind, draft),
+        (None, Some(verb)) => {
+            let schemas = output_schemas();
+            let (_, schema) =
+                schemas.iter().find(|(name, _)| *name == verb).ok_or_else(|| unknown(wanted))?;
+            format!("{schema:#}\n")
+        }
+        _ => return Err(unknown(wanted)),
+    };
+    console.data(&text)?;
+    Ok(Exit::Done)
+}
+
+fn names() -> Vec<(String, String)> {
+    let inputs = SchemaKind::ALL.into_iter().map(|kind| {
+        let of = match kind {
+            SchemaKind::Fleet => "fleet.toml",
+            SchemaKind::Environment => "environments/NAME.toml, .yaml, .yml",
+        };
+        (kind.name().to_owned(), of.to_owned())
+    });
+    let outputs = output_schemas().into_iter().map(|(verb, _)| {
+        let of = match verb {
+            "error" => "standard error under --output json, if a verb fails".to_owned(),
+            verb => format!("provisor {verb} --output json"),
+        };
+        (format!("output/{verb}"), of)
+    });
+    inputs.chain(outputs).collect()
+}
+
+fn list(console: &Console) -> Result<Exit, Failure> {
+    if console.is_json() {
+        let schemas: Vec<_> =
+            names().into_iter().map(|(kind, of)| serde_json::json!({ "kind": kind, "of": of })).collect();
+        console.json(&serde_json::json!({ "version": 1, "schemas": schemas }))?;
+    } else {
+        let mut table = Table::new(&["KIND", "OF"]);
+        for (kind, of) in names() {
+            table.row([kind, of]);
+        }
+        console.data(&table.to_string())?;
+    }
+    Ok(Exit::Done)
+}
+
+fn unknown(kind: &str) -> Failure {
+    let names: Vec<String> = names().into_iter().map(|(name, _)| name).collect();
+    Failure::usage(format!("there is no schema `{kind}`")).help(format!("There are {}.", names.join(", ")))
+}
