@@ -191,18 +191,23 @@ impl Reader {
 
     /// Parses an object that an API server holds or would take; else everything that it would refuse.
     pub fn parse(&mut self, value: &Value) -> Result<Object, Vec<FieldError>> {
+        self.parse_noting(value).map(|(object, _)| object)
+    }
+
+    /// Like [`parse`](Self::parse), with what an API server lets pass: fields that have no effect, and what the controller
+    /// will find fault with.
+    pub fn parse_noting(&mut self, value: &Value) -> Result<(Object, Vec<FieldError>), Vec<FieldError>> {
         let findings = Findings::default();
         let object = Field::root(value, &findings);
         let parsed = self.read(&object);
         let mut errors = findings.into_errors();
-        errors.retain(|error| error.stage == Stage::Admission);
+        errors.sort();
+        errors.dedup();
+        let (refused, passed): (Vec<_>, Vec<_>) =
+            errors.into_iter().partition(|error| error.stage == Stage::Admission);
         match parsed {
-            Some(parsed) if errors.is_empty() => Ok(parsed),
-            _ => {
-                errors.sort();
-                errors.dedup();
-                Err(errors)
-            }
+            Some(parsed) if refused.is_empty() => Ok((parsed, passed)),
+            _ => Err(refused),
         }
     }
 

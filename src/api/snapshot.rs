@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub objects: Vec<Object>,
     /// The objects of Karpenter's kinds as they were written, for comparison with what should be.
     pub manifests: Vec<Value>,
-    /// What a person should know about what was left out.
+    /// What a person should know: fields without effect, objects that are not valid, kinds that were skipped.
     pub notices: Vec<String>,
     /// Shapes of all pods: hand them to whoever reads more pods.
     pub shapes: PodShapes,
@@ -258,6 +258,7 @@ struct Reading<'t> {
     skipped: BTreeMap<(Symbol, Symbol), usize>,
     wrong: Vec<Wrong<'t>>,
     failures: Vec<Failure>,
+    notices: Vec<String>,
 }
 
 impl<'t> Reading<'t> {
@@ -270,6 +271,7 @@ impl<'t> Reading<'t> {
             skipped: BTreeMap::new(),
             wrong: Vec::new(),
             failures: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -284,12 +286,13 @@ impl<'t> Reading<'t> {
             (name, "") => format!("{kind} {name}"),
             (name, namespace) => format!("{kind} {namespace}/{name}"),
         };
-        match self.reader.parse(&value) {
-            Ok(Object::Unknown(unknown)) => {
+        match self.reader.parse_noting(&value) {
+            Ok((Object::Unknown(unknown), _)) => {
                 let count = self.skipped.entry((unknown.api_version, unknown.kind)).or_default();
                 *count += 1;
             }
-            Ok(object) => {
+            Ok((object, passed)) => {
+                self.notices.extend(passed.iter().map(|error| format!("{}: {error}", label())));
                 let key = (Symbol::new(&kind), Symbol::new(&namespace), Symbol::new(&name));
                 if !self.seen.insert(key) {
                     let error = FieldError {
@@ -314,9 +317,13 @@ impl<'t> Reading<'t> {
         if !self.wrong.is_empty() || !self.failures.is_empty() {
             return Err(self.explain());
         }
-        if let Some(notice) = notice_of_skipped(&self.skipped) {
-            self.snapshot.notices.push(notice);
+        let omitted = self.notices.len().saturating_sub(PROBLEMS_MAX);
+        self.notices.truncate(PROBLEMS_MAX);
+        self.snapshot.notices = self.notices;
+        if omitted > 0 {
+            self.snapshot.notices.push(format!("{omitted} more fields have no effect or are not valid"));
         }
+        self.snapshot.notices.extend(notice_of_skipped(&self.skipped));
         self.snapshot.shapes = self.reader.shapes;
         make_up_pods(&mut self.snapshot);
         Ok(self.snapshot)

@@ -243,7 +243,8 @@ impl Bin {
 /// earlier pod refused some value of it defines nothing.
 fn can_become(of: &Template, node: &Requirements, wanted: &Requirements) -> Result<(), Conflict> {
     for (key, asked) in wanted.iter() {
-        let is_defined = of.requirements.get(key).is_some() || label::is_well_known(key) || key == *label::HOSTNAME;
+        let is_defined =
+            of.requirements.get(key).is_some() || label::is_well_known(key) || key == *label::HOSTNAME;
         if !is_defined && !asked.accepts_absence() {
             return Err(Conflict::Undefined { key, asked: Box::new(asked.clone()) });
         }

@@ -316,3 +316,27 @@ spec:
     assert_eq!(snapshot.manifests.len(), 1);
     assert_eq!(snapshot.manifests[0]["metadata"]["name"], "general");
 }
+
+#[test]
+fn what_a_server_lets_pass_is_noticed() {
+    let text = "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: { name: general }
+spec:
+  disruption: { consolidatAfter: 5m }
+  template:
+    spec:
+      requirements: [{ key: karpenter.sh/capacity-type, operator: In, values: [cheap] }]
+      nodeClassRef: { group: g, kind: K, name: n }
+";
+    let snapshot = read(text);
+    let Object::NodePool(pool) = &snapshot.objects[0] else { panic!("a pool") };
+    assert!(!pool.is_ready, "its controller would not use it");
+    let told = snapshot.notices.join("\n");
+    assert!(
+        told.contains("NodePool general: spec.disruption.consolidatAfter: ")
+            && told.contains("capacity-type"),
+        "{told}"
+    );
+}
