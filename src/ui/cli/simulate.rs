@@ -1,0 +1,307 @@
+//! `provisor simulate`: a stretch of a fleet's life, lived in a moment, with what came of it.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::repository::{CommitArgs, open};
+use crate::capacity::cluster::Cluster;
+use crate::model::action::Subject;
+use crate::model::label;
+use crate::model::time::{parse_duration, render_duration};
+use crate::simulator::story::Happening;
+use crate::ui::console::{Console, Tone};
+use crate::ui::example;
+use crate::ui::exit::{Exit, Failure};
+use crate::ui::play::{Play, price_notice, script_of};
+use crate::ui::progress::Progress;
+use crate::ui::table::Table;
+
+/// Play a fleet on a simulated cluster: hours in a moment, the same seed always the same story
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Everything is simulated: no cluster, no cloud, no cost. The fleet's simulation.toml says what happens and what must come
+of it; without a fleet the built-in example is played.
+
+Exit codes: 0 all expectations held, 1 one did not, 2 the fleet or its script is wrong.
+
+Examples:
+  provisor simulate
+  provisor simulate --repo examples/gpu-studio --seed 7
+  provisor simulate --seed 42 --output json | jq .cost.totalUsd")]
+pub struct Args {
+    /// The fleet: a directory or the address of a Git repository; the built-in example if absent
+    #[arg(long, value_name = "PATH_OR_URL")]
+    repo: Option<String>,
+    #[command(flatten)]
+    at: CommitArgs,
+    /// The environment to play, instead of the script's
+    #[arg(long, value_name = "NAME")]
+    env: Option<String>,
+    /// What chance begins with, instead of the script's seed
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How long to play, instead of the script's duration, such as 2h or 30m
+    #[arg(long = "for", value_name = "DURATION")]
+    duration: Option<String>,
+}
+
+/// The answer of `simulate --output json`.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SimulationDocument {
+    /// 1.
+    pub version: u32,
+    /// Always true: nothing of this happened.
+    pub simulated: bool,
+    pub environment: String,
+    pub region: String,
+    /// Set if the prices are not those of the region.
+    pub price_notice: Option<String>,
+    pub seed: u64,
+    pub start: String,
+    pub end: String,
+    /// What happened, in order.
+    pub events: Vec<EventDocument>,
+    pub expectations: Vec<ExpectationDocument>,
+    pub nodes: Vec<NodeDocument>,
+    /// Pods without a node at the end.
+    pub pending_pods: usize,
+    pub cost: CostDocument,
+    /// How often each kind of event happened.
+    pub counts: BTreeMap<String, usize>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EventDocument {
+    pub at: String,
+    pub kind: String,
+    pub subject: String,
+    pub message: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectationDocument {
+    pub at: String,
+    pub about: String,
+    pub holds: bool,
+    pub failures: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeDocument {
+    pub name: String,
+    pub pool: String,
+    pub instance_type: String,
+    pub zone: String,
+    pub capacity_type: String,
+    /// US dollars an hour.
+    pub usd_per_hour: String,
+    pub pods: usize,
+}
+
+/// What was paid, in US dollars.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostDocument {
+    pub total_usd: String,
+    pub usd_per_hour_at_end: String,
+    pub by_pool: BTreeMap<String, String>,
+    pub by_capacity_type: BTreeMap<String, String>,
+    pub machine_seconds: i64,
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let repository = match &args.repo {
+        Some(place) => open(place, &args.at, console)?,
+        None => example::repository(),
+    };
+    let (mut script, notice) = script_of(&repository, args.env.as_deref())?;
+    if let Some(notice) = notice {
+        console.notice(&notice);
+    }
+    if let Some(text) = &args.duration {
+        script.duration = parse_duration(text).map_err(|error| Failure::usage(error.to_string()))?;
+        script.events.retain(|event| event.at <= script.duration);
+        script.expect.retain(|expectation| expectation.at <= script.duration);
+    }
+    let mut play = Play::new(repository.clone(), script, args.seed)?;
+    play.take_commit(repository)?;
+    let progress = Progress::start(console, "simulating");
+    loop {
+        let start = play.start();
+        let commit = play.run_to_commit(|reconciler, _| {
+            progress.step("simulating", &render_duration(reconciler.now().duration_since(start)));
+        });
+        let Some(commit) = commit else { break };
+        let repository = play.committed(&commit)?;
+        play.take_commit(repository)?;
+    }
+    drop(progress);
+    let document = document(&play);
+    if console.is_json() {
+        console.json(&document)?;
+    } else {
+        console.data(&text(&play, &document, console))?;
+    }
+    let failed = play.verdicts().iter().any(|verdict| !verdict.failures.is_empty());
+    Ok(if failed { Exit::No } else { Exit::Done })
+}
+
+fn document(play: &Play) -> SimulationDocument {
+    let world = play.reconciler.cluster().world();
+    let ledger = world.ledger();
+    let mut counts = BTreeMap::new();
+    for (_, happening) in world.story().iter() {
+        *counts.entry(happening.kind().to_string()).or_default() += 1;
+    }
+    SimulationDocument {
+        version: 1,
+        simulated: true,
+        environment: play.script.environment.clone(),
+        region: play.script.region.clone(),
+        price_notice: price_notice(&play.prices, &play.script.region),
+        seed: play.script.seed,
+        start: play.start().to_string(),
+        end: play.end().to_string(),
+        events: world.story().iter().map(|(at, happening)| event_document(*at, happening)).collect(),
+        expectations: play
+            .verdicts()
+            .iter()
+            .map(|verdict| ExpectationDocument {
+                at: verdict.at.to_string(),
+                about: verdict.about.clone(),
+                holds: verdict.failures.is_empty(),
+                failures: verdict.failures.clone(),
+            })
+            .collect(),
+        nodes: nodes_of(play),
+        pending_pods: pending(world.objects()),
+        cost: CostDocument {
+            total_usd: ledger.total_usd.to_string(),
+            usd_per_hour_at_end: world.cloud().price_now().to_string(),
+            by_pool: ledger.by_pool.iter().map(|(pool, usd)| (pool.to_string(), usd.to_string())).collect(),
+            by_capacity_type: ledger
+                .by_capacity_type
+                .iter()
+                .map(|(kind, usd)| (kind.to_string(), usd.to_string()))
+                .collect(),
+            machine_seconds: ledger.machine_seconds,
+        },
+        counts,
+    }
+}
+
+fn event_document(at: Timestamp, happening: &Happening) -> EventDocument {
+    EventDocument {
+        at: at.to_string(),
+        kind: happening.kind().to_string(),
+        subject: happening.subject(),
+        message: happening.message(),
+    }
+}
+
+fn pending(cluster: &Cluster) -> usize {
+    cluster.pods.values().filter(|pod| pod.node.is_none() && pod.is_active()).count()
+}
+
+/// Machines that run at the end, by pool and name.
+pub(super) fn nodes_of(play: &Play) -> Vec<NodeDocument> {
+    let world = play.reconciler.cluster().world();
+    let cluster = world.objects();
+    let mut nodes: Vec<NodeDocument> = cluster
+        .claims
+        .values()
+        .filter(|claim| claim.deleted.is_none())
+        .filter_map(|claim| {
+            let machine = world.cloud().machine(claim.provider_id?)?;
+            let node = cluster.node_of(claim);
+            let pods = node.map_or(0, |node| cluster.pods_of(node.name).filter(|pod| !pod.is_daemon()).count());
+            Some(NodeDocument {
+                name: node.map_or(claim.name.to_string(), |node| node.name.to_string()),
+                pool: claim.labels.get(&*label::NODEPOOL).map_or("-".to_string(), ToString::to_string),
+                instance_type: machine.instance.instance_type.to_string(),
+                zone: machine.instance.zone.to_string(),
+                capacity_type: machine.instance.capacity_type.to_string(),
+                usd_per_hour: machine.price.to_string(),
+                pods,
+            })
+        })
+        .collect();
+    nodes.sort_by(|a, b| (&a.pool, &a.name).cmp(&(&b.pool, &b.name)));
+    nodes
+}
+
+/// Whether a person who reads the story wants to see it; the rest is in the JSON.
+pub(super) fn is_told(happening: &Happening) -> bool {
+    match happening {
+        Happening::Bound { .. } | Happening::NodeJoined { .. } | Happening::ClaimCreated { .. } => false,
+        Happening::Notice(notice) => notice.is_warning && !matches!(notice.subject, Subject::Node(_)),
+        _ => true,
+    }
+}
+
+fn text(play: &Play, document: &SimulationDocument, console: &Console) -> String {
+    let mut text = format!(
+        "{} {} on a simulated cluster in {}, seed {}, {} from {}\n",
+        console.paint(Tone::Notice, "simulated:"),
+        document.environment,
+        document.region,
+        document.seed,
+        render_duration(play.script.duration),
+        document.start
+    );
+    if let Some(notice) = &document.price_notice {
+        text.push_str(&format!("{notice}\n"));
+    }
+    text.push('\n');
+    let mut story = Table::new(&["AT", "WHAT", "SUBJECT", "DETAIL"]);
+    let world = play.reconciler.cluster().world();
+    for (at, happening) in world.story().iter().filter(|(_, happening)| is_told(happening)) {
+        story.row([play.elapsed(*at), happening.kind().to_string(), happening.subject(), happening.message()]);
+    }
+    text.push_str(&story.to_string());
+    if !document.nodes.is_empty() {
+        text.push('\n');
+        text.push_str(&nodes_table(&document.nodes).to_string());
+    }
+    text.push('\n');
+    for verdict in play.verdicts() {
+        let at = play.elapsed(verdict.at);
+        if verdict.failures.is_empty() {
+            text.push_str(&format!("{} at {at}: {}\n", console.paint(Tone::Good, "held"), verdict.about));
+        } else {
+            let failures = verdict.failures.join("; ");
+            text.push_str(&format!("{} at {at}: {}: {failures}\n", console.paint(Tone::Bad, "broken"), verdict.about));
+        }
+    }
+    text.push_str(&format!(
+        "\n{} nodes, {} pods wait, ${} spent ({} simulated)\n",
+        document.nodes.len(),
+        document.pending_pods,
+        document.cost.total_usd,
+        render_duration(play.script.duration)
+    ));
+    text
+}
+
+pub(super) fn nodes_table(nodes: &[NodeDocument]) -> Table {
+    let mut table = Table::new(&["NODE", "POOL", "TYPE", "ZONE", "CAPACITY", "USD/H", "PODS"]);
+    for node in nodes {
+        table.row([
+            node.name.clone(),
+            node.pool.clone(),
+            node.instance_type.clone(),
+            node.zone.clone(),
+            node.capacity_type.clone(),
+            node.usd_per_hour.clone(),
+            node.pods.to_string(),
+        ]);
+    }
+    table
+}
