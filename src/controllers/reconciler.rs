@@ -11,6 +11,7 @@ use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
 use crate::gitops::desired::ObjectRef;
 use crate::gitops::live::{Fleet, LiveObject, LiveState, NodeFacts};
+use crate::gitops::plan::SyncPlan;
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use crate::io::cloud::simulated::SimulatedCluster;
@@ -77,6 +78,11 @@ impl Reconciler {
     pub fn observe(&mut self, event: GitEvent) {
         let now = self.cluster.now();
         self.sync.observe(now, event);
+    }
+
+    /// Lets the Git half plan what it was told, without acting, so that the plan can be shown first.
+    pub fn preview(&mut self) -> Option<Arc<SyncPlan>> {
+        self.sync.preview(self.cluster.now())
     }
 
     /// Decides and acts until nothing more is to be done at this moment.

@@ -374,6 +374,11 @@ impl Sync {
         decision
     }
 
+    /// The plan as of `now`, without acting on it.
+    pub fn preview(&mut self, now: Timestamp) -> Option<Arc<SyncPlan>> {
+        self.refresh_plan(now)
+    }
+
     /// The status as of `now`, for conditions, dashboards and `get`.
     pub fn status(&self, now: Timestamp) -> SyncStatus {
         status::status(self, now)

@@ -8,4 +8,7 @@ pub mod table;
 pub mod progress;
 pub mod diagnostics;
 mod interrupt;
+mod example;
+mod play;
+mod story;
 pub mod cli;

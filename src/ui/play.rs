@@ -59,7 +59,10 @@ pub struct Play {
 }
 
 /// The script of `repository`, or one that is made up, with a notice.
-pub fn script_of(repository: &Repository, environment: Option<&str>) -> Result<(Script, Option<String>), Failure> {
+pub fn script_of(
+    repository: &Repository,
+    environment: Option<&str>,
+) -> Result<(Script, Option<String>), Failure> {
     if let Some(text) = repository.files.get(SCRIPT) {
         let text = std::str::from_utf8(text).map_err(|_| Failure::input(format!("{SCRIPT} is not UTF-8")))?;
         let mut script = Script::parse(text).map_err(|error| {
@@ -118,7 +121,8 @@ impl Play {
         let catalog = Arc::new(catalog);
         let cloud = CloudHabits { spot_life: script.spot_life, ..CloudHabits::default() };
         let cluster = SimulatedCluster::new(script.seed, script.start, catalog.clone(), Habits { cloud });
-        let policy = SyncPolicy { mode: SyncMode::AutoHeal, prune: PruneMode::Retire, ..SyncPolicy::new("simulated") };
+        let policy =
+            SyncPolicy { mode: SyncMode::AutoHeal, prune: PruneMode::Retire, ..SyncPolicy::new("simulated") };
         let settings = EngineSettings { seed: script.seed, ..EngineSettings::default() };
         let reconciler = Reconciler::new(cluster, &script.environment, policy, settings);
         let start = script.start;
@@ -142,7 +146,8 @@ impl Play {
             let Some(bytes) = self.repository.files.get(path.as_str()) else {
                 return Err(Failure::input(format!("{SCRIPT}: there is no file {path} in the repository")));
             };
-            let text = String::from_utf8(bytes.to_vec()).map_err(|_| Failure::input(format!("{path} is not UTF-8")))?;
+            let text = String::from_utf8(bytes.to_vec())
+                .map_err(|_| Failure::input(format!("{path} is not UTF-8")))?;
             texts.push((path.clone(), text));
         }
         if !self.repository.files.contains_key(SCRIPT) {
@@ -217,13 +222,15 @@ impl Play {
             Ok((desired, _)) => {
                 // The second rendering is what lets objects be removed: a set that cannot be repeated removes nothing.
                 let again = render_environment(&self.repository, &self.script.environment, &settings);
-                let proof = again.map_or(RenderProof::Once, |(again, _)| RenderProof::Twice { digest: again.digest });
+                let proof =
+                    again.map_or(RenderProof::Once, |(again, _)| RenderProof::Twice { digest: again.digest });
                 let desired = Arc::new(desired);
                 self.reconciler.observe(GitEvent::Rendered { desired: desired.clone(), proof });
                 Ok(desired)
             }
             Err(diagnostics) => {
-                let errors = diagnostics.iter().filter(|one| one.is_error()).map(ToString::to_string).collect();
+                let errors =
+                    diagnostics.iter().filter(|one| one.is_error()).map(ToString::to_string).collect();
                 self.reconciler.observe(GitEvent::RenderFailed { revision, errors });
                 Err(diagnostics)
             }
@@ -252,7 +259,10 @@ impl Play {
         let mut changed = BTreeMap::new();
         for (path, from) in &commit.files {
             let Some(content) = self.repository.files.get(from.as_str()) else {
-                return Err(Failure::input(format!("{SCRIPT}: the commit `{}` needs {from}, which is not there", commit.message)));
+                return Err(Failure::input(format!(
+                    "{SCRIPT}: the commit `{}` needs {from}, which is not there",
+                    commit.message
+                )));
             };
             changed.insert(Arc::from(path.as_str()), content.clone());
         }
@@ -273,7 +283,8 @@ impl Play {
         }
         let digits: String = hash.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect();
         let id = CommitId::parse(&digits).expect("forty hexadecimal digits are a commit id");
-        repository.revision = Revision { commit: id, subject: commit.message.as_str().into(), ..repository.revision };
+        repository.revision =
+            Revision { commit: id, subject: commit.message.as_str().into(), ..repository.revision };
         Ok(repository)
     }
 
@@ -282,7 +293,6 @@ impl Play {
         render_duration(at.duration_since(self.start))
     }
 }
-
 
 fn short_offerings(catalog: &Catalog, shortage: &Shortage) -> Vec<OfferingKey> {
     let mut offerings = Vec::new();
@@ -301,8 +311,9 @@ fn short_offerings(catalog: &Catalog, shortage: &Shortage) -> Vec<OfferingKey> {
 /// A sentence about prices that are not those of the region, if so.
 pub fn price_notice(prices: &PriceSource, region: &str) -> Option<String> {
     match prices {
-        PriceSource::StandIn { region: other } => Some(format!("prices of {other} stand in for those of {region}")),
+        PriceSource::StandIn { region: other } => {
+            Some(format!("prices of {other} stand in for those of {region}"))
+        }
         PriceSource::Published | PriceSource::File => None,
     }
 }
-

@@ -2,6 +2,8 @@
 
 mod repository;
 pub(in crate::ui) mod document;
+mod demo;
+mod simulate;
 mod validate;
 mod render;
 mod diff;
@@ -72,6 +74,8 @@ enum LogFormat {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Demo(demo::Args),
+    Simulate(simulate::Args),
     Validate(validate::Args),
     Render(render::Args),
     Diff(diff::Args),
@@ -87,6 +91,8 @@ enum Verb {
 impl Verb {
     fn run(&self, console: &Console) -> Result<Exit, Failure> {
         match self {
+            Self::Demo(args) => demo::run(args, console),
+            Self::Simulate(args) => simulate::run(args, console),
             Self::Validate(args) => validate::run(args, console),
             Self::Render(args) => render::run(args, console),
             Self::Diff(args) => diff::run(args, console),

@@ -221,7 +221,8 @@ pub(super) fn nodes_of(play: &Play) -> Vec<NodeDocument> {
         .filter_map(|claim| {
             let machine = world.cloud().machine(claim.provider_id?)?;
             let node = cluster.node_of(claim);
-            let pods = node.map_or(0, |node| cluster.pods_of(node.name).filter(|pod| !pod.is_daemon()).count());
+            let pods =
+                node.map_or(0, |node| cluster.pods_of(node.name).filter(|pod| !pod.is_daemon()).count());
             Some(NodeDocument {
                 name: node.map_or(claim.name.to_string(), |node| node.name.to_string()),
                 pool: claim.labels.get(&*label::NODEPOOL).map_or("-".to_string(), ToString::to_string),
@@ -263,7 +264,12 @@ fn text(play: &Play, document: &SimulationDocument, console: &Console) -> String
     let mut story = Table::new(&["AT", "WHAT", "SUBJECT", "DETAIL"]);
     let world = play.reconciler.cluster().world();
     for (at, happening) in world.story().iter().filter(|(_, happening)| is_told(happening)) {
-        story.row([play.elapsed(*at), happening.kind().to_string(), happening.subject(), happening.message()]);
+        story.row([
+            play.elapsed(*at),
+            happening.kind().to_string(),
+            happening.subject(),
+            happening.message(),
+        ]);
     }
     text.push_str(&story.to_string());
     if !document.nodes.is_empty() {
@@ -277,7 +283,11 @@ fn text(play: &Play, document: &SimulationDocument, console: &Console) -> String
             text.push_str(&format!("{} at {at}: {}\n", console.paint(Tone::Good, "held"), verdict.about));
         } else {
             let failures = verdict.failures.join("; ");
-            text.push_str(&format!("{} at {at}: {}: {failures}\n", console.paint(Tone::Bad, "broken"), verdict.about));
+            text.push_str(&format!(
+                "{} at {at}: {}: {failures}\n",
+                console.paint(Tone::Bad, "broken"),
+                verdict.about
+            ));
         }
     }
     text.push_str(&format!(

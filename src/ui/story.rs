@@ -1,0 +1,104 @@
+//! The story of a cluster as lines that a person can follow while it happens.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::console::{Console, Tone};
+use super::exit::Failure;
+use crate::controllers::reconciler::{Reconciler, Turn};
+use crate::model::action::Subject;
+use crate::model::name::NodeName;
+use crate::model::time::render_duration;
+use crate::simulator::story::Happening;
+
+/// Prints what is new since the last time.
+pub struct Narrator<'c> {
+    console: &'c Console,
+    start: Timestamp,
+    told: usize,
+}
+
+/// One line: when, what, to whom.
+struct Line {
+    at: Timestamp,
+    tone: Tone,
+    word: &'static str,
+    text: String,
+}
+
+impl<'c> Narrator<'c> {
+    pub fn new(console: &'c Console, start: Timestamp) -> Self {
+        Self { console, start, told: 0 }
+    }
+
+    /// Tells of a turn; `pause` is called before each line with its moment, for those who watch.
+    pub fn tell(
+        &mut self,
+        reconciler: &Reconciler,
+        turn: &Turn,
+        mut pause: impl FnMut(Timestamp),
+    ) -> Result<(), Failure> {
+        let mut lines = Vec::new();
+        let now = reconciler.now();
+        for sync in &turn.syncs {
+            for reason in &sync.reasons {
+                lines.push(Line { at: now, tone: Tone::Notice, word: "sync", text: reason.message.clone() });
+            }
+        }
+        let story = reconciler.cluster().world().story();
+        let mut bound: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
+        for (at, happening) in story.since(self.told) {
+            if let Happening::Bound { pod, node } = happening {
+                bound.entry(*node).or_default().push(pod.name.to_string());
+            } else if let Some(line) = line(*at, happening) {
+                lines.push(line);
+            }
+        }
+        for (node, pods) in bound {
+            let text = format!("{node} takes {}", listed(&pods));
+            lines.push(Line { at: now, tone: Tone::Good, word: "bound", text });
+        }
+        self.told = story.len();
+        for line in lines {
+            pause(line.at);
+            let elapsed = render_duration(line.at.duration_since(self.start));
+            let word = self.console.paint(line.tone, &format!("{:<10}", line.word));
+            self.console.data(&format!("{elapsed:>8}  {word}  {}\n", line.text))?;
+        }
+        Ok(())
+    }
+}
+
+/// Names, at most four of them.
+fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().checked_sub(SHOWN) {
+        Some(more) if more > 0 => format!("{shown} and {more} more"),
+        _ => shown,
+    }
+}
+
+/// A line for what a person wants to follow; `None` for the rest, which the JSON of `simulate` has.
+fn line(at: Timestamp, happening: &Happening) -> Option<Line> {
+    let (tone, word) = match happening {
+        Happening::Launched { .. } => (Tone::Good, "launch"),
+        Happening::NodeReady { .. } => (Tone::Good, "ready"),
+        Happening::NoCapacity { .. } => (Tone::Bad, "no room"),
+        Happening::Scaled { .. } => (Tone::Strong, "demand"),
+        Happening::SpotWarning { .. } => (Tone::Bad, "warning"),
+        Happening::Shortage { .. } | Happening::ZoneLost { .. } => (Tone::Bad, "cloud"),
+        Happening::Evicted { .. } => (Tone::Notice, "evict"),
+        Happening::Terminating { .. } => (Tone::Notice, "give back"),
+        Happening::NodeGone { .. } => (Tone::Notice, "gone"),
+        Happening::Notice(notice) if notice.is_warning && !matches!(notice.subject, Subject::Node(_)) => {
+            (Tone::Bad, "trouble")
+        }
+        Happening::Notice(_)
+        | Happening::Bound { .. }
+        | Happening::ClaimCreated { .. }
+        | Happening::NodeJoined { .. } => return None,
+    };
+    Some(Line { at, tone, word, text: format!("{}: {}", happening.subject(), happening.message()) })
+}
