@@ -41,7 +41,7 @@ impl<'c> Narrator<'c> {
     ) -> Result<(), Failure> {
         let mut lines = Vec::new();
         let now = reconciler.now();
-        for sync in &turn.syncs {
+        for sync in turn.syncs.iter().filter(|sync| sync.is_news) {
             for reason in &sync.reasons {
                 lines.push(Line { at: now, tone: Tone::Notice, word: "sync", text: reason.message.clone() });
             }

@@ -3,6 +3,7 @@
 mod repository;
 pub(in crate::ui) mod document;
 mod demo;
+mod run;
 mod simulate;
 mod validate;
 mod render;
@@ -75,6 +76,7 @@ enum LogFormat {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Demo(demo::Args),
+    Run(run::Args),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Render(render::Args),
@@ -92,6 +94,7 @@ impl Verb {
     fn run(&self, console: &Console) -> Result<Exit, Failure> {
         match self {
             Self::Demo(args) => demo::run(args, console),
+            Self::Run(args) => run::run(args, console),
             Self::Simulate(args) => simulate::run(args, console),
             Self::Validate(args) => validate::run(args, console),
             Self::Render(args) => render::run(args, console),
@@ -108,7 +111,7 @@ impl Verb {
 
     /// Whether Ctrl-C simply ends the verb. Others end themselves, because there is something to put away.
     fn ends_at_once(&self) -> bool {
-        true
+        !matches!(self, Self::Run(_))
     }
 }
 
