@@ -208,10 +208,6 @@ impl Play {
         &self.verdicts
     }
 
-    pub fn repository(&self) -> &Repository {
-        &self.repository
-    }
-
     /// Renders a commit and tells the Git half of it. A commit that cannot be used is told too: the last good state stays.
     pub fn take_commit(&mut self, repository: Repository) -> Result<Arc<DesiredState>, Diagnostics> {
         let settings = RenderSettings::default();
