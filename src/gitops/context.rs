@@ -10,9 +10,20 @@ use crate::gitops::tree::{Node, Tree};
 /// Strategies that come with a class of their own, which has the same name.
 pub(crate) const OWN_CLASS: [&str; 2] = ["bottlerocket", "self-managed"];
 
+/// The order in which templates see the entries of tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MapOrder {
+    /// By key, whatever the order in the files.
+    #[default]
+    Sorted,
+    /// The other way round, to find templates whose output depends on it.
+    Reversed,
+}
+
 /// The same for all templates of an environment.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
+    pub order: MapOrder,
     pub fleet: String,
     pub environment: String,
     pub engine: String,
@@ -34,7 +45,7 @@ impl Surroundings {
         root.insert("pools".to_owned(), json!(self.pools));
         root.insert("vars".to_owned(), variables.to_json());
         root.insert(what.to_owned(), value);
-        Value::from(Serde(&Json::Object(root)))
+        Value::from(Serde(&ordered(Json::Object(root), self.order)))
     }
 
     pub fn for_pool(&self, name: &str, pool: &Node, variables: &Node) -> Value {
@@ -43,6 +54,21 @@ impl Surroundings {
 
     pub fn for_class(&self, class: &ClassInput<'_>, variables: &Node) -> Value {
         self.context("class", class_value(class), variables)
+    }
+}
+
+fn ordered(value: Json, order: MapOrder) -> Json {
+    match value {
+        Json::Object(map) => {
+            let mut entries: Vec<(String, Json)> = map.into_iter().collect();
+            entries.sort_by(|a, b| match order {
+                MapOrder::Sorted => a.0.cmp(&b.0),
+                MapOrder::Reversed => b.0.cmp(&a.0),
+            });
+            Json::Object(entries.into_iter().map(|(key, value)| (key, ordered(value, order))).collect())
+        }
+        Json::Array(items) => items.into_iter().map(|item| ordered(item, order)).collect(),
+        other => other,
     }
 }
 

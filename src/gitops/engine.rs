@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use minijinja::value::{Kwargs, Rest, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
 
 use crate::gitops::diagnostic::{Diagnostic, Place, Source, nearest};
 use crate::gitops::fleet::TEMPLATES;
-use crate::gitops::read::text_of;
+use crate::gitops::read::{NESTING_MAX, text_of};
 use crate::gitops::template::{
-    self, ADD, CHARGE, CLOSE, EMIT, JOIN, MULTIPLY, Mark, NUMBER_END, OPEN, Traced,
+    self, ADD, CHARGE, CLOSE, EMIT, HELD, JOIN, MULTIPLY, Mark, NUMBER_END, OPEN, SIZED, Traced,
 };
 use crate::model::repository::Repository;
 
@@ -26,7 +26,7 @@ const RECURSION: usize = 64;
 /// Bytes of one rendered template.
 pub(crate) const OUTPUT_MAX: usize = 1024 * 1024;
 /// Bytes that one rendering may build on the way to its output.
-const BUILT_MAX: u64 = 3 * 1024 * 1024;
+const BUILT_MAX: u64 = 4 * 1024 * 1024;
 /// Starts the detail of errors about size, to tell them from others.
 const TOO_MUCH: &str = "the template builds more than";
 
@@ -103,6 +103,7 @@ impl Engine {
             Ok(traced)
         });
         match added {
+            Ok(traced) if !traced.refused.is_empty() => self.found.extend(traced.refused),
             Ok(traced) => {
                 if !source.path.starts_with("built-in:") {
                     self.found.extend(traced.unquoted.iter().cloned().map(unquoted));
@@ -236,7 +237,7 @@ impl Engine {
     }
 
     fn missing_template(&self, detail: &str, place: Place) -> Diagnostic {
-        let name = detail.split('"').nth(1).unwrap_or(detail);
+        let name = detail.split(['"', '\'']).nth(1).unwrap_or(detail);
         let is_escape = name.split('/').any(|part| part == ".." || part.starts_with('.'))
             || name.starts_with('/')
             || name.contains('\\')
@@ -289,16 +290,28 @@ fn source_of(error: &Error) -> Option<&Error> {
     std::error::Error::source(error)?.downcast_ref::<Error>()
 }
 
-/// In `a.b.c` with `a.b` undefined the engine names the whole; the mistake is `a.b`.
+/// The engine names the expression that was undefined; it stands on the line of the error, if not at its very place.
 fn undefined_part(mut place: Place, error: &Error) -> Place {
-    let text = &place.source.text[place.bytes()];
-    if error.detail().is_some_and(|detail| detail.starts_with(template::EMIT)) {
-        return place;
-    }
-    let is_path =
-        text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '"' | '\'' | '-'));
-    if is_path && let Some(end) = text.rfind(['.', '[']) {
-        place.end = place.start + end as u32;
+    let named = error.detail().and_then(|detail| {
+        let before = detail.split("` is undefined").next().filter(|before| before.len() < detail.len())?;
+        before.rsplit('`').next()
+    });
+    let (line, _) = place.position();
+    let start = place.source.line_start(line as usize);
+    let text = place.source.line(line as usize);
+    let at = place.start as usize - start;
+    if let Some(named) = named.filter(|named| !named.is_empty()) {
+        // The nearest mention that is not a part of a longer word.
+        let mentions = text.match_indices(named).map(|(found, _)| found).filter(|found| {
+            let is_word = |c: char| c.is_alphanumeric() || c == '_';
+            let before = text[..*found].chars().next_back().is_some_and(|c| is_word(c) || c == '.');
+            let after = text[found + named.len()..].chars().next().is_some_and(is_word);
+            !before && !after
+        });
+        if let Some(found) = mentions.min_by_key(|found| found.abs_diff(at)) {
+            place.start = (start + found) as u32;
+            place.end = place.start + named.len() as u32;
+        }
     }
     place
 }
@@ -408,14 +421,63 @@ impl std::fmt::Write for Bounded {
     }
 }
 
+/// What a value is worth with all that is inside it.
+fn weigh(meter: &Meter, value: &Value, holds_namespace: bool) -> Result<(), Error> {
+    let mut open = vec![(value.clone(), 0)];
+    let mut values = 0usize;
+    while let Some((value, depth)) = open.pop() {
+        values += 1;
+        if value.is_undefined() {
+            return Err(undefined("an entry"));
+        }
+        if values * size_of::<Value>() > meter.room() {
+            return Err(too_much());
+        }
+        if depth > NESTING_MAX {
+            let detail = format!("a value is nested more than {NESTING_MAX} levels deep");
+            return Err(Error::new(ErrorKind::InvalidOperation, detail));
+        }
+        if value.as_object().is_some_and(|object| object.type_name().ends_with("Namespace")) {
+            if !holds_namespace {
+                let detail = "a namespace cannot hold another one";
+                return Err(Error::new(ErrorKind::InvalidOperation, detail));
+            }
+            continue;
+        }
+        match value.kind() {
+            ValueKind::Map => {
+                for key in value.try_iter()? {
+                    let inner = value.get_item(&key)?;
+                    open.push((inner, depth + 1));
+                }
+            }
+            ValueKind::Seq | ValueKind::Iterable => {
+                for item in value.try_iter()? {
+                    open.push((item, depth + 1));
+                    if (open.len() + values) * size_of::<Value>() > meter.room() {
+                        return Err(too_much());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    meter.charge(values * size_of::<Value>())
+}
+
 fn text_of_value(meter: &Meter, value: &Value) -> Result<String, Error> {
+    let text = unpaid_text(meter, value)?;
+    meter.charge(text.len())?;
+    Ok(text)
+}
+
+fn unpaid_text(meter: &Meter, value: &Value) -> Result<String, Error> {
     use std::fmt::Write;
     let mut out = Bounded { text: String::new(), room: meter.room() };
     match value.kind() {
         ValueKind::None => out.text.push_str("null"),
         _ => write!(out, "{value}").map_err(|_| too_much())?,
     }
-    meter.charge(out.text.len())?;
     Ok(out.text)
 }
 
@@ -431,17 +493,28 @@ fn restricted(meter: &Arc<Meter>) -> Environment<'static> {
     environment.set_recursion_limit(RECURSION);
     environment.set_debug(true);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    let metered = meter.clone();
+    environment.set_formatter(move |out, _, value| {
+        let text = text_of_value(&metered, value)?;
+        out.write_str(&text).map_err(Error::from)
+    });
     add_operators(&mut environment, meter);
     add_filters(&mut environment, meter);
     add_tests(&mut environment);
     let range = Value::from_function(minijinja::functions::range);
     let metered = meter.clone();
-    environment.add_function("range", move |state: &mut State<'_, '_>, args: Rest<Value>| {
-        let list = range.call(state, &args)?;
+    environment.add_function("range", move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+        let list = range.call(state, &args.into_values())?;
         metered.charge(list.len().unwrap_or(0) * size_of::<Value>())?;
         Ok::<_, Error>(list)
     });
-    environment.add_function("dict", minijinja::functions::dict);
+    let dict = Value::from_function(minijinja::functions::dict);
+    let metered = meter.clone();
+    environment.add_function("dict", move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+        let args = args.into_values();
+        args.iter().try_for_each(|input| weigh(&metered, input, true))?;
+        dict.call(state, &args)
+    });
     environment.add_function("namespace", minijinja::functions::namespace);
     environment
 }
@@ -452,11 +525,21 @@ fn add_operators(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
         if value.is_undefined() {
             return Err(undefined(EMIT));
         }
-        let text = text_of_value(&metered, &value)?;
+        // The formatter charges for it.
+        let text = unpaid_text(&metered, &value)?;
         Ok(format!("{OPEN}{number}{NUMBER_END}{text}{CLOSE}"))
     });
     let metered = meter.clone();
     environment.add_function(CHARGE, move |bytes: u32| metered.charge(bytes as usize).map(|()| ""));
+    let metered = meter.clone();
+    environment.add_function(SIZED, move |value: Value| weigh(&metered, &value, true).map(|()| value));
+    let metered = meter.clone();
+    environment.add_function(HELD, move |value: Value| {
+        if value.is_undefined() {
+            return Err(undefined("="));
+        }
+        weigh(&metered, &value, false).map(|()| value)
+    });
     let metered = meter.clone();
     environment.add_function(JOIN, move |left: Value, right: Value| {
         if left.is_undefined() || right.is_undefined() {
@@ -491,8 +574,8 @@ fn add(meter: &Meter, left: &Value, right: &Value) -> Result<Value, Error> {
     }
     let is_list = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
     if is_list(left) && is_list(right) {
-        let length = left.len().unwrap_or(0) + right.len().unwrap_or(0);
-        meter.charge(length.saturating_mul(size_of::<Value>()))?;
+        weigh(meter, left, true)?;
+        weigh(meter, right, true)?;
         let items: Vec<Value> = left.try_iter()?.chain(right.try_iter()?).collect();
         return Ok(Value::from(items));
     }
@@ -613,16 +696,17 @@ fn add_filters(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
     ];
     for (name, filter) in plain {
         let metered = meter.clone();
-        environment.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<Value>| {
+        environment.add_filter(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+            let args = args.into_values();
             if args.first().is_some_and(Value::is_undefined) {
                 return Err(undefined(name));
             }
             // Its result is at most a copy of the input, which is paid before it is made.
-            for input in args.iter().filter(|value| !value.is_kwargs()) {
-                metered.charge(match input.as_str() {
-                    Some(text) => text.len(),
-                    None => input.len().unwrap_or(0).saturating_mul(size_of::<Value>()),
-                })?;
+            for input in args.iter() {
+                match input.as_str() {
+                    Some(text) => metered.charge(text.len())?,
+                    None => weigh(&metered, input, true)?,
+                }
             }
             filter.call(state, &args)
         });
@@ -701,6 +785,7 @@ fn json(meter: &Meter, value: &Value, name: &str) -> Result<Value, Error> {
     if value.is_undefined() {
         return Err(undefined(name));
     }
+    weigh(meter, value, false)?;
     let mut out = Capped { text: Vec::new() };
     serde_json::to_writer(&mut out, value).map_err(|error| match error.is_io() {
         true => too_much(),
@@ -730,29 +815,40 @@ fn overlaid(meter: &Meter, lower: &Value, upper: &Value, field: &str) -> Result<
 
 fn add_tests(environment: &mut Environment<'static>) {
     use minijinja::tests;
-    environment.add_test("boolean", tests::is_boolean);
-    environment.add_test("odd", tests::is_odd);
-    environment.add_test("even", tests::is_even);
-    environment.add_test("divisibleby", tests::is_divisibleby);
-    environment.add_test("number", tests::is_number);
-    environment.add_test("integer", tests::is_integer);
-    environment.add_test("float", tests::is_float);
-    environment.add_test("string", tests::is_string);
-    environment.add_test("sequence", tests::is_sequence);
-    environment.add_test("iterable", tests::is_iterable);
-    environment.add_test("mapping", tests::is_mapping);
-    environment.add_test("startingwith", tests::is_startingwith);
-    environment.add_test("endingwith", tests::is_endingwith);
-    environment.add_test("eq", tests::is_eq);
-    environment.add_test("ne", tests::is_ne);
-    environment.add_test("lt", tests::is_lt);
-    environment.add_test("le", tests::is_le);
-    environment.add_test("gt", tests::is_gt);
-    environment.add_test("ge", tests::is_ge);
-    environment.add_test("in", tests::is_in);
-    environment.add_test("true", tests::is_true);
-    environment.add_test("false", tests::is_false);
-    // The plain ones are part of the language.
+    let plain: [(&'static str, Value); 22] = [
+        ("boolean", Value::from_function(tests::is_boolean)),
+        ("odd", Value::from_function(tests::is_odd)),
+        ("even", Value::from_function(tests::is_even)),
+        ("divisibleby", Value::from_function(tests::is_divisibleby)),
+        ("number", Value::from_function(tests::is_number)),
+        ("integer", Value::from_function(tests::is_integer)),
+        ("float", Value::from_function(tests::is_float)),
+        ("string", Value::from_function(tests::is_string)),
+        ("sequence", Value::from_function(tests::is_sequence)),
+        ("iterable", Value::from_function(tests::is_iterable)),
+        ("mapping", Value::from_function(tests::is_mapping)),
+        ("startingwith", Value::from_function(tests::is_startingwith)),
+        ("endingwith", Value::from_function(tests::is_endingwith)),
+        ("eq", Value::from_function(tests::is_eq)),
+        ("ne", Value::from_function(tests::is_ne)),
+        ("lt", Value::from_function(tests::is_lt)),
+        ("le", Value::from_function(tests::is_le)),
+        ("gt", Value::from_function(tests::is_gt)),
+        ("ge", Value::from_function(tests::is_ge)),
+        ("in", Value::from_function(tests::is_in)),
+        ("true", Value::from_function(tests::is_true)),
+        ("false", Value::from_function(tests::is_false)),
+    ];
+    for (name, test) in plain {
+        environment.add_test(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
+            let args = args.into_values();
+            if args.iter().any(Value::is_undefined) {
+                return Err(undefined(name));
+            }
+            Ok::<_, Error>(test.call(state, &args)?.is_true())
+        });
+    }
+    // The ones that are about being there.
     environment.add_test("defined", |value: &Value| !value.is_undefined());
     environment.add_test("undefined", |value: &Value| value.is_undefined());
     environment.add_test("none", |value: &Value| value.is_none());

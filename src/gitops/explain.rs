@@ -64,7 +64,7 @@ pub fn explain(
         layers.iter().skip(1).fold(layers[0].clone(), |lower, upper| merged(&lower, upper, &mut ignored));
     let mut paths = Vec::new();
     leaves(&effective, "", &mut paths);
-    for path in paths.iter().filter(|path| field.is_none_or(|field| covers(field, path))) {
+    for path in &paths {
         let setting: Vec<ExplainedLayer> = layers.iter().filter_map(|layer| explained(layer, path)).collect();
         let value = find(&effective, path).map_or(Value::Null, Node::to_json);
         fields.push(ExplainedField { path: path.clone(), value, layers: setting });
@@ -73,15 +73,14 @@ pub fn explain(
         let mut values = Vec::new();
         collect(&object.manifest["spec"], "spec", &mut values);
         for (path, value) in values {
-            if field.is_none_or(|field| covers(field, &path))
-                && let Some(origin) = object.origin(&path)
-            {
+            if let Some(origin) = object.origin(&path) {
                 let layer = ExplainedLayer { origin: origin.clone(), value: value.clone() };
                 fields.push(ExplainedField { path, value, layers: vec![layer] });
             }
         }
         link(&mut fields, &layers);
     }
+    fields.retain(|one| field.is_none_or(|field| covers(field, &one.path)));
     if fields.is_empty() {
         let wanted = field.unwrap_or_default();
         return Err(unknown_field(&resolved, pool, wanted, &paths).into());

@@ -15,7 +15,7 @@ pub mod fleet;
 // Rendered.
 pub(crate) mod template;
 pub mod engine;
-pub(crate) mod context;
+pub mod context;
 pub(crate) mod rendered;
 pub(crate) mod overrides;
 pub mod check;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::gitops::check::{self, Instances};
-use crate::gitops::context::{self, ClassInput, OWN_CLASS, Surroundings};
+use crate::gitops::context::{self, ClassInput, MapOrder, OWN_CLASS, Surroundings};
 use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed, nearest};
 use crate::gitops::engine::Engine;
@@ -32,6 +32,8 @@ const RENDERED_MAX: usize = 8 * 1024 * 1024;
 pub struct RenderSettings {
     /// The instance types that exist, to find misspelt and impossible ones. Without it they are taken on trust.
     pub instances: Option<Arc<Instances>>,
+    /// In which order templates see tables; only [`check_determinism`] changes it.
+    pub order: MapOrder,
 }
 
 /// The objects of an environment and what is worth a look.
@@ -66,6 +68,76 @@ pub fn render_all(
     let engine = Engine::new(repository);
     let concrete = fleet.environments().filter(|environment| !environment.is_abstract);
     Ok(concrete.map(|one| (one.name.clone(), render(&fleet, &engine, &one.name, settings))).collect())
+}
+
+/// Renders an environment a second time with all tables turned round. Output that differs depends on the order in which
+/// something happened to be written; the error names the first such value.
+pub fn check_determinism(
+    repository: &Repository,
+    environment: &str,
+    settings: &RenderSettings,
+) -> Result<Rendered, Diagnostics> {
+    let first = render_environment(repository, environment, settings)?;
+    let turned = RenderSettings { order: MapOrder::Reversed, ..settings.clone() };
+    let (second, _) = render_environment(repository, environment, &turned)?;
+    for (name, object) in &first.0.objects {
+        let other = second.objects.get(name).map_or(&Value::Null, |other| &other.manifest);
+        let Some(path) = first_difference(&object.manifest, other, "") else { continue };
+        let origin = object.origin(&path).map_or_else(|| name.to_string(), ToString::to_string);
+        let place = Place::start_of(&Source::nameless_text(format!("environments/{environment}")));
+        let message = format!("{name} {path} depends on the order of a table's keys");
+        let help = format!("sort what the template loops over (`| dictsort`); the value comes from {origin}");
+        return Err(Diagnostic::error("PRV1413", place, message).help(help).into());
+    }
+    Ok(first)
+}
+
+fn first_difference(a: &Value, b: &Value, path: &str) -> Option<String> {
+    match (a, b) {
+        (Value::Object(left), Value::Object(right)) => {
+            let keys: std::collections::BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            keys.into_iter().find_map(|key| first_difference(&a[key], &b[key], &rendered::joined(path, key)))
+        }
+        (Value::Array(left), Value::Array(right)) if left.len() == right.len() => {
+            let pairs = left.iter().zip(right).enumerate();
+            pairs.into_iter().find_map(|(at, (a, b))| first_difference(a, b, &format!("{path}[{at}]")))
+        }
+        _ => (a != b).then(|| path.to_owned()),
+    }
+}
+
+/// What a commit does to one environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reach {
+    Unchanged,
+    Changed,
+    Added,
+    Removed,
+    /// One of the two commits does not render.
+    Broken,
+}
+
+/// Which environments a change reaches, each named, the unchanged ones too.
+pub fn reach(
+    before: &Repository,
+    after: &Repository,
+    settings: &RenderSettings,
+) -> Result<BTreeMap<Arc<str>, Reach>, Diagnostics> {
+    let old = render_all(before, settings)?;
+    let new = render_all(after, settings)?;
+    let names: std::collections::BTreeSet<Arc<str>> = old.keys().chain(new.keys()).cloned().collect();
+    let of = |name: Arc<str>| {
+        let reach = match (old.get(&name), new.get(&name)) {
+            (None, _) => Reach::Added,
+            (_, None) => Reach::Removed,
+            (Some(Ok((old, _))), Some(Ok((new, _)))) if old.digest == new.digest => Reach::Unchanged,
+            (Some(Ok(_)), Some(Ok(_))) => Reach::Changed,
+            _ => Reach::Broken,
+        };
+        (name, reach)
+    };
+    Ok(names.into_iter().map(of).collect())
 }
 
 /// What `provisor validate` says about a whole repository.
@@ -186,14 +258,17 @@ impl<'a> Run<'a> {
         let tree = &resolved.tree;
         let text = |key: &str| tree.get(key).and_then(Node::as_text).map(|text| text.to_string());
         let names = |key: &str| tree.get(key).and_then(Node::as_map).into_iter().flat_map(|map| map.iter());
+        let mut pools: Vec<String> = names("pools").map(|(name, _)| name.to_string()).collect();
+        pools.sort();
         let surroundings = Surroundings {
+            order: settings.order,
             fleet: fleet.name.to_string(),
             environment: resolved.name.to_string(),
             engine: text("engine").unwrap_or_else(|| "provisor".to_owned()),
             cluster: text("cluster").unwrap_or_else(|| format!("{}-{}", fleet.name, resolved.name)),
             region: text("region"),
             variables: tree.get("variables").cloned().unwrap_or_else(|| Node::map(tree.place.clone())),
-            pools: names("pools").map(|(name, _)| name.to_string()).collect(),
+            pools,
         };
         let found = resolved.warnings.clone();
         Self {

@@ -12,7 +12,7 @@ use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Stmt};
 use minijinja::machinery::{Token, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-use crate::gitops::diagnostic::{Place, Source};
+use crate::gitops::diagnostic::{Diagnostic, Place, Source};
 
 /// Opens the text of an expression; its number follows.
 pub(crate) const OPEN: char = '\u{fdd0}';
@@ -29,6 +29,10 @@ pub(crate) const ADD: &str = "_add";
 pub(crate) const MULTIPLY: &str = "_multiply";
 pub(crate) const JOIN: &str = "_join";
 pub(crate) const CHARGE: &str = "_charge";
+/// Pays for a list or table with all that is inside.
+pub(crate) const SIZED: &str = "_sized";
+/// The same for what a namespace is to hold, which may not be a namespace.
+pub(crate) const HELD: &str = "_held";
 
 /// Plain text in a capture that is longer than this is metered; shorter text is bounded by fuel.
 const UNMETERED_BYTES: usize = 64;
@@ -52,6 +56,8 @@ pub(crate) struct Traced {
     pub unquoted: Vec<Place>,
     /// Names of templates that this one includes, imports or extends by a constant name.
     pub uses: Vec<(String, Place)>,
+    /// What is legal in the engine and not here.
+    pub refused: Vec<Diagnostic>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,13 +100,14 @@ pub(crate) fn trace(source: &Arc<Source>, marks: &mut Vec<Mark>) -> Result<Trace
         marks,
         edits: Vec::new(),
         scope: Vec::new(),
-        braces: braces(&source.text),
+        brackets: brackets(&source.text),
         unquoted: Vec::new(),
         uses: Vec::new(),
+        refused: Vec::new(),
         order: 0,
     };
     walk.statement(&tree, Context::Output);
-    let Walk { mut edits, unquoted, uses, .. } = walk;
+    let Walk { mut edits, unquoted, uses, refused, .. } = walk;
     edits.sort_by_key(|edit| (edit.at, edit.rank));
     let mut text = String::with_capacity(source.text.len() + edits.len() * 16);
     let mut shifts = Vec::with_capacity(edits.len());
@@ -117,17 +124,17 @@ pub(crate) fn trace(source: &Arc<Source>, marks: &mut Vec<Mark>) -> Result<Trace
         copied = edit.at + edit.removes;
     }
     text.push_str(&source.text[copied..]);
-    Ok(Traced { source: source.clone(), text, shifts, unquoted, uses })
+    Ok(Traced { source: source.clone(), text, shifts, unquoted, uses, refused })
 }
 
-/// Where `{{` ends and `}}` starts, in order.
-fn braces(text: &str) -> Vec<(usize, usize)> {
+/// Where `{{` and `{%` end and what closes them starts, in order.
+fn brackets(text: &str) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
     let mut open = None;
     for (token, span) in tokenize(text, false, SyntaxConfig::default()).flatten() {
         match token {
-            Token::VariableStart => open = Some(span.end_offset as usize),
-            Token::VariableEnd => {
+            Token::VariableStart | Token::BlockStart => open = Some(span.end_offset as usize),
+            Token::VariableEnd | Token::BlockEnd => {
                 if let Some(open) = open.take() {
                     out.push((open, span.start_offset as usize));
                 }
@@ -159,9 +166,10 @@ struct Walk<'a> {
     edits: Vec<Edit>,
     /// What loop variables and aliases stand for.
     scope: Vec<(String, Vec<String>)>,
-    braces: Vec<(usize, usize)>,
+    brackets: Vec<(usize, usize)>,
     unquoted: Vec<Place>,
     uses: Vec<(String, Place)>,
+    refused: Vec<Diagnostic>,
     order: i64,
 }
 
@@ -207,6 +215,7 @@ impl Walk<'_> {
                 self.scope.truncate(known);
             }
             Stmt::Set(set) => {
+                self.assignment(&set.target, &set.expr);
                 self.expression(&set.expr);
                 self.bind(&set.target, &set.expr);
             }
@@ -244,6 +253,26 @@ impl Walk<'_> {
         }
     }
 
+    fn assignment(&mut self, target: &Expr<'_>, value: &Expr<'_>) {
+        if let Expr::Tuple(tuple) = value
+            && let Some(first) = tuple.items.first().map(leftmost)
+            && first <= value.span().start_offset as usize
+        {
+            let place = Place::new(self.source, first..value.span().end_offset as usize);
+            self.refused.push(
+                Diagnostic::error("PRV1402", place, "several values stand here without brackets")
+                    .help("write them as a list: `[a, b]`"),
+            );
+        }
+        if let Expr::GetAttr(_) = target
+            && let Some((_, close)) = self.bracket(leftmost(target))
+            && let Some(equals) = self.source.text[target.span().end_offset as usize..close].find('=')
+        {
+            let start = target.span().end_offset as usize + equals + 1;
+            self.wrap(HELD, start..close);
+        }
+    }
+
     fn used(&mut self, name: &Expr<'_>) {
         if let Expr::Const(constant) = name
             && let Some(name) = constant.value.as_str()
@@ -258,11 +287,7 @@ impl Walk<'_> {
     /// `{{ x }}` becomes `{{ _emit(7, (x)) }}`.
     fn emission(&mut self, expr: &Expr<'_>) {
         let start = leftmost(expr);
-        let Some((open, close)) =
-            self.braces.iter().copied().find(|(open, close)| *open <= start && start < *close)
-        else {
-            return;
-        };
+        let Some((open, close)) = self.bracket(start) else { return };
         let inner = &self.source.text[open..close];
         let lead = inner.len() - inner.trim_start().len();
         let range = open + lead..open + inner.trim_end().len().max(lead);
@@ -273,6 +298,18 @@ impl Walk<'_> {
         }
         let number = self.mark(place, path);
         self.insert(range.start, format!("{EMIT}({number}, ("));
+        self.close(range.end, "))".to_owned());
+    }
+
+    /// The inside of the `{{ }}` or `{% %}` around a byte.
+    fn bracket(&self, byte: usize) -> Option<(usize, usize)> {
+        let at = self.brackets.partition_point(|(open, _)| *open <= byte).checked_sub(1)?;
+        Some(self.brackets[at]).filter(|(_, close)| byte < *close)
+    }
+
+    /// Encloses a range in a call.
+    fn wrap(&mut self, function: &str, range: Range<usize>) {
+        self.insert(range.start, format!("{function}(("));
         self.close(range.end, "))".to_owned());
     }
 
@@ -463,12 +500,29 @@ impl Walk<'_> {
                 self.expression(&call.expr);
                 self.arguments(&call.args);
             }
-            Expr::List(list) => list.items.iter().for_each(|item| self.expression(item)),
-            Expr::Tuple(tuple) => tuple.items.iter().for_each(|item| self.expression(item)),
+            Expr::List(list) => {
+                self.collection(expr, &list.items);
+                list.items.iter().for_each(|item| self.expression(item));
+            }
+            Expr::Tuple(tuple) => {
+                self.collection(expr, &tuple.items);
+                tuple.items.iter().for_each(|item| self.expression(item));
+            }
             Expr::Map(map) => {
+                self.collection(expr, &map.values);
                 map.keys.iter().for_each(|key| self.expression(key));
                 map.values.iter().for_each(|value| self.expression(value));
             }
+        }
+    }
+
+    /// A list of lists can hold far more than it looks, so it pays for its depth.
+    fn collection(&mut self, expr: &Expr<'_>, items: &[Expr<'_>]) {
+        let span = expr.span();
+        let range = span.start_offset as usize..span.end_offset as usize;
+        let is_bracketed = self.source.text[range.clone()].starts_with(['[', '(', '{']);
+        if is_bracketed && items.iter().any(|item| !matches!(item, Expr::Const(_))) {
+            self.wrap(SIZED, range);
         }
     }
 

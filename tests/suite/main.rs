@@ -4,6 +4,8 @@ mod api;
 mod catalogue;
 mod fleet_files;
 mod git;
+mod language;
+mod rendering;
 mod scheduling;
 mod strategy;
 mod sync;

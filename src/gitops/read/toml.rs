@@ -134,14 +134,18 @@ fn explained(
     span: Range<usize>,
 ) -> Diagnostic {
     let place = Place::new(source, span.clone());
-    if message.contains("recursion limit") {
+    if message.contains("recursion") {
         return too_deep(source, span);
     }
     if message.starts_with("duplicate key") {
-        let name = source.text[span.clone()].trim_matches(['"', '\'']);
-        let diagnostic = Diagnostic::error("PRV1011", place, format!("the key `{name}` is set twice"))
-            .help("keep one of the two");
-        return match first_key(table.get_ref(), name, span.start) {
+        let named = source.text[span.clone()].trim_matches(['[', ']']);
+        let name = named.rsplit('.').next().unwrap_or(named).trim_matches(['"', '\'', ' ']);
+        let diagnostic =
+            Diagnostic::error("PRV1011", place.clone(), format!("the key `{name}` is set twice"))
+                .help("keep one of the two");
+        let first =
+            first_key(table.get_ref(), name, span.start).or_else(|| same_header(source, &place, name));
+        return match first {
             Some(first) => diagnostic.also("first set here", Place::new(source, first)),
             None => diagnostic,
         };
@@ -158,6 +162,15 @@ fn hint(text: &str, span: Range<usize>) -> &'static str {
     } else {
         "texts are quoted, tables are [headed], lists use [ ]"
     }
+}
+
+/// The key in an earlier line that reads the same: a second header takes the table of the first out of the tree.
+fn same_header(source: &Source, place: &Place, name: &str) -> Option<Range<usize>> {
+    let (last, _) = place.position();
+    let header = source.line(last as usize).trim();
+    let line = (1..last as usize).find(|line| source.line(*line).trim() == header)?;
+    let at = source.line_start(line) + source.line(line).rfind(name)?;
+    Some(at..at + name.len())
 }
 
 /// The nearest key of that name before `limit`.

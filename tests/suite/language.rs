@@ -1,0 +1,468 @@
+//! The strategy language: what is wrong in a file is told with its place, and layers keep their history.
+
+use std::time::{Duration, Instant};
+
+use crate::fleet_files::{errors, fleet, manifest, render, repository, repository_of_bytes, state};
+use provisor::gitops::diagnostic::{Diagnostic, Severity};
+use provisor::gitops::explain::explain;
+use provisor::gitops::render::{Reach, RenderSettings, reach, render_all, validate_repository};
+use provisor::model::repository::Repository;
+use serde_json::{Value, json};
+
+const FLEET: (&str, &str) = ("fleet.toml", "name = \"shop\"\n");
+
+fn yaml(prod: &str) -> Repository {
+    repository(&[FLEET, ("environments/prod.yaml", prod)])
+}
+
+fn only(found: Vec<Diagnostic>) -> Diagnostic {
+    assert_eq!(found.len(), 1, "{found:#?}");
+    found.into_iter().next().expect("one")
+}
+
+fn at(diagnostic: &Diagnostic) -> (&str, String) {
+    (diagnostic.code, diagnostic.place.to_string())
+}
+
+#[test]
+fn ren_007_all_mistakes_of_all_files_come_in_one_run_in_order() {
+    let repository = repository(&[
+        ("fleet.toml", "name = \"Shop\"\nnmae = 1\n"),
+        (
+            "environments/dev.toml",
+            "[pools.a]\nstrategy = 'spot'\nweight = 0\nzone = ['a']\n[pools.b]\nstrategy = 'spot'\nexpire-after = '7d'\n",
+        ),
+        (
+            "environments/prod.yaml",
+            "pools:\n  a:\n    strategy: spot\n    limits: { cpu: -1 }\n    labels: [a]\n",
+        ),
+    ]);
+    let report = validate_repository(&repository, &RenderSettings::default());
+    let places: Vec<String> =
+        report.diagnostics.iter().map(|one| format!("{} {}", one.code, one.place)).collect();
+    assert_eq!(
+        places,
+        [
+            "PRV1206 environments/dev.toml:3:10",
+            "PRV1201 environments/dev.toml:4:1",
+            "PRV1203 environments/dev.toml:7:16",
+            "PRV1206 environments/prod.yaml:4:20",
+            "PRV1202 environments/prod.yaml:5:13",
+            "PRV1207 fleet.toml:1:8",
+            "PRV1201 fleet.toml:2:1",
+        ]
+    );
+}
+
+#[test]
+fn ren_008_fifty_are_shown_and_the_rest_is_counted() {
+    let wrong: String =
+        (0..80).map(|at| format!("[pools.p{at}]\nstrategy = 'spot'\nlimts = {at}\n")).collect();
+    let report = validate_repository(&fleet(&wrong), &RenderSettings::default());
+    assert_eq!((report.diagnostics.shown().len(), report.diagnostics.hidden()), (50, 30));
+    assert!(report.diagnostics.to_string().ends_with("\nand 30 more"));
+}
+
+#[test]
+fn ren_009_an_unknown_key_gets_the_nearest_name_and_notes_are_welcome() {
+    let found = only(errors(&fleet(
+        "[pools.general]\nstrategy = \"spot\"\nlimts = { cpu = 1 }\nx-owner = \"ann\"\n",
+    )));
+    assert_eq!(at(&found), ("PRV1201", "environments/prod.toml:3:1".to_owned()));
+    let help = found.help.expect("help");
+    assert!(help.starts_with("did you mean `limits`? The fields are `annotations`, "), "{help}");
+    for name in ["budgets", "weight", "zones", "overrides"] {
+        assert!(help.contains(&format!("`{name}`")), "{help}");
+    }
+    assert!(!help.contains("x-owner"));
+}
+
+#[test]
+fn ren_010_duplicate_keys_cite_both_places() {
+    let found = only(errors(&fleet("[pools.general]\nstrategy = \"spot\"\nweight = 1\nweight = 2\n")));
+    assert_eq!(at(&found), ("PRV1011", "environments/prod.toml:4:1".to_owned()));
+    assert_eq!(found.chain[0].place.to_string(), "environments/prod.toml:3:1");
+    let found = only(errors(&fleet(
+        "[pools.general]\nstrategy = \"spot\"\n[pools.other]\nstrategy = \"spot\"\n[pools.general]\n",
+    )));
+    assert_eq!(found.code, "PRV1011", "{found}");
+    assert_eq!(found.place.position().0, 5, "{found}");
+    assert_eq!(found.chain.first().expect(&found.to_string()).place.position().0, 1, "{found}");
+    let found = only(errors(&yaml("pools:\n  general:\n    strategy: spot\n    weight: 1\n    weight: 2\n")));
+    assert_eq!(at(&found), ("PRV1011", "environments/prod.yaml:5:5".to_owned()));
+    assert_eq!(found.chain[0].place.to_string(), "environments/prod.yaml:4:5");
+}
+
+#[test]
+fn ren_011_a_bare_no_is_a_text_with_a_hint() {
+    let repository = yaml("pools:\n  general:\n    strategy: spot\n    labels:\n      country: no\n");
+    let (state, warnings) = render(&repository).expect("it renders");
+    let hint = only(warnings);
+    assert_eq!(
+        (hint.severity, at(&hint)),
+        (Severity::Warning, ("PRV1018", "environments/prod.yaml:5:16".to_owned()))
+    );
+    assert_eq!(hint.help.as_deref(), Some("write \"no\" if you mean the word"));
+    let pool = manifest(&state, "NodePool", "general");
+    assert_eq!(pool["spec"]["template"]["metadata"]["labels"]["country"], "no");
+    // Numbers of YAML 1.1 are read by the rules of 1.2 as well.
+    let found = only(errors(&yaml(
+        "pools:\n  general:\n    strategy: spot\n    weight: 0o12\n    labels: { a: 1:30 }\n    x: 1\n",
+    )));
+    assert_eq!(found.code, "PRV1201");
+}
+
+#[test]
+fn ren_012_a_wrong_unit_shows_the_right_one() {
+    let found = only(errors(&yaml("pools:\n  general:\n    strategy: spot\n    limits: { memory: 4GB }\n")));
+    assert_eq!(at(&found), ("PRV1203", "environments/prod.yaml:4:23".to_owned()));
+    assert_eq!(found.message, "`memory` is \"4GB\", which is not a quantity");
+    assert_eq!(found.help.as_deref(), Some("write \"4Gi\""));
+}
+
+#[test]
+fn ren_013_columns_count_characters_behind_tabs_and_wide_letters() {
+    let toml = "# ünïcödé\r\n[pools.general]\r\nstrategy = \"spot\"\r\nlabels = { ö = \"ä\", b = 1 }\r\n"
+        .replace("ö =", "\"ö\" =");
+    let found = only(errors(&fleet(&toml)));
+    assert_eq!(at(&found), ("PRV1203", "environments/prod.toml:4:27".to_owned()));
+    assert_eq!(&found.place.source.text[found.place.bytes()], "1");
+    let tabbed = "[pools.general]\n\tstrategy = \"spot\"\n\tweigth = 1\n";
+    assert_eq!(at(&only(errors(&fleet(tabbed)))), ("PRV1201", "environments/prod.toml:3:2".to_owned()));
+    let text = "pools:\r\n  general:\r\n    strategy: spot\r\n    labels: { \"ключ\": \"ä\", b: [] }\r\n";
+    let found = only(errors(&yaml(text)));
+    assert_eq!(at(&found), ("PRV1202", "environments/prod.yaml:4:31".to_owned()));
+    let found = only(errors(&yaml("pools:\n\tgeneral:\n")));
+    assert_eq!(found.code, "PRV1010", "{found}");
+    assert!(found.help.expect("help").contains("tabs"));
+}
+
+#[test]
+fn ren_014_bytes_that_are_no_text_are_told_by_offset() {
+    let repository = repository_of_bytes(&[
+        ("fleet.toml", b"name = \"shop\"\n"),
+        ("environments/prod.toml", b"# \xc3\xa4\nx = \"\xff\"\n"),
+    ]);
+    let found = only(errors(&repository));
+    assert_eq!(at(&found), ("PRV1001", "environments/prod.toml:2:6".to_owned()));
+    assert_eq!(found.message, "the file is not UTF-8: byte 0xFF at offset 10");
+}
+
+#[test]
+fn ren_024_alias_bombs_and_circles_are_refused_at_once() {
+    let mut bomb = "x-a: &a [1,1,1,1,1,1,1,1,1,1]\n".to_owned();
+    for (name, inner) in
+        [("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e"), ("g", "f"), ("h", "g"), ("i", "h")]
+    {
+        let many = vec![format!("*{inner}"); 10].join(",");
+        bomb.push_str(&format!("x-{name}: &{name} [{many}]\n"));
+    }
+    for (text, code) in
+        [(bomb.as_str(), "PRV1013"), ("x-a: &a [*a]\n", "PRV1016"), ("x-a: *nobody\n", "PRV1016")]
+    {
+        let start = Instant::now();
+        let found = only(errors(&yaml(text)));
+        assert_eq!(found.code, code, "{found}");
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    }
+}
+
+#[test]
+fn ren_025_ten_thousand_levels_are_too_deep() {
+    let deep = 10_000;
+    let toml_list = format!("x-a = {}{}\n", "[".repeat(deep), "]".repeat(deep));
+    let toml_inline = format!("x-a = {}1{}\n", "{a=".repeat(deep), "}".repeat(deep));
+    let toml_dotted = format!("x-a{} = 1\n", ".a".repeat(deep));
+    let toml_header = format!("[x-a{}]\n", ".a".repeat(deep));
+    for text in [toml_list, toml_inline, toml_dotted, toml_header] {
+        let found = errors(&fleet(&text));
+        assert_eq!(found[0].code, "PRV1012", "{}", found[0]);
+    }
+    let flow = format!("x-a: {}{}\n", "[".repeat(deep), "]".repeat(deep));
+    let block: String = (0..200).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
+    let dashes = format!("x-a:\n  {}1\n", "- ".repeat(deep));
+    for text in [flow, block, dashes] {
+        let found = only(errors(&yaml(&text)));
+        assert_eq!(found.code, "PRV1012", "{found}");
+    }
+}
+
+#[test]
+fn ren_026_tags_construct_nothing() {
+    for tag in [
+        "!!python/object/apply:os.system [ls]",
+        "!include secrets.yaml",
+        "!Ref x",
+        "!<tag:example.com,2000:x> y",
+    ] {
+        let found = only(errors(&yaml(&format!("x-a: {tag}\n"))));
+        assert_eq!((found.code, found.place.position().0), ("PRV1015", 1), "{tag}: {found}");
+    }
+}
+
+#[test]
+fn ren_027_two_hundred_documents_are_enough() {
+    let found = only(errors(&yaml(&"---\nx-a: 1\n".repeat(201))));
+    assert_eq!((found.code, found.place.position().0), ("PRV1014", 401), "{found}");
+    let found = only(errors(&yaml("---\nx-a: 1\n---\nx-b: 1\n")));
+    assert_eq!(found.code, "PRV1014", "{found}");
+}
+
+#[test]
+fn ren_030_explain_shows_every_layer_in_order() {
+    let repository = repository(&[
+        ("fleet.toml", "name = \"shop\"\n[defaults.pool.limits]\ncpu = 100\n"),
+        ("environments/group.toml", "abstract = true\n[defaults.pool.limits]\ncpu = 200\n"),
+        (
+            "environments/prod.toml",
+            "extends = \"group\"\n[defaults.pool.limits]\ncpu = 300\n[pools.general]\nstrategy = \"spot\"\nlimits.cpu = 400\n",
+        ),
+    ]);
+    let settings = RenderSettings::default();
+    for field in ["limits.cpu", "spec.limits.cpu"] {
+        let explanation = explain(&repository, "prod", "general", Some(field), &settings).expect("it is set");
+        assert_eq!(explanation.fields.len(), 1, "{explanation:?}");
+        let found = &explanation.fields[0];
+        let layers: Vec<(String, Value)> =
+            found.layers.iter().map(|layer| (layer.origin.to_string(), layer.value.clone())).collect();
+        assert_eq!(
+            layers,
+            [
+                ("fleet.toml:3:7".to_owned(), json!(100)),
+                ("environments/group.toml:3:7".to_owned(), json!(200)),
+                ("environments/prod.toml:3:7".to_owned(), json!(300)),
+                ("environments/prod.toml:6:14".to_owned(), json!(400)),
+            ],
+            "{field}"
+        );
+    }
+    let all = explain(&repository, "prod", "general", None, &settings).expect("all of it");
+    assert!(all.fields.iter().any(|field| field.path == "spec.disruption.consolidateAfter"));
+    let found = explain(&repository, "prod", "generl", None, &settings).expect_err("no such pool");
+    assert!(found.to_string().contains("did you mean `general`?"), "{found}");
+    let found =
+        explain(&repository, "prod", "general", Some("limts.cpu"), &settings).expect_err("no such field");
+    assert!(found.to_string().contains("did you mean `limits.cpu`?"), "{found}");
+}
+
+#[test]
+fn ren_031_requirements_merge_by_label_in_the_files_too() {
+    let repository = repository(&[
+        FLEET,
+        (
+            "environments/base.toml",
+            "abstract = true\n[pools.general]\nstrategy = 'spot'\nzones = ['a']\nrequirements = { 'kubernetes.io/arch' = ['arm64'], 'topology.kubernetes.io/zone' = ['x'] }\n",
+        ),
+        (
+            "environments/prod.yaml",
+            "extends: base\npools:\n  general:\n    zones: [b]\n    requirements:\n      - { key: topology.kubernetes.io/zone, operator: NotIn, values: [y] }\n",
+        ),
+    ]);
+    let pool = manifest(&state(&repository), "NodePool", "general");
+    let of = |key: &str| -> Vec<Value> {
+        let list = pool["spec"]["template"]["spec"]["requirements"].as_array().expect("a list");
+        list.iter().filter(|one| one["key"] == key).cloned().collect()
+    };
+    assert_eq!(of("kubernetes.io/arch")[0]["values"], json!(["arm64"]));
+    assert_eq!(
+        of("topology.kubernetes.io/zone"),
+        [
+            json!({ "key": "topology.kubernetes.io/zone", "operator": "In", "values": ["b"] }),
+            json!({ "key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["y"] }),
+        ]
+    );
+}
+
+#[test]
+fn ren_032_a_removed_pool_is_gone_and_removing_nothing_is_an_error() {
+    let base =
+        ("environments/base.toml", "abstract = true\npools.a.strategy = 'spot'\npools.b.strategy = 'spot'\n");
+    let good = repository(&[
+        FLEET,
+        base,
+        ("environments/prod.toml", "extends = 'base'\npools.a = { '$remove' = true }\n"),
+    ]);
+    let names: Vec<String> = state(&good).objects.keys().map(ToString::to_string).collect();
+    assert_eq!(names, ["EC2NodeClass/default", "NodePool/b"]);
+    let bad = repository(&[
+        FLEET,
+        base,
+        ("environments/prod.toml", "extends = 'base'\npools.c = { '$remove' = true }\n"),
+    ]);
+    assert_eq!(at(&only(errors(&bad))), ("PRV1305", "environments/prod.toml:2:7".to_owned()));
+}
+
+#[test]
+fn ren_033_broken_chains_of_extends_are_told_with_the_chain() {
+    let circle = repository(&[
+        FLEET,
+        ("environments/prod.toml", "extends = 'a'\n"),
+        ("environments/a.toml", "extends = 'b'\n"),
+        ("environments/b.toml", "extends = 'a'\n"),
+    ]);
+    let found = only(errors(&circle));
+    assert_eq!(at(&found), ("PRV1302", "environments/prod.toml:1:11".to_owned()));
+    assert!(
+        found.message.ends_with(
+            "environments/prod.toml → environments/a.toml → environments/b.toml → environments/a.toml"
+        ),
+        "{found}"
+    );
+    let deep: Vec<(String, String)> =
+        (1..6).map(|at| (format!("environments/e{at}.toml"), format!("extends = 'e{}'\n", at + 1))).collect();
+    let mut files = vec![FLEET, ("environments/prod.toml", "extends = 'e1'\n"), ("environments/e6.toml", "")];
+    files.extend(deep.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    assert_eq!(only(errors(&repository(&files))).code, "PRV1303");
+    let missing = repository(&[
+        FLEET,
+        ("environments/prod.toml", "extends = 'bsae'\n"),
+        ("environments/base.toml", ""),
+    ]);
+    let found = only(errors(&missing));
+    assert_eq!(at(&found), ("PRV1301", "environments/prod.toml:1:11".to_owned()));
+    assert_eq!(found.help.as_deref(), Some("did you mean `base`?"));
+}
+
+#[test]
+fn ren_034_final_fields_cannot_be_overridden() {
+    let base = "abstract = true\nfinal = ['pools.*.budgets']\n[pools.a]\nstrategy = 'spot'\nbudgets = [{ nodes = 1 }]\n";
+    for above in [
+        "[pools.a]\nbudgets = [{ nodes = 5 }]\n",
+        "[defaults.pool]\nbudgets = []\n",
+        "pools.a = { '$remove' = true }\n",
+    ] {
+        let prod = format!("extends = 'base'\n{above}");
+        let found = errors(&repository(&[
+            FLEET,
+            ("environments/base.toml", base),
+            ("environments/prod.toml", &prod),
+        ]));
+        let found = only(found);
+        assert_eq!(found.code, "PRV1304", "{found}");
+        assert_eq!(found.chain[0].place.to_string(), "environments/base.toml:2:10");
+    }
+}
+
+#[test]
+fn ren_035_two_objects_of_one_name_cite_both_origins() {
+    let template = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: { name: same }\nspec:\n  template:\n    spec:\n      requirements: []\n      nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }\n";
+    let repository = repository(&[
+        FLEET,
+        ("environments/prod.toml", "pools.a.strategy = 'own'\npools.b.strategy = 'own'\n"),
+        ("templates/own.yaml.j2", template),
+    ]);
+    let found = only(errors(&repository));
+    assert_eq!(found.code, "PRV1504", "{found}");
+    let text = found.to_string();
+    assert!(
+        text.contains("environments/prod.toml:1:7") || text.contains("environments/prod.toml:2:7"),
+        "{text}"
+    );
+}
+
+#[test]
+fn ren_036_one_broken_environment_does_not_hold_up_the_others() {
+    let good = "pools.a.strategy = 'spot'\n";
+    let repository = repository(&[
+        FLEET,
+        ("environments/a.toml", good),
+        ("environments/b.toml", good),
+        ("environments/c.toml", good),
+        ("environments/d.toml", "pools.a.strategy = \n"),
+    ]);
+    let all = render_all(&repository, &RenderSettings::default()).expect("the fleet is there");
+    let fine: Vec<&str> = all.iter().filter(|(_, result)| result.is_ok()).map(|(name, _)| &**name).collect();
+    assert_eq!((all.len(), fine), (4, vec!["a", "b", "c"]));
+}
+
+#[test]
+fn ren_037_a_newer_format_is_refused() {
+    let found = only(errors(&fleet("format_version = 2\n[pools.a]\nstrategy = 'spot'\n")));
+    assert_eq!(at(&found), ("PRV1208", "environments/prod.toml:1:18".to_owned()));
+    assert_eq!(found.message, "the file needs format version 2, and this build reads 1");
+    let found = only(errors(&fleet("format_version = 0\n")));
+    assert_eq!(found.code, "PRV1206");
+}
+
+#[test]
+fn ren_039_contradictions_name_both_requirements() {
+    let prod = "[pools.a]\nstrategy = 'spot'\nrequirements = [\n  { key = 'team', operator = 'In', values = ['a'] },\n  { key = 'team', operator = 'NotIn', values = ['a'] },\n]\n";
+    let found = only(errors(&fleet(prod)));
+    assert_eq!(at(&found), ("PRV1601", "environments/prod.toml:5:3".to_owned()));
+    assert_eq!(found.message, "no node can meet both `team In [a]` and `team NotIn [a]`");
+    assert_eq!(found.chain[0].place.to_string(), "environments/prod.toml:4:3");
+    let bounds = "[pools.a]\nstrategy = 'spot'\nmin-instance-cpu = 8\nmax-instance-cpu = 4\n";
+    assert_eq!(at(&only(errors(&fleet(bounds)))), ("PRV1601", "environments/prod.toml:4:20".to_owned()));
+    let fine = "[pools.a]\nstrategy = 'spot'\nmin-instance-cpu = 4\nmax-instance-cpu = 4\n";
+    state(&fleet(fine));
+}
+
+#[test]
+fn ren_042_a_gpu_pool_without_a_taint_is_worth_a_look() {
+    let prod = "[pools.a]\nstrategy = 'on-demand'\ninstance-families = ['g5']\n";
+    let (_, warnings) = render(&fleet(prod)).expect("it renders");
+    let warning = only(warnings);
+    assert_eq!(
+        (warning.severity, at(&warning)),
+        (Severity::Warning, ("PRV1604", "environments/prod.toml:3:21".to_owned()))
+    );
+    let (_, warnings) = render(&fleet("[pools.a]\nstrategy = 'gpu-spot'\n")).expect("it renders");
+    assert_eq!(warnings, []);
+}
+
+#[test]
+fn ren_043_budgets_need_both_halves_of_a_window_and_at_most_everything() {
+    let prod = "[pools.a]\nstrategy = 'spot'\nbudgets = [{ nodes = '110%' }, { schedule = '@daily' }]\n";
+    let found = errors(&fleet(prod));
+    assert_eq!(at(&found[0]), ("PRV1203", "environments/prod.toml:3:22".to_owned()));
+    let prod = "[pools.a]\nstrategy = 'spot'\nbudgets = [{ nodes = 1, schedule = '@daily' }]\n";
+    let found = only(errors(&fleet(prod)));
+    assert_eq!(at(&found), ("PRV1605", "environments/prod.toml:3:25".to_owned()));
+}
+
+#[test]
+fn ren_044_credentials_are_refused_and_never_repeated() {
+    let secret = "AKIAIOSFODNN7EXAMPLE";
+    let key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----\n";
+    let toml = format!("[classes.default]\nuser-data = \"export AWS_ACCESS_KEY_ID={secret}\"\n");
+    let file = repository(&[
+        FLEET,
+        (
+            "environments/prod.toml",
+            "[pools.a]\nstrategy = 'spot'\n[classes.default]\nuser-data-file = 'boot.sh'\n",
+        ),
+        ("boot.sh", &format!("#!/bin/bash\ncat > key <<EOF\n{key}EOF\n")),
+    ]);
+    for (repository, place) in [(fleet(&toml), "environments/prod.toml:2:13"), (file, "boot.sh:3:1")] {
+        let found = only(errors(&repository));
+        assert_eq!(at(&found), ("PRV1609", place.to_owned()));
+        let shown = format!("{found}{}", serde_json::to_string(&found).expect("it serialises"));
+        assert!(!shown.contains(secret) && !shown.contains("BEGIN RSA"), "{shown}");
+        assert!(!found.place.source.text.contains(secret));
+    }
+}
+
+#[test]
+fn ren_050_a_change_of_a_base_lists_whom_it_reaches() {
+    let files = |weight: u32| {
+        let base = format!("abstract = true\n[pools.a]\nstrategy = 'spot'\nweight = {weight}\n");
+        repository(&[
+            FLEET,
+            ("environments/base.toml", &base),
+            ("environments/dev.toml", "extends = 'base'\n"),
+            ("environments/prod.toml", "extends = 'base'\n"),
+            ("environments/lab.toml", "pools.a.strategy = 'spot'\n"),
+        ])
+    };
+    let reached = reach(&files(1), &files(2), &RenderSettings::default()).expect("both are fleets");
+    let reached: Vec<(&str, Reach)> = reached.iter().map(|(name, reach)| (&**name, *reach)).collect();
+    assert_eq!(reached, [("dev", Reach::Changed), ("lab", Reach::Unchanged), ("prod", Reach::Changed)]);
+}
+
+#[test]
+fn ren_054_a_missing_environment_is_an_error_and_no_empty_set() {
+    let repository = repository(&[FLEET, ("environments/dev.toml", "pools.a.strategy = 'spot'\n")]);
+    let found = only(errors(&repository));
+    assert_eq!(found.code, "PRV1103");
+    assert_eq!(found.message, "PathNotFound: there is no environment `prod` at this commit");
+}
