@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::desired::{DesiredObject, DesiredState, ObjectRef, Origin};
-use super::diff::{DiffKind, FieldChange, MIGRATED_MANAGERS, NodeImpact, co_applier, diff_object};
+use super::diff::{DiffKind, FieldChange, MIGRATED_MANAGERS, NodeImpact, co_applier, diff_object, is_mark};
 use super::live::{LiveObject, LiveState};
 use super::policy::{AdoptMode, SyncPolicy};
 use super::tracking::{
@@ -469,7 +469,7 @@ impl Drafting<'_> {
     fn adopt(&mut self, object: &ObjectRef, desired: &DesiredObject, live: &LiveObject) {
         let mut change = self.draft(object, desired, Some(live), ChangeAction::Adopt);
         change.reasons.push("in the cluster under a wanted name, and tracked by nobody".into());
-        let differences = change.fields.iter().filter(|field| !field.path.contains(".provisor.dev/")).count();
+        let differences = change.fields.iter().filter(|field| !is_mark(&field.path)).count();
         let help = format!(
             "set the adoption mode to `take`, or annotate the object with {ANNOTATION_ADOPT}: {}",
             self.owner.environment

@@ -171,16 +171,17 @@ pub fn diff_states(base: &DesiredState, head: &DesiredState, fleet: Option<&Flee
 
 /// Two environments are not different because each names itself on its objects.
 fn without_marks(mut diff: ObjectDiff) -> ObjectDiff {
-    let marks = [LABEL_ENVIRONMENT, LABEL_INSTALLATION, ANNOTATION_TRACKING];
-    diff.fields.retain(|field| {
-        let key =
-            field.path.strip_prefix("metadata.labels.").or(field.path.strip_prefix("metadata.annotations."));
-        key.is_none_or(|key| !marks.contains(&key))
-    });
+    diff.fields.retain(|field| !is_mark(&field.path));
     if diff.kind == DiffKind::Changed && diff.fields.is_empty() {
         diff.kind = DiffKind::Same;
     }
     diff
+}
+
+/// Whether a field only says whose the object is.
+pub(crate) fn is_mark(path: &str) -> bool {
+    let key = path.strip_prefix("metadata.labels.").or(path.strip_prefix("metadata.annotations."));
+    key.is_some_and(|key| [LABEL_ENVIRONMENT, LABEL_INSTALLATION, ANNOTATION_TRACKING].contains(&key))
 }
 
 fn diff_manifests(

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{ChangeAction, PlannedChange, SyncPlan, Verdict};
 use crate::gitops::desired::Origin;
-use crate::gitops::diff::{NodeImpact, show};
+use crate::gitops::diff::{FieldChange, NodeImpact, is_mark, show};
 
 /// One line of a plan's table. Texts are whole; the table decides nothing but their place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl SyncPlan {
         sum
     }
 
-    /// The plan as a table's content, in order.
+    /// The plan as a table's content, in order. What is held back has a row for the reason, then one for each field.
     pub fn rows(&self) -> Vec<PlanRow> {
         self.changes.iter().flat_map(rows).collect()
     }
@@ -92,24 +92,27 @@ fn rows(change: &PlannedChange) -> Vec<PlanRow> {
         origin,
     };
     let none = || String::from("-");
+    let mut rows = Vec::new();
     if change.verdict != Verdict::Proceed {
         let reason = format!("{}: {}", change.action.as_str(), change.verdict.message());
-        return vec![row(reason, none(), none(), change.impact, change.origin.clone())];
-    }
-    if change.fields.is_empty() {
+        rows.push(row(reason, none(), none(), change.impact, change.origin.clone()));
+    } else if change.fields.is_empty() {
         let field = change.renamed.as_ref().map_or_else(none, |other: &Arc<str>| match change.action {
             ChangeAction::Create => format!("renamed from {other}"),
             _ => format!("renamed to {other}"),
         });
-        return vec![row(field, none(), none(), change.impact, change.origin.clone())];
+        rows.push(row(field, none(), none(), change.impact, change.origin.clone()));
     }
-    let fields = change.fields.iter();
-    fields
-        .map(|field| {
-            let (from, to) = (show(field.from.as_ref()).into_owned(), show(field.to.as_ref()).into_owned());
-            row(field.short_path().into(), from, to, field.impact, field.origin.clone())
-        })
-        .collect()
+    // Whoever is asked to adopt an object wants to see what differs, not that our marks are missing.
+    let is_shown = |field: &&FieldChange| change.action != ChangeAction::Adopt || !is_mark(&field.path);
+    rows.extend(change.fields.iter().filter(is_shown).map(|field| {
+        let (from, to) = (show(field.from.as_ref()).into_owned(), show(field.to.as_ref()).into_owned());
+        row(field.short_path().into(), from, to, field.impact, field.origin.clone())
+    }));
+    if rows.is_empty() {
+        rows.push(row("tracking marks".into(), none(), none(), change.impact, change.origin.clone()));
+    }
+    rows
 }
 
 impl fmt::Display for PlanSummary {

@@ -28,6 +28,9 @@ fn syn_008_an_untracked_object_is_adopted_only_as_the_mode_says() {
     assert_eq!(found.impact.nodes(), Some(3), "the nodes that would drift");
     assert!(found.fields.iter().any(|field| field.path == "spec.template.spec.expireAfter"));
     assert!(seen.is_noop());
+    let shown: Vec<_> = seen.rows().into_iter().map(|row| (row.change, row.field)).collect();
+    let reason = "adopt: exists, is tracked by nobody, and differs in 1 field".to_owned();
+    assert_eq!(shown, [("refused", reason), ("refused", "template.spec.expireAfter".into())]);
 
     assert_eq!(code(&plan(&desired, &existing(pool("web")), &adopting(AdoptMode::Fail)), "web"), "Unowned");
     assert_eq!(code(&plan(&desired, &existing(pool("web")), &adopting(AdoptMode::Match)), "web"), "Proceed");
