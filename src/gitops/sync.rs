@@ -518,7 +518,9 @@ impl Sync {
         let (drifted, fresh): (Vec<&PlannedChange>, Vec<&PlannedChange>) =
             plan.proceeding().partition(|change| self.is_drift(change));
         if !fresh.is_empty() {
-            let Some(why) = self.why_not_now(now, &plan) else {
+            let again = self.may_repeat_at(&plan).filter(|again| *again > now);
+            wake(decision, again);
+            let Some(why) = self.why_not_now(now, &plan, again) else {
                 return self.start(now, plan.clone(), Initiator::Automation, BTreeSet::new(), decision);
             };
             wake(decision, self.chain.retry_at.filter(|retry_at| *retry_at > now));
@@ -552,7 +554,7 @@ impl Sync {
     }
 
     /// What keeps a new wish from being carried out now.
-    fn why_not_now(&self, now: Timestamp, plan: &SyncPlan) -> Option<SyncReason> {
+    fn why_not_now(&self, now: Timestamp, plan: &SyncPlan, again: Option<Timestamp>) -> Option<SyncReason> {
         if let Some(why) = &self.chain.given_up {
             return Some(reason("GivenUp", why.clone()));
         }
@@ -560,8 +562,22 @@ impl Sync {
             let why = format!("retry {} of {RETRIES_MAX} at {retry_at}", self.chain.retries);
             return Some(reason("Retrying", why));
         }
+        if let Some(again) = again {
+            let why = format!("the same plan was carried out and did not last; again at {again}");
+            return Some(reason("Repeating", why));
+        }
         (self.policy.mode == SyncMode::Manual)
             .then(|| reason("ManualSync", format!("{}; a person starts each sync", plan.summary())))
+    }
+
+    /// When a plan that was carried out before may be tried again: something undoes it, so ever more slowly.
+    fn may_repeat_at(&self, plan: &SyncPlan) -> Option<Timestamp> {
+        let last = self.history.last()?;
+        if last.plan != plan.hash || last.phase != Phase::Succeeded || last.initiator != Initiator::Automation
+        {
+            return None;
+        }
+        last.ended.checked_add(heal::pause(last.count)).ok()
     }
 
     /// Nothing to write: says why, and remembers what is as it should be.
@@ -705,12 +721,11 @@ impl Sync {
             let inventory = state.inventory.get_or_insert_default();
             match result.outcome {
                 Outcome::Applied(live) => {
-                    let applied = change.manifest.as_ref();
                     let is_retiring = change.action == ChangeAction::Retire;
                     let since = inventory.entries.get(&result.object).and_then(|entry| entry.retiring_since);
                     let entry = InventoryEntry {
                         uid: live.uid.clone(),
-                        digest: applied.map(digest).unwrap_or_default().into(),
+                        digest: change.wanted.clone(),
                         wave: change.wave,
                         revision: operation.plan().commit.clone(),
                         retiring_since: if is_retiring { since.or(Some(at)) } else { None },

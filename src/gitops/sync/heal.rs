@@ -47,6 +47,11 @@ fn after(moment: Timestamp, wait: SignedDuration) -> Timestamp {
     moment.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
+/// How long to rest after something was put back for the `times`th time.
+pub(super) fn pause(times: u32) -> SignedDuration {
+    back_off(PAUSE, 3, times.saturating_sub(1), PAUSE_MAX)
+}
+
 impl Healing {
     /// Nothing drifts any more.
     pub(super) fn calm(&mut self) {
@@ -60,7 +65,7 @@ impl Healing {
             self.times = 0;
         }
         let rested = match self.last {
-            Some(last) if self.times > 0 => after(last, back_off(PAUSE, 3, self.times - 1, PAUSE_MAX)),
+            Some(last) if self.times > 0 => after(last, pause(self.times)),
             _ => noticed,
         };
         let earliest = after(noticed, DEBOUNCE).max(rested);

@@ -440,12 +440,13 @@ impl Bench {
     /// Looks at the cluster and decides until nothing more is done at this moment.
     pub fn run(&mut self) -> SyncDecision {
         self.look();
-        loop {
+        for _ in 0..200 {
             let decision = self.decide();
             if decision.actions.is_empty() && decision.wake_at.is_none_or(|wake_at| wake_at > self.now) {
                 return decision;
             }
         }
+        panic!("never comes to rest: {:#?}", &self.said[self.said.len() - 5..]);
     }
 
     pub fn look(&mut self) {

@@ -1,6 +1,6 @@
 //! Drift: put back when it may be, reported when not, and not for ever.
 
-use provisor::gitops::policy::{SyncMode, SyncPolicy};
+use provisor::gitops::policy::{BlastLimits, PruneMode, SyncMode, SyncPolicy};
 use provisor::gitops::sync::SyncState;
 use serde_json::json;
 
@@ -99,6 +99,27 @@ fn syn_007_a_webhook_that_always_differs_is_named_and_not_fought() {
     assert!(has_condition(&bench, "UnstableDiff", &["NodePool/web", "spec.limits.cpu", "cost-webhook"]));
     bench.run_for(600);
     assert!(bench.writes().is_empty());
+}
+
+#[test]
+fn what_never_lasts_is_tried_ever_more_slowly() {
+    // Something takes the mark of a retiring pool off again and again.
+    let mut bench = Bench::new(SyncPolicy {
+        prune: PruneMode::Retire,
+        limits: BlastLimits { nodes_percent: 100, ..BlastLimits::default() },
+        ..policy()
+    });
+    bench.push(&commit(1, [pool("web"), pool("old")]));
+    bench.run_for(60);
+    bench.writes();
+    bench.fleet = fleet([("old", 2)]);
+    bench.server.webhook = Some(|live| {
+        live["metadata"]["annotations"].as_object_mut().expect("a map").remove("provisor.dev/retire");
+    });
+    bench.push(&commit(2, [pool("web")]));
+    bench.run_for(1800);
+    let written = bench.writes().len();
+    assert!((2..=12).contains(&written), "{written} writes in half an hour");
 }
 
 #[test]
