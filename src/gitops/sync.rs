@@ -20,8 +20,7 @@ use serde_json::Value;
 use super::desired::{DesiredState, ObjectRef};
 use super::live::{Fleet, Inventory, InventoryEntry, LiveObject, LiveState};
 use super::plan::{
-    ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, digest,
-    plan_sync,
+    ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, plan_sync,
 };
 use super::policy::{PruneMode, SyncMode, SyncPolicy};
 use super::tracking::Owner;
