@@ -1,6 +1,7 @@
 //! One test binary: scenarios, properties, simulation, contracts and the command line.
 
 mod api;
+mod catalog_data;
 mod catalogue;
 mod fleet_files;
 mod git;

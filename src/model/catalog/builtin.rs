@@ -1,19 +1,26 @@
-//! The catalogue that is compiled in: every current EC2 type. docs/reference/catalog.md says where its figures come from and when.
+//! The catalogue that is part of the program: three tables of facts, zones and prices (docs/reference/catalog.md).
+//!
+//! Only one region has a public price list with a date, so everywhere else its prices stand in; a spot price that nobody
+//! recorded is estimated. Both are marked, never passed off as the region's own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
+use super::facts::{Accelerators, EniLimits, Gpus, NameParts, TypeFacts};
+use super::labels;
+use super::table::{Row, Table, TableError};
+use super::{Catalog, PriceSource};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{TypeName, Zone};
 use crate::model::offering::CapacityType;
 use crate::model::symbol::Symbol;
 
-use super::facts::{Accelerator, Capability, Gpu, Nics, TypeFacts};
-use super::{Catalog, PriceSource};
-
-const TYPES: &str = include_str!("types.csv");
-const REGIONS: &str = include_str!("regions.csv");
-/// Regions whose price list is included; for all others the first stands in.
-const PRICED: [&str; 3] = ["us-east-1", "us-gov-east-1", "us-gov-west-1"];
+/// The region whose prices stand in for regions without a price list.
+const HOME: &str = "us-east-1";
+const PRICES_DATE: &str = "2026-07-20";
+const SPOT_DATE: &str = "2023-08-30";
+/// Regions with a column of their own in the price table.
+const PRICED: [&str; 3] = [HOME, "us-gov-east-1", "us-gov-west-1"];
 
 /// A region that the built-in catalogue does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,105 +33,272 @@ pub struct UnknownRegion {
 
 /// Every region of the built-in catalogue with its zones, by name.
 pub fn regions() -> BTreeMap<String, Vec<Zone>> {
-    let mut reader = csv::Reader::from_reader(REGIONS.as_bytes());
-    let rows = reader.records().map(|row| row.expect("the included table is well formed"));
-    rows.map(|row| (row[0].to_string(), row[1].split(' ').map(Zone::new).collect())).collect()
-}
-
-impl Catalog {
-    /// The types of `region`, all in each of its zones.
-    pub fn builtin(region: &str) -> Result<Self, UnknownRegion> {
-        let regions = regions();
-        let Some(zones) = regions.get(region) else {
-            let nearest = regions.keys().min_by_key(|known| strsim::levenshtein(known, region)).cloned();
-            return Err(UnknownRegion { region: region.to_string(), nearest });
-        };
-        let priced = PRICED.into_iter().find(|priced| *priced == region);
-        let prices = priced.map_or(PriceSource::StandIn { region: PRICED[0] }, |_| PriceSource::Published);
-        let price_column = format!("usd_{}", priced.unwrap_or(PRICED[0]));
-        let mut reader = csv::Reader::from_reader(TYPES.as_bytes());
-        let header: BTreeMap<String, usize> = {
-            let names = reader.headers().expect("the included table has a header");
-            names.iter().enumerate().map(|(at, name)| (name.to_string(), at)).collect()
-        };
-        let rows = reader.records().map(|row| row.expect("the included table is well formed"));
-        let facts = rows
-            .filter_map(|row| read(&Cells { header: &header, row: &row }, &price_column, zones))
-            .collect();
-        Ok(Self { region: region.into(), prices, facts })
-    }
-}
-
-struct Cells<'c> {
-    header: &'c BTreeMap<String, usize>,
-    row: &'c csv::StringRecord,
-}
-
-impl Cells<'_> {
-    fn text(&self, name: &str) -> &str {
-        let at = self.header.get(name).unwrap_or_else(|| panic!("the included table has a column {name}"));
-        &self.row[*at]
-    }
-
-    /// `None` for an empty cell.
-    fn get<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
-        let text = self.text(name);
-        if text.is_empty() { None } else { text.parse().ok() }
-    }
-
-    fn symbol(&self, name: &str) -> Option<Symbol> {
-        Some(self.text(name)).filter(|text| !text.is_empty()).map(Symbol::new)
-    }
-}
-
-/// A type, if it is sold where the prices are from.
-fn read(cells: &Cells, price_column: &str, zones: &[Zone]) -> Option<TypeFacts> {
-    let on_demand: UsdPerHour = cells.get(price_column)?;
-    let mut prices = BTreeMap::from([(CapacityType::OnDemand, on_demand)]);
-    if let Some(spot) = cells.get::<UsdPerHour>("spot_usd") {
-        prices.insert(CapacityType::Spot, spot);
-    }
-    let nics = match (cells.get("enis"), cells.get("ipv4_per_eni")) {
-        (Some(interfaces), Some(addresses)) => Nics::Limits { interfaces, addresses },
-        _ => Nics::Pods(cells.get("max_pods").unwrap_or(0)),
+    let zones = |region: &str, families: &Sold| {
+        let letters: BTreeSet<char> =
+            families.values().flat_map(BTreeMap::values).flat_map(|letters| letters.chars()).collect();
+        letters.into_iter().map(|letter| Zone::new(&format!("{region}{letter}"))).collect()
     };
-    let gpu = cells.get("gpu_count").zip(cells.symbol("gpu_manufacturer")).map(|(count, manufacturer)| Gpu {
-        name: cells.symbol("gpu_name"),
-        manufacturer,
-        count,
-        memory_mib: cells.get("gpu_memory_mib"),
-    });
-    let accelerator = cells.get("accelerator_count").zip(cells.symbol("accelerator_manufacturer")).map(
-        |(count, manufacturer)| Accelerator {
-            name: cells.symbol("accelerator_name"),
+    TABLES.sold.iter().map(|(region, families)| ((*region).to_owned(), zones(region, families))).collect()
+}
+
+/// The region that a zone belongs to: `us-west-2` for `us-west-2a` and for the local zone `us-west-2-lax-1a`. `None` if it is
+/// not named like a zone of EC2.
+pub fn region_of(zone: Zone) -> Option<&'static str> {
+    let text = zone.as_str();
+    let mut at = 0;
+    for (place, part) in text.split('-').enumerate() {
+        let is_last_of_region = place >= 2 && part.starts_with(|letter: char| letter.is_ascii_digit());
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        if is_last_of_region {
+            // A zone adds a letter, or words after a hyphen.
+            let rest = &text[at + digits..];
+            let is_letter = rest.len() == 1 && rest.as_bytes()[0].is_ascii_lowercase();
+            return (is_letter || rest.starts_with('-')).then(|| &text[..at + digits]);
+        }
+        if part.is_empty() || !part.bytes().all(|byte| byte.is_ascii_lowercase()) {
+            return None;
+        }
+        at += part.len() + 1;
+    }
+    None
+}
+
+/// The built-in facts of a type, without zones and prices.
+pub(super) fn facts_of(name: TypeName) -> Option<&'static TypeFacts> {
+    TABLES.types.get(&name).map(|described| &described.facts)
+}
+
+pub(super) fn load(region: &str) -> Result<Catalog, UnknownRegion> {
+    let tables = &*TABLES;
+    let Some(sold) = tables.sold.get(region) else {
+        let nearest =
+            tables.sold.keys().min_by_key(|known| (strsim::damerau_levenshtein(region, known), **known));
+        return Err(UnknownRegion {
+            region: region.into(),
+            nearest: nearest.map(|known| (*known).to_owned()),
+        });
+    };
+    let region = Symbol::new(region);
+    let listing = PRICED.iter().position(|priced| *priced == region.as_str());
+    let others = sold.get("*").and_then(|sizes| sizes.get("*"));
+    let mut facts = Vec::new();
+    for Described { facts: described, is_spot_sold } in tables.types.values() {
+        let (family, size) = described.name.as_str().split_once('.').unwrap_or((described.name.as_str(), ""));
+        let prices = tables.prices.get(&described.name).copied().unwrap_or_default();
+        let on_demand = prices.on_demand[listing.unwrap_or(0)];
+        let listed = sold.get(family).and_then(|sizes| sizes.get(size).or_else(|| sizes.get("*")));
+        let Some(letters) = listed.or(others.filter(|_| on_demand.is_some())) else { continue };
+        let mut kind = described.clone();
+        kind.zones = letters.chars().map(|letter| Zone::new(&format!("{region}{letter}"))).collect();
+        kind.prices.extend(on_demand.map(|price| (CapacityType::OnDemand, price)));
+        if *is_spot_sold {
+            // A spot price of the home region says nothing about a region with a price list of its own.
+            let seen = prices.spot.filter(|_| listing.is_none_or(|column| column == 0));
+            let spot = seen.or_else(|| on_demand.map(|price| tables.shares.estimate(described, price)));
+            kind.is_spot_estimated = seen.is_none() && spot.is_some();
+            kind.prices.extend(spot.map(|price| (CapacityType::Spot, price)));
+        }
+        facts.push(kind);
+    }
+    let prices = listing.map_or(PriceSource::StandIn { region: HOME }, |_| PriceSource::Published);
+    Ok(Catalog::new(Some(region), prices, notes(region, listing), facts, |facts| {
+        labels::of_facts(facts, region)
+    }))
+}
+
+fn notes(region: Symbol, listing: Option<usize>) -> Vec<String> {
+    let prices = match listing {
+        Some(0) => format!(
+            "On-demand prices are the price list of {region} of {PRICES_DATE}; spot prices were seen there on {SPOT_DATE}."
+        ),
+        Some(_) => format!("On-demand prices are the price list of {region} of {PRICES_DATE}."),
+        None => format!(
+            "No price list of {region} was at hand: prices of {HOME} stand in (on-demand of {PRICES_DATE}, spot of \
+             {SPOT_DATE})."
+        ),
+    };
+    let spot = "A spot price that nobody recorded is estimated: the on-demand price times what spot usually costs of it.";
+    vec![prices, spot.into()]
+}
+
+// ------------------------------------------------------------------------------------------------------- the tables
+
+/// Zones (letters) by family and size. The size `*` is every size of the family, the family `*` every type with a price.
+type Sold = BTreeMap<&'static str, BTreeMap<&'static str, &'static str>>;
+
+struct Tables {
+    types: BTreeMap<TypeName, Described>,
+    prices: BTreeMap<TypeName, Prices>,
+    /// By region.
+    sold: BTreeMap<&'static str, Sold>,
+    shares: SpotShares,
+}
+
+/// A type without zones and prices.
+struct Described {
+    facts: TypeFacts,
+    is_spot_sold: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Prices {
+    on_demand: [Option<UsdPerHour>; 3],
+    spot: Option<UsdPerHour>,
+    /// The on-demand price of the day on which `spot` was seen.
+    on_demand_then: Option<UsdPerHour>,
+}
+
+static TABLES: LazyLock<Tables> =
+    LazyLock::new(|| Tables::read().expect("the tables are generated, and a test reads them"));
+
+impl Tables {
+    fn read() -> Result<Self, Vec<TableError>> {
+        let types = each(include_str!("data/types.csv"), "types.csv", &["instance_type"], read_facts)?;
+        let columns = ["instance_type", "spot", "on_demand_then"];
+        let prices = each(include_str!("data/prices.csv"), "prices.csv", &columns, read_prices)?;
+        let types = types.into_iter().map(|described| (described.facts.name, described)).collect();
+        let prices: BTreeMap<TypeName, Prices> = prices.into_iter().collect();
+        let shares = SpotShares::of(&prices);
+        Ok(Self { types, prices, sold: read_sold(include_str!("data/offers.csv")), shares })
+    }
+}
+
+fn each<T>(
+    text: &str,
+    file: &str,
+    columns: &[&str],
+    read: impl Fn(&mut Row<'_>) -> Option<T>,
+) -> Result<Vec<T>, Vec<TableError>> {
+    let table = Table::read(text, file, columns)?;
+    let mut values = Vec::new();
+    let mut errors = Vec::new();
+    for mut row in table.rows() {
+        values.extend(read(&mut row));
+        errors.extend(row.errors());
+    }
+    if errors.is_empty() { Ok(values) } else { Err(errors) }
+}
+
+fn read_facts(row: &mut Row<'_>) -> Option<Described> {
+    let flag = |row: &Row<'_>, column: &str| row.text(column) == "yes";
+    let eni = match (row.count("enis"), row.count("ipv4_per_eni"), row.count("network_cards")) {
+        (Some(interfaces), Some(ipv4_per_interface), Some(network_cards)) => {
+            Some(EniLimits { interfaces, ipv4_per_interface, network_cards })
+        }
+        _ => None,
+    };
+    let gpus = match (row.symbol("gpu_name"), row.symbol("gpu_manufacturer")) {
+        (Some(name), Some(manufacturer)) => Some(Gpus {
+            name,
             manufacturer,
-            count,
-            neuron_devices: cells.get("neuron").unwrap_or(0),
-        },
-    );
-    Some(TypeFacts {
-        name: TypeName::new(cells.text("instance_type")),
-        arch: cells.symbol("arch")?,
-        vcpus: cells.get("vcpu")?,
-        memory_mib: cells.get("memory_mib")?,
-        zones: zones.to_vec(),
-        prices,
-        is_spot_estimated: cells.text("spot_source") == "estimate",
-        gpu,
-        accelerator,
-        details: Capability::Described {
-            nics,
-            cpu_manufacturer: cells.symbol("cpu_manufacturer").unwrap_or(Symbol::new("")),
-            cpu_clock_mhz: cells.get("cpu_clock_mhz"),
-            hypervisor: Symbol::new(cells.text("hypervisor")),
-            encrypts_in_transit: cells.text("encryption_in_transit") == "true",
-            ebs_mbps: cells.get("ebs_mbps"),
-            network_mbps: cells.get("network_mbps"),
-            local_nvme_gib: cells.get("local_nvme_gib"),
-            efa_interfaces: cells.get("efa").unwrap_or(0),
-            branch_interfaces: cells.get("pod_eni").unwrap_or(0),
-        },
-    })
+            count: row.count("gpu_count")?,
+            memory_mib: row.count("gpu_memory_mib")?,
+        }),
+        _ => None,
+    };
+    let accelerators = match (row.symbol("accelerator_name"), row.symbol("accelerator_manufacturer")) {
+        (Some(name), Some(manufacturer)) => Some(Accelerators {
+            name,
+            manufacturer,
+            count: row.count("accelerator_count")?,
+            cores: row.count("neuron_cores").unwrap_or(0),
+        }),
+        _ => None,
+    };
+    let facts = TypeFacts {
+        name: TypeName::new(row.required("instance_type")?),
+        arch: Symbol::new(row.required("arch")?),
+        vcpus: row.count("vcpu")?,
+        memory_mib: u64::from(row.count("memory_mib")?),
+        zones: Vec::new(),
+        prices: BTreeMap::new(),
+        zone_prices: BTreeMap::new(),
+        is_spot_estimated: false,
+        cpu_manufacturer: row.symbol("cpu_manufacturer"),
+        cpu_clock_mhz: row.count("cpu_clock_mhz"),
+        hypervisor: row.symbol("hypervisor"),
+        has_encryption_in_transit: flag(row, "encryption_in_transit"),
+        has_nitro_enclaves: (!row.text("nitro_enclaves").is_empty()).then(|| flag(row, "nitro_enclaves")),
+        ebs_bandwidth_mbps: row.count("ebs_bandwidth_mbps"),
+        network_bandwidth_mbps: row.count("network_bandwidth_mbps"),
+        eni,
+        branch_enis: row.count("branch_enis"),
+        efa_interfaces: row.count("efa").unwrap_or(0),
+        instance_store_gb: row.count("instance_store_gb"),
+        local_nvme_gb: row.count("local_nvme_gb"),
+        gpus,
+        accelerators,
+        stated: None,
+    };
+    Some(Described { facts, is_spot_sold: flag(row, "spot") })
+}
+
+fn read_prices(row: &mut Row<'_>) -> Option<(TypeName, Prices)> {
+    let mut price = |column: &str| row.value(column, "a price", "dollars an hour, such as `0.096`");
+    let prices = Prices {
+        on_demand: PRICED.map(&mut price),
+        spot: price("spot"),
+        on_demand_then: price("on_demand_then"),
+    };
+    Some((TypeName::new(row.required("instance_type")?), prices))
+}
+
+/// Plain lines without quotes: read without a copy of any cell.
+fn read_sold(text: &'static str) -> BTreeMap<&'static str, Sold> {
+    let mut sold: BTreeMap<&'static str, Sold> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')).skip(1) {
+        let mut cells = line.split(',');
+        let (Some(region), Some(family), Some(sizes), Some(zones)) =
+            (cells.next(), cells.next(), cells.next(), cells.next())
+        else {
+            continue;
+        };
+        let family = sold.entry(region).or_default().entry(family).or_default();
+        family.extend(sizes.split(' ').map(|size| (size, zones)));
+    }
+    sold
+}
+
+// --------------------------------------------------------------------------------------------------- spot estimates
+
+/// What spot costs of the on-demand price, in ten thousandths: the median of a family, of a category and generation, of a
+/// category, of all.
+struct SpotShares {
+    medians: BTreeMap<String, i64>,
+}
+
+impl SpotShares {
+    fn of(prices: &BTreeMap<TypeName, Prices>) -> Self {
+        let mut seen: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+        for (name, prices) in prices {
+            let (Some(spot), Some(then)) = (prices.spot, prices.on_demand_then) else { continue };
+            for group in groups(*name).into_iter().filter(|_| then.0 > 0) {
+                seen.entry(group).or_default().push(spot.0 * 10_000 / then.0);
+            }
+        }
+        let median = |mut shares: Vec<i64>| {
+            shares.sort_unstable();
+            shares[(shares.len() - 1) / 2]
+        };
+        Self { medians: seen.into_iter().map(|(group, shares)| (group, median(shares))).collect() }
+    }
+
+    fn estimate(&self, facts: &TypeFacts, on_demand: UsdPerHour) -> UsdPerHour {
+        let share = groups(facts.name).iter().find_map(|group| self.medians.get(group)).copied();
+        UsdPerHour(on_demand.0 * share.unwrap_or(10_000) / 10_000)
+    }
+}
+
+/// The groups whose prices behave alike, the closest first.
+fn groups(name: TypeName) -> Vec<String> {
+    let mut groups = Vec::new();
+    if let Some(parts) = NameParts::of(name.as_str()) {
+        groups.push(format!("family {}", parts.family));
+        groups.push(format!("category {}{}", parts.category, parts.generation));
+        groups.push(format!("category {}", parts.category));
+    }
+    groups.push("all".into());
+    groups
 }
 
 #[cfg(test)]
@@ -132,47 +306,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_included_tables_hold_together() {
-        let catalog = Catalog::builtin("us-east-1").unwrap();
-        assert!(catalog.facts().len() > 1300, "{}", catalog.facts().len());
-        assert!(catalog.facts().windows(2).all(|pair| pair[0].name < pair[1].name), "sorted, no type twice");
-        assert!(
-            catalog
-                .facts()
-                .iter()
-                .all(|facts| facts.vcpus > 0 && facts.memory_mib > 0 && !facts.prices.is_empty())
-        );
-        assert_eq!(catalog.prices, PriceSource::Published);
-        assert_eq!(
-            Catalog::builtin("ap-northeast-2").unwrap().prices,
-            PriceSource::StandIn { region: "us-east-1" }
-        );
-        assert!(Catalog::builtin("us-gov-west-1").unwrap().facts().len() < catalog.facts().len());
-    }
-
-    #[test]
-    fn an_unknown_region_names_the_nearest() {
-        let error = Catalog::builtin("eu-wst-1").unwrap_err();
-        assert_eq!(error.nearest.as_deref(), Some("eu-west-1"));
-    }
-
-    /// What AL2023 nodes without settings have left for pods, as Karpenter's reference of instance types states it (2026-07-11).
-    #[test]
-    fn the_formulas_reproduce_published_figures() {
-        let types = Catalog::builtin("us-east-1").unwrap().instance_types(None);
-        for (name, cpu, memory_mib, pods) in [
-            ("m5.large", 1930, 6903, 29),
-            ("c5.4xlarge", 15890, 27381, 234),
-            ("m5.24xlarge", 95690, 355262, 737),
-            ("g4dn.12xlarge", 47810, 178933, 234),
-            ("m6g.large", 1930, 6844, 29),
-            ("t3.small", 1930, 1418, 11),
-            ("inf2.xlarge", 3920, 14162, 58),
-        ] {
-            let kind = types.iter().find(|kind| kind.name.as_str() == name).unwrap();
-            assert_eq!(kind.allocatable.cpu().0, cpu, "{name}");
-            assert!((kind.allocatable.memory().0 / (1 << 20) - memory_mib).abs() <= 1, "{name}");
-            assert_eq!(kind.allocatable.pods(), pods, "{name}");
+    fn a_zone_tells_its_region() {
+        let region = |zone| region_of(Zone::new(zone));
+        assert_eq!(region("us-west-2a"), Some("us-west-2"));
+        assert_eq!(region("us-gov-west-1b"), Some("us-gov-west-1"));
+        assert_eq!(region("us-west-2-lax-1a"), Some("us-west-2"));
+        for zone in ["test-zone-1", "zone-a", "us-west-2", "", "a-b-2A", "us-west-"] {
+            assert_eq!(region(zone), None, "{zone}");
         }
+    }
+
+    #[test]
+    fn the_tables_read_without_a_mistake_and_say_their_dates() {
+        let tables = Tables::read().map_err(|errors| errors[0].to_string()).unwrap();
+        assert!(tables.types.len() > 1_300, "{}", tables.types.len());
+        assert!(tables.prices.keys().all(|name| tables.types.contains_key(name)));
+        let text = include_str!("data/prices.csv");
+        assert!(text.contains(PRICES_DATE) && text.contains(SPOT_DATE), "the notes repeat the table's dates");
+    }
+
+    #[test]
+    fn an_unknown_region_is_refused_with_the_nearest() {
+        let error = load("eu-wst-1").err().unwrap();
+        assert_eq!(error.nearest.as_deref(), Some("eu-west-1"));
+        assert!(error.to_string().contains("`eu-wst-1`"), "{error}");
     }
 }

@@ -1,112 +1,149 @@
-//! One instance type as EC2 describes it.
+//! An instance type as EC2 describes it, before any node class has a say.
 
 use std::collections::BTreeMap;
 
 use crate::model::money::UsdPerHour;
 use crate::model::name::{TypeName, Zone};
 use crate::model::offering::CapacityType;
-use crate::model::quantity::Resources;
 use crate::model::symbol::Symbol;
 
-/// What is known about a type. An absent fact is unknown, unless its documentation says otherwise.
+/// Raw facts of a type, and for how much it is sold. A fact that is `None` is "EC2 says that there is none" in the built-in
+/// catalogue, and "the file does not say" in a catalogue file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TypeFacts {
     pub name: TypeName,
-    /// `amd64` or `arm64`.
+    /// `amd64` or `arm64`, as Kubernetes says it.
     pub arch: Symbol,
     pub vcpus: u32,
     /// As EC2 advertises it: before hypervisor and kernel take their part.
     pub memory_mib: u64,
+    /// Where it is sold.
     pub zones: Vec<Zone>,
     /// In US dollars an hour. A capacity type that is absent is not sold.
     pub prices: BTreeMap<CapacityType, UsdPerHour>,
-    /// Whether the spot price is a guess from types of the same category, because no dated price was at hand.
+    /// Where a zone differs from `prices`; `None`: not sold there that way.
+    pub zone_prices: BTreeMap<(Zone, CapacityType), Option<UsdPerHour>>,
+    /// Whether the spot price is worked out from the on-demand price, because nobody recorded one.
     pub is_spot_estimated: bool,
-    /// `None` without a GPU.
-    pub gpu: Option<Gpu>,
-    /// `None` without an accelerator that is no GPU.
-    pub accelerator: Option<Accelerator>,
-    pub details: Capability,
-}
-
-/// How much is known beyond processors, memory and devices.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Capability {
-    /// Described by EC2.
-    Described {
-        nics: Nics,
-        cpu_manufacturer: Symbol,
-        cpu_clock_mhz: Option<u32>,
-        /// `nitro`, `xen`, or empty for bare metal.
-        hypervisor: Symbol,
-        encrypts_in_transit: bool,
-        ebs_mbps: Option<u64>,
-        network_mbps: Option<u64>,
-        /// Size of all local NVMe disks; `None` without one.
-        local_nvme_gib: Option<u64>,
-        efa_interfaces: u32,
-        /// Branch interfaces for security groups of pods; 0 if the type cannot trunk.
-        branch_interfaces: u32,
-    },
-    /// Given by a file with what is left for pods; everything else is unknown.
-    Given { allocatable: Resources },
-}
-
-/// How many pods can have an address of the VPC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nics {
-    /// Interfaces of the default network card, and IPv4 addresses of each.
-    Limits { interfaces: u32, addresses: u32 },
-    /// No limits are published, but the number of pods is.
-    Pods(u32),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gpu {
-    /// `None`: unknown.
-    pub name: Option<Symbol>,
-    /// `nvidia`, `amd` or `habana`.
-    pub manufacturer: Symbol,
-    pub count: u32,
-    /// Of each.
-    pub memory_mib: Option<u64>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accelerator {
-    pub name: Option<Symbol>,
-    pub manufacturer: Symbol,
-    pub count: u32,
-    /// Neuron devices among them.
-    pub neuron_devices: u32,
+    pub cpu_manufacturer: Option<Symbol>,
+    pub cpu_clock_mhz: Option<u32>,
+    /// `nitro` or `xen`; bare metal has none.
+    pub hypervisor: Option<Symbol>,
+    pub has_encryption_in_transit: bool,
+    /// `None`: not known.
+    pub has_nitro_enclaves: Option<bool>,
+    /// At most, and only if optimised for EBS by default.
+    pub ebs_bandwidth_mbps: Option<u32>,
+    /// The baseline.
+    pub network_bandwidth_mbps: Option<u32>,
+    pub eni: Option<EniLimits>,
+    /// Network interfaces that a trunk can carry for pods with their own security groups; `None`: no trunk.
+    pub branch_enis: Option<u32>,
+    pub efa_interfaces: u32,
+    /// All local disks together, in decimal gigabytes.
+    pub instance_store_gb: Option<u32>,
+    /// Those of them that are NVMe.
+    pub local_nvme_gb: Option<u32>,
+    pub gpus: Option<Gpus>,
+    pub accelerators: Option<Accelerators>,
+    /// `Some` for a row of a catalogue file, which states what is left for pods.
+    pub stated: Option<Stated>,
 }
 
 impl TypeFacts {
-    /// The letters a name starts with: `m` of `m7i.large`.
-    pub fn category(&self) -> &'static str {
-        let name = self.name.as_str();
-        &name[..name.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(name.len())]
+    /// What a zone asks for it; `None`: not sold there that way.
+    pub fn price(&self, zone: Zone, capacity_type: CapacityType) -> Option<UsdPerHour> {
+        match self.zone_prices.get(&(zone, capacity_type)) {
+            Some(price) => *price,
+            None => self.prices.get(&capacity_type).copied().filter(|_| self.zones.contains(&zone)),
+        }
     }
 
-    /// Before the dot: `m7i`.
-    pub fn family(&self) -> &'static str {
-        self.name.as_str().split_once('.').map_or(self.name.as_str(), |(family, _)| family)
+    /// Every way to buy it, cheapest first, then by zone and capacity type.
+    pub(super) fn offers(&self) -> Vec<(UsdPerHour, Zone, CapacityType)> {
+        let mut offers: Vec<_> = self
+            .zones
+            .iter()
+            .flat_map(|zone| CapacityType::ALL.map(|capacity_type| (*zone, capacity_type)))
+            .filter_map(|(zone, capacity_type)| {
+                self.price(zone, capacity_type).map(|price| (price, zone, capacity_type))
+            })
+            .collect();
+        offers.sort_unstable();
+        offers
     }
+}
 
-    /// After the dot: `large`; empty without one.
-    pub fn size(&self) -> &'static str {
-        self.name.as_str().split_once('.').map_or("", |(_, size)| size)
-    }
+/// What a catalogue file says is left for pods, in place of the formulas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// Thousandths of a core.
+    pub cpu: Option<i64>,
+    /// Bytes.
+    pub memory: Option<i64>,
+    pub pods: Option<i64>,
+}
 
-    /// The digits after the category: 7 of `m7i`. In `u-6tb1` the terabytes are skipped. `None` without digits.
-    pub fn generation(&self) -> Option<u32> {
-        let rest = &self.family()[self.category().len()..];
-        let rest = match rest.strip_prefix('-').and_then(|rest| rest.split_once("tb")) {
-            Some((terabytes, rest)) if terabytes.bytes().all(|byte| byte.is_ascii_digit()) => rest,
+/// Interfaces of the default network card, and addresses of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EniLimits {
+    pub interfaces: u32,
+    pub ipv4_per_interface: u32,
+    pub network_cards: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gpus {
+    pub name: Symbol,
+    /// `nvidia`, `amd` or `habana`.
+    pub manufacturer: Symbol,
+    /// Zero where a type has only a share of one.
+    pub count: u32,
+    /// Of each.
+    pub memory_mib: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accelerators {
+    pub name: Symbol,
+    pub manufacturer: Symbol,
+    pub count: u32,
+    /// Neuron cores of each; zero if it is no Neuron device.
+    pub cores: u32,
+}
+
+/// What the name of a type says: `m7i-flex.large` is category `m`, family `m7i-flex`, generation `7`, size `large`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameParts<'a> {
+    pub category: &'a str,
+    pub family: &'a str,
+    pub generation: &'a str,
+    pub size: &'a str,
+}
+
+impl<'a> NameParts<'a> {
+    /// `None` if the name is not built like one of EC2: letters, perhaps `-6tb` in between, digits, the rest, a dot, a size.
+    pub fn of(name: &'a str) -> Option<Self> {
+        let (family, size) = name.split_once('.')?;
+        let is_word = |text: &str| {
+            !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        };
+        let letters = family.find(|letter: char| !letter.is_ascii_lowercase())?;
+        let (category, rest) = family.split_at(letters);
+        // `u-6tb1`: how much memory, then the generation.
+        let rest = match rest.strip_prefix('-').and_then(|memory| memory.split_once("tb")) {
+            Some((amount, rest)) if amount.bytes().all(|byte| byte.is_ascii_digit()) => rest,
             _ => rest,
         };
-        let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..end].parse().ok()
+        let digits = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        let generation = &rest[..digits];
+        let is_named = !category.is_empty() && !generation.is_empty() && is_word(family) && is_word(size);
+        is_named.then_some(Self { category, family, generation, size })
+    }
+
+    pub fn is_flex(&self) -> bool {
+        self.family.contains("-flex")
     }
 }
 
@@ -114,35 +151,16 @@ impl TypeFacts {
 mod tests {
     use super::*;
 
-    fn named(name: &str) -> TypeFacts {
-        TypeFacts {
-            name: TypeName::new(name),
-            arch: "amd64".into(),
-            vcpus: 2,
-            memory_mib: 8192,
-            zones: Vec::new(),
-            prices: BTreeMap::new(),
-            is_spot_estimated: false,
-            gpu: None,
-            accelerator: None,
-            details: Capability::Given { allocatable: Resources::new() },
-        }
-    }
-
     #[test]
-    fn a_name_tells_category_family_generation_and_size() {
-        for (name, category, family, generation, size) in [
-            ("m7i.large", "m", "m7i", 7, "large"),
-            ("m7i-flex.8xlarge", "m", "m7i-flex", 7, "8xlarge"),
-            ("g4dn.12xlarge", "g", "g4dn", 4, "12xlarge"),
-            ("u-6tb1.metal", "u", "u-6tb1", 1, "metal"),
-            ("u7i-12tb.224xlarge", "u", "u7i-12tb", 7, "224xlarge"),
-            ("inf2.xlarge", "inf", "inf2", 2, "xlarge"),
-            ("c8gd.metal-24xl", "c", "c8gd", 8, "metal-24xl"),
-        ] {
-            let facts = named(name);
-            assert_eq!((facts.category(), facts.family(), facts.size()), (category, family, size), "{name}");
-            assert_eq!(facts.generation(), Some(generation), "{name}");
+    fn a_name_says_category_family_generation_and_size() {
+        let parts = |name| NameParts::of(name).map(|parts| (parts.category, parts.generation, parts.size));
+        assert_eq!(parts("m7i-flex.large"), Some(("m", "7", "large")));
+        assert_eq!(parts("u-6tb1.metal"), Some(("u", "1", "metal")));
+        assert_eq!(parts("u7i-12tb.224xlarge"), Some(("u", "7", "224xlarge")));
+        assert_eq!(parts("inf2.xlarge"), Some(("inf", "2", "xlarge")));
+        assert_eq!(parts("mac-m4.metal"), None, "no digits follow the letters");
+        for name in ["", "large", "m5", "m5.", ".large", "5m.large", "M5.large", "m5.x large"] {
+            assert_eq!(parts(name), None, "{name}");
         }
     }
 }

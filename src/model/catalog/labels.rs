@@ -1,79 +1,175 @@
-//! The label values that nodes of a type can have (aws.md 3.4). A provider label that is known not to apply is
-//! `DoesNotExist`; one about which nothing is known is left out and so agrees with anything.
+//! The labels that nodes of a type will have, as requirements (aws.md 3.4).
+//!
+//! Two kinds of catalogue speak differently of what they do not mention. The built-in one knows all about a type, so a label
+//! that does not apply is `DoesNotExist`. A catalogue file knows little: a label that neither the name nor a column tells is
+//! left out, and so agrees with whatever is asked.
 
+use std::sync::LazyLock;
+
+use super::facts::{NameParts, TypeFacts};
 use crate::model::class::AmiFamily;
 use crate::model::label;
 use crate::model::name::Zone;
+use crate::model::offering::Offering;
 use crate::model::requirement::{Operator, Requirement, Requirements};
 use crate::model::symbol::Symbol;
 
-use super::capacity::{Boot, is_windows};
-use super::facts::{Capability, TypeFacts};
+macro_rules! keys {
+    ($($name:ident = $text:literal),* $(,)?) => {$(
+        static $name: LazyLock<Symbol> = LazyLock::new(|| Symbol::new($text));
+    )*};
+}
 
-pub(super) fn of(facts: &TypeFacts, region: &str, zones: &[Zone], boot: &Boot) -> Requirements {
-    let mut labels = Requirements::new();
-    let one = |value: &str| Requirement::one(Symbol::new(value));
-    let os = if is_windows(boot.family) { "windows" } else { "linux" };
-    labels.add(*label::INSTANCE_TYPE, Requirement::one(facts.name.0));
-    labels.add(*label::ARCH, Requirement::one(facts.arch));
-    labels.add(*label::OS, one(os));
-    labels.add(*label::REGION, one(region));
-    labels.add(*label::ZONE, Requirement::new(Operator::In, zones.iter().map(|zone| zone.0)));
-    let sold = facts.prices.keys().map(|capacity_type| capacity_type.symbol());
-    labels.add(*label::CAPACITY_TYPE, Requirement::new(Operator::In, sold));
-    let build = match boot.family {
-        AmiFamily::Windows2019 => one("10.0.17763"),
-        AmiFamily::Windows2022 => one("10.0.20348"),
-        AmiFamily::Windows2025 => one("10.0.26100"),
-        _ => Requirement::nothing(),
-    };
-    labels.add(*label::WINDOWS_BUILD, build);
+keys! {
+    CATEGORY = "karpenter.k8s.aws/instance-category",
+    FAMILY = "karpenter.k8s.aws/instance-family",
+    GENERATION = "karpenter.k8s.aws/instance-generation",
+    SIZE = "karpenter.k8s.aws/instance-size",
+    FLEX = "karpenter.k8s.aws/instance-capability-flex",
+    CPU = "karpenter.k8s.aws/instance-cpu",
+    CPU_MANUFACTURER = "karpenter.k8s.aws/instance-cpu-manufacturer",
+    CPU_CLOCK = "karpenter.k8s.aws/instance-cpu-sustained-clock-speed-mhz",
+    MEMORY = "karpenter.k8s.aws/instance-memory",
+    EBS_BANDWIDTH = "karpenter.k8s.aws/instance-ebs-bandwidth",
+    NETWORK_BANDWIDTH = "karpenter.k8s.aws/instance-network-bandwidth",
+    HYPERVISOR = "karpenter.k8s.aws/instance-hypervisor",
+    ENCRYPTION = "karpenter.k8s.aws/instance-encryption-in-transit-supported",
+    ENCLAVES = "karpenter.k8s.aws/instance-nitro-enclaves-supported",
+    TENANCY = "karpenter.k8s.aws/instance-tenancy",
+    LOCAL_NVME = "karpenter.k8s.aws/instance-local-nvme",
+    GPU_NAME = "karpenter.k8s.aws/instance-gpu-name",
+    GPU_MANUFACTURER = "karpenter.k8s.aws/instance-gpu-manufacturer",
+    GPU_COUNT = "karpenter.k8s.aws/instance-gpu-count",
+    GPU_MEMORY = "karpenter.k8s.aws/instance-gpu-memory",
+    ACCELERATOR_NAME = "karpenter.k8s.aws/instance-accelerator-name",
+    ACCELERATOR_MANUFACTURER = "karpenter.k8s.aws/instance-accelerator-manufacturer",
+    ACCELERATOR_COUNT = "karpenter.k8s.aws/instance-accelerator-count",
+    RESERVATION_TYPE = "karpenter.k8s.aws/capacity-reservation-type",
+    RESERVATION_INTERRUPTIBLE = "karpenter.k8s.aws/capacity-reservation-interruptible",
+}
 
-    let mut set = |name: &str, value: Option<String>| {
-        let requirement = value.map_or_else(Requirement::nothing, |value| one(&value));
-        labels.add(Symbol::new(&format!("karpenter.k8s.aws/{name}")), requirement);
-    };
-    set("instance-category", Some(facts.category().to_string()));
-    set("instance-family", Some(facts.family().to_string()));
-    set("instance-generation", facts.generation().map(|generation| generation.to_string()));
-    set("instance-size", Some(facts.size().to_string()));
-    set("instance-capability-flex", Some(facts.family().contains("-flex").to_string()));
-    set("instance-cpu", Some(facts.vcpus.to_string()));
-    set("instance-memory", Some(facts.memory_mib.to_string()));
-    set("instance-gpu-count", facts.gpu.map(|gpu| gpu.count.to_string()));
-    set("instance-gpu-manufacturer", facts.gpu.map(|gpu| gpu.manufacturer.to_string()));
-    if facts.gpu.is_none_or(|gpu| gpu.name.is_some()) {
-        set("instance-gpu-name", facts.gpu.and_then(|gpu| gpu.name).map(|name| name.to_string()));
-        set("instance-gpu-memory", facts.gpu.and_then(|gpu| gpu.memory_mib).map(|memory| memory.to_string()));
+fn one(value: impl std::fmt::Display) -> Requirement {
+    Requirement::one(Symbol::new(&value.to_string()))
+}
+
+fn one_or_none(value: Option<impl std::fmt::Display>) -> Requirement {
+    value.map_or_else(Requirement::nothing, one)
+}
+
+fn any_of(values: impl IntoIterator<Item = Symbol>) -> Requirement {
+    Requirement::new(Operator::In, values)
+}
+
+/// Everything that EC2's description of a type tells, whatever the class.
+pub(super) fn of_facts(facts: &TypeFacts, region: Symbol) -> Requirements {
+    let mut labels = of_name_and_size(facts);
+    let mut add = |key: &LazyLock<Symbol>, requirement| labels.replace(**key, requirement);
+    add(&label::REGION, Requirement::one(region));
+    add(&CPU_MANUFACTURER, one_or_none(facts.cpu_manufacturer));
+    add(&CPU_CLOCK, one_or_none(facts.cpu_clock_mhz));
+    add(&EBS_BANDWIDTH, one_or_none(facts.ebs_bandwidth_mbps));
+    add(&NETWORK_BANDWIDTH, one_or_none(facts.network_bandwidth_mbps));
+    // Bare metal is labelled with an empty hypervisor.
+    add(&HYPERVISOR, one(facts.hypervisor.map_or("", Symbol::as_str)));
+    add(&ENCRYPTION, one(facts.has_encryption_in_transit));
+    add(&TENANCY, any_of(["default", "dedicated"].map(Symbol::new)));
+    add(&LOCAL_NVME, one_or_none(facts.local_nvme_gb));
+    if let Some(has_enclaves) = facts.has_nitro_enclaves {
+        add(&ENCLAVES, one(has_enclaves));
     }
-    set("instance-accelerator-count", facts.accelerator.map(|device| device.count.to_string()));
-    set("instance-accelerator-manufacturer", facts.accelerator.map(|device| device.manufacturer.to_string()));
-    if facts.accelerator.is_none_or(|device| device.name.is_some()) {
-        set(
-            "instance-accelerator-name",
-            facts.accelerator.and_then(|device| device.name).map(|name| name.to_string()),
-        );
+    let gpus = facts.gpus;
+    add(&GPU_NAME, one_or_none(gpus.map(|gpus| gpus.name)));
+    add(&GPU_MANUFACTURER, one_or_none(gpus.map(|gpus| gpus.manufacturer)));
+    add(&GPU_COUNT, one_or_none(gpus.map(|gpus| gpus.count)));
+    add(&GPU_MEMORY, one_or_none(gpus.map(|gpus| gpus.memory_mib)));
+    let devices = facts.accelerators;
+    add(&ACCELERATOR_NAME, one_or_none(devices.map(|devices| devices.name)));
+    add(&ACCELERATOR_MANUFACTURER, one_or_none(devices.map(|devices| devices.manufacturer)));
+    add(&ACCELERATOR_COUNT, one_or_none(devices.map(|devices| devices.count)));
+    for key in [&label::RESERVATION_ID, &RESERVATION_TYPE, &RESERVATION_INTERRUPTIBLE] {
+        add(key, Requirement::nothing());
     }
-    if let Capability::Described {
-        cpu_manufacturer,
-        cpu_clock_mhz,
-        hypervisor,
-        encrypts_in_transit,
-        ebs_mbps,
-        network_mbps,
-        local_nvme_gib,
-        ..
-    } = &facts.details
-    {
-        set("instance-cpu-manufacturer", Some(cpu_manufacturer.to_string()));
-        set("instance-cpu-sustained-clock-speed-mhz", cpu_clock_mhz.map(|clock| clock.to_string()));
-        set("instance-hypervisor", Some(hypervisor.to_string()));
-        set("instance-encryption-in-transit-supported", Some(encrypts_in_transit.to_string()));
-        set("instance-ebs-bandwidth", ebs_mbps.map(|rate| rate.to_string()));
-        set("instance-network-bandwidth", network_mbps.map(|rate| rate.to_string()));
-        set("instance-local-nvme", local_nvme_gib.map(|size| size.to_string()));
-        set("instance-tenancy", Some("default".to_string()));
-    }
-    labels.add(*label::RESERVATION_ID, Requirement::nothing());
     labels
+}
+
+/// What a row of a catalogue file tells: the name, the size, and whether there are GPUs and Neuron devices. `known` is the
+/// type of that name in the built-in catalogue, which names the GPU.
+pub(super) fn of_row(facts: &TypeFacts, region: Option<Symbol>, known: Option<&TypeFacts>) -> Requirements {
+    let mut labels = of_name_and_size(facts);
+    let mut add = |key: &LazyLock<Symbol>, requirement| labels.replace(**key, requirement);
+    if let Some(region) = region {
+        add(&label::REGION, Requirement::one(region));
+    }
+    match facts.gpus {
+        Some(gpus) => {
+            add(&GPU_COUNT, one(gpus.count));
+            add(&GPU_MANUFACTURER, one(gpus.manufacturer));
+            if let Some(known) = known.and_then(|known| known.gpus) {
+                add(&GPU_NAME, one(known.name));
+            }
+        }
+        None => {
+            for key in [&GPU_NAME, &GPU_MANUFACTURER, &GPU_COUNT] {
+                add(key, Requirement::nothing());
+            }
+        }
+    }
+    match facts.accelerators {
+        Some(devices) => {
+            add(&ACCELERATOR_COUNT, one(devices.count));
+            add(&ACCELERATOR_MANUFACTURER, one(devices.manufacturer));
+            if let Some(known) = known.and_then(|known| known.accelerators) {
+                add(&ACCELERATOR_NAME, one(known.name));
+            }
+        }
+        None => {
+            for key in [&ACCELERATOR_NAME, &ACCELERATOR_MANUFACTURER, &ACCELERATOR_COUNT] {
+                add(key, Requirement::nothing());
+            }
+        }
+    }
+    labels
+}
+
+fn of_name_and_size(facts: &TypeFacts) -> Requirements {
+    let mut labels = Requirements::new();
+    let mut add = |key: &LazyLock<Symbol>, requirement| labels.replace(**key, requirement);
+    add(&label::INSTANCE_TYPE, Requirement::one(facts.name.0));
+    add(&label::ARCH, Requirement::one(facts.arch));
+    add(&CPU, one(facts.vcpus));
+    add(&MEMORY, one(facts.memory_mib));
+    if let Some(parts) = NameParts::of(facts.name.as_str()) {
+        add(&CATEGORY, one(parts.category));
+        add(&FAMILY, one(parts.family));
+        add(&GENERATION, one(parts.generation));
+        add(&SIZE, one(parts.size));
+        add(&FLEX, one(parts.is_flex()));
+    }
+    labels
+}
+
+/// Operating system, zones and capacity types: what the class and the offerings say.
+pub(super) fn add_class_dependent(
+    labels: &mut Requirements,
+    offerings: &[Offering],
+    is_reachable: impl Fn(&Zone) -> bool,
+    family: AmiFamily,
+) {
+    let build = windows_build(family);
+    let system = if build.is_some() { "windows" } else { "linux" };
+    labels.replace(*label::OS, one(system));
+    labels.replace(*label::WINDOWS_BUILD, one_or_none(build));
+    let zones = offerings.iter().map(|offering| offering.zone).filter(is_reachable).map(|zone| zone.0);
+    labels.replace(*label::ZONE, any_of(zones));
+    let ways = offerings.iter().map(|offering| offering.capacity_type.symbol());
+    labels.replace(*label::CAPACITY_TYPE, any_of(ways));
+}
+
+fn windows_build(family: AmiFamily) -> Option<&'static str> {
+    match family {
+        AmiFamily::Windows2019 => Some("10.0.17763"),
+        AmiFamily::Windows2022 => Some("10.0.20348"),
+        AmiFamily::Windows2025 => Some("10.0.26100"),
+        AmiFamily::Al2 | AmiFamily::Al2023 | AmiFamily::Bottlerocket | AmiFamily::Custom => None,
+    }
 }

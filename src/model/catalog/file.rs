@@ -1,0 +1,231 @@
+//! A catalogue file (`--catalog`): instance types and prices to use in place of the built-in ones.
+//!
+//! A row states what pods can use, so the formulas do not apply to it: only `kubelet.maxPods` and `podsPerCore` of a class
+//! still change its pods, and its volumes the storage. A cell that is empty for `alloc_*` is worked out like a built-in type.
+//! Rows of one type are one type, sold in several ways; they must agree about everything but zones and prices.
+
+use std::collections::BTreeMap;
+
+use super::builtin;
+use super::facts::{Accelerators, Gpus, Stated, TypeFacts};
+use super::labels;
+use super::table::{Row, Table, TableError};
+use super::{Catalog, PriceSource};
+use crate::model::money::UsdPerHour;
+use crate::model::name::{TypeName, Zone};
+use crate::model::offering::CapacityType;
+use crate::model::quantity::{Quantity, ResourceName, resource};
+use crate::model::symbol::Symbol;
+
+const COLUMNS: [&str; 13] = [
+    "instance_type",
+    "arch",
+    "vcpu",
+    "memory_mib",
+    "alloc_cpu",
+    "alloc_memory",
+    "alloc_pods",
+    "nvidia_gpu",
+    "neuron",
+    "on_demand_usd_per_hour",
+    "spot_usd_per_hour",
+    "zones",
+    "capacity_types",
+];
+
+/// Prices by zone and capacity type, as one row gives them.
+type Offers = BTreeMap<(Zone, CapacityType), UsdPerHour>;
+
+pub(super) fn parse(text: &str, file: &str) -> Result<Catalog, Vec<TableError>> {
+    let table = Table::read(text, file, &COLUMNS)?;
+    let mut errors = Vec::new();
+    let mut types: BTreeMap<TypeName, (TypeFacts, Offers)> = BTreeMap::new();
+    for mut row in table.rows() {
+        if let Some((facts, offers)) = read_row(&mut row) {
+            match types.get_mut(&facts.name) {
+                Some((first, _)) if *first != facts => row.refuse(
+                    "instance_type",
+                    format!("this row describes `{}` differently from an earlier one", facts.name),
+                    "rows of one type may differ in zones, capacity types and prices only",
+                ),
+                Some((_, known)) => match offers.keys().find(|offer| known.contains_key(*offer)) {
+                    Some((zone, capacity_type)) => {
+                        let message =
+                            format!("`{}` has a second price as {capacity_type} in {zone}", facts.name);
+                        row.refuse("instance_type", message, "remove one of the rows");
+                    }
+                    None => known.extend(offers),
+                },
+                None => {
+                    types.insert(facts.name, (facts, offers));
+                }
+            }
+        }
+        errors.extend(row.errors());
+    }
+    let whole_file =
+        |message: String, help: String| TableError { file: file.into(), line: 1, column: 1, message, help };
+    if types.len() > usize::from(u16::MAX) {
+        let message = format!("{} instance types are more than a catalogue can hold", types.len());
+        errors.push(whole_file(message, format!("keep at most {}", u16::MAX)));
+    }
+    if types.is_empty() && errors.is_empty() {
+        errors
+            .push(whole_file("the catalogue has no instance type".into(), "add a line for each type".into()));
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut regions = types
+        .values()
+        .flat_map(|(_, offers)| offers.keys())
+        .map(|(zone, _)| builtin::region_of(*zone).map(Symbol::new));
+    let first = regions.next().flatten();
+    let region = first.filter(|_| regions.all(|region| region == first));
+    let facts = types.into_values().map(|(facts, offers)| sold(facts, offers)).collect();
+    Ok(Catalog::new(region, PriceSource::File, Vec::new(), facts, |facts| {
+        labels::of_row(facts, region, builtin::facts_of(facts.name))
+    }))
+}
+
+/// `facts` with where and for how much it is sold.
+fn sold(mut facts: TypeFacts, offers: Offers) -> TypeFacts {
+    facts.zones = offers.keys().map(|(zone, _)| *zone).collect();
+    facts.zones.dedup();
+    for ((_, capacity_type), price) in &offers {
+        let least = facts.prices.entry(*capacity_type).or_insert(*price);
+        *least = (*least).min(*price);
+    }
+    for zone in facts.zones.clone() {
+        for (capacity_type, usual) in &facts.prices {
+            let price = offers.get(&(zone, *capacity_type)).copied();
+            if price != Some(*usual) {
+                facts.zone_prices.insert((zone, *capacity_type), price);
+            }
+        }
+    }
+    facts
+}
+
+/// `None` if the row is wrong, which it then says.
+fn read_row(row: &mut Row<'_>) -> Option<(TypeFacts, Offers)> {
+    let name = row.required("instance_type");
+    let arch = row.required("arch");
+    if let Some(arch) = arch.filter(|arch| !matches!(*arch, "amd64" | "arm64")) {
+        row.refuse("arch", format!("`{arch}` is not an architecture"), "write `amd64` or `arm64`");
+    }
+    let vcpu = positive(row, "vcpu");
+    let memory_mib = positive(row, "memory_mib");
+    let stated = Stated {
+        cpu: quantity(row, "alloc_cpu", *resource::CPU),
+        memory: quantity(row, "alloc_memory", *resource::MEMORY),
+        pods: quantity(row, "alloc_pods", *resource::PODS),
+    };
+    let gpus = row.count("nvidia_gpu").filter(|count| *count > 0);
+    let devices = row.count("neuron").filter(|count| *count > 0);
+    let offers = offers(row);
+    let name = TypeName::new(name?);
+    let known = builtin::facts_of(name);
+    let facts = TypeFacts {
+        name,
+        arch: Symbol::new(arch.filter(|arch| matches!(*arch, "amd64" | "arm64"))?),
+        vcpus: vcpu?,
+        memory_mib: u64::from(memory_mib?),
+        zones: Vec::new(),
+        prices: BTreeMap::new(),
+        zone_prices: BTreeMap::new(),
+        is_spot_estimated: false,
+        cpu_manufacturer: None,
+        cpu_clock_mhz: None,
+        hypervisor: None,
+        has_encryption_in_transit: false,
+        has_nitro_enclaves: None,
+        ebs_bandwidth_mbps: None,
+        network_bandwidth_mbps: None,
+        // Of use only where the row leaves something to the formulas.
+        eni: known.and_then(|known| known.eni),
+        branch_enis: None,
+        efa_interfaces: 0,
+        instance_store_gb: known.and_then(|known| known.instance_store_gb),
+        local_nvme_gb: None,
+        gpus: gpus.map(|count| Gpus {
+            name: known.and_then(|known| known.gpus).map_or(Symbol::new(""), |gpus| gpus.name),
+            manufacturer: Symbol::new("nvidia"),
+            count,
+            memory_mib: 0,
+        }),
+        accelerators: devices.map(|count| Accelerators {
+            name: Symbol::new(""),
+            manufacturer: Symbol::new("aws"),
+            count,
+            cores: 0,
+        }),
+        stated: Some(stated),
+    };
+    Some((facts, offers?))
+}
+
+fn positive(row: &mut Row<'_>, column: &str) -> Option<u32> {
+    row.required(column)?;
+    let count = row.count(column)?;
+    if count == 0 {
+        row.refuse(column, format!("`{column}` is zero"), "a machine has at least one");
+        return None;
+    }
+    Some(count)
+}
+
+fn quantity(row: &mut Row<'_>, column: &str, name: ResourceName) -> Option<i64> {
+    let quantity: Quantity = row.value(column, "a quantity", "one such as `1930m`, `6903Mi` or `29`")?;
+    if quantity.is_negative() {
+        row.refuse(column, format!("`{column}` is negative"), "write what is left for pods, at least 0");
+    }
+    Some(name.amount(quantity))
+}
+
+fn offers(row: &mut Row<'_>) -> Option<Offers> {
+    let mut prices = Vec::new();
+    for (capacity_type, column) in
+        [(CapacityType::OnDemand, "on_demand_usd_per_hour"), (CapacityType::Spot, "spot_usd_per_hour")]
+    {
+        let price: Option<UsdPerHour> = row.value(column, "a price", "dollars an hour, such as `0.096`");
+        if price.is_some_and(|price| price.0 < 0) {
+            row.refuse(
+                column,
+                format!("`{column}` is negative"),
+                "leave it empty if it is not sold that way",
+            );
+        }
+        prices.extend(price.map(|price| (capacity_type, price)));
+    }
+    let mut is_right = true;
+    let mut sold = Vec::new();
+    for word in row.text("capacity_types").split_ascii_whitespace() {
+        match CapacityType::parse(word) {
+            Some(CapacityType::Reserved) | None => {
+                is_right = false;
+                let message = format!("`{word}` is not a capacity type that a catalogue can price");
+                row.refuse(
+                    "capacity_types",
+                    message,
+                    "write `on-demand`, `spot` or both, with a space between",
+                );
+            }
+            Some(capacity_type) => sold.push(capacity_type),
+        }
+    }
+    let mut zones: Vec<Zone> = row.text("zones").split_ascii_whitespace().map(Zone::new).collect();
+    zones.sort();
+    zones.dedup();
+    let refused = zones.iter().find(|zone| !crate::model::label::is_label_value(zone.as_str())).copied();
+    if let Some(zone) = refused {
+        is_right = false;
+        row.refuse("zones", format!("`{zone}` is not a zone"), "write zones with spaces between");
+    }
+    let offers = prices
+        .into_iter()
+        .filter(|(capacity_type, _)| sold.contains(capacity_type))
+        .flat_map(|(capacity_type, price)| zones.iter().map(move |zone| ((*zone, capacity_type), price)))
+        .collect();
+    is_right.then_some(offers)
+}
