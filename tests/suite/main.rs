@@ -3,6 +3,7 @@
 mod api;
 mod catalog_data;
 mod catalogue;
+mod cli;
 mod fleet_files;
 mod git;
 mod language;

@@ -140,6 +140,7 @@ fn compare(
         (None, Some(head)) => diff_states(&nothing(head), head, None),
         (None, None) => Vec::new(),
     };
+    let found = found.into_iter().filter_map(without_bookkeeping).collect::<Vec<_>>();
     let side = |state: Option<&DesiredState>, revision: &Revision| Side {
         environment: state.map(|state| state.environment.to_string()),
         commit: revision.commit.to_string(),
@@ -151,6 +152,13 @@ fn compare(
         objects: found.iter().map(|diff| json!(diff)).collect(),
         found,
     }
+}
+
+/// Where an object comes from is written on it; that two environments have two files is no difference.
+fn without_bookkeeping(mut diff: ObjectDiff) -> Option<ObjectDiff> {
+    let had_fields = !diff.fields.is_empty();
+    diff.fields.retain(|field| field.path != "metadata.annotations.provisor.dev/origin");
+    (!had_fields || !diff.fields.is_empty()).then_some(diff)
 }
 
 fn text(comparisons: &[Comparison], console: &Console) -> String {

@@ -179,6 +179,7 @@ pub struct SettledNode {
 /// What the repository would change in the cluster. All fields are absent without a repository.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("additionalProperties" = true))]
 pub struct Sync {
     /// Numbers of changes by kind.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,6 +191,9 @@ pub struct Sync {
     /// The same for people.
     #[serde(skip)]
     pub rows: Vec<PlanRow>,
+    /// `2 to create, 1 refused`.
+    #[serde(skip)]
+    pub changes: Option<String>,
 }
 
 impl PlanDocument {

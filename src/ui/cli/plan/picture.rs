@@ -1,6 +1,6 @@
 //! A cluster in a file: what it holds, what a repository puts in the place of its policy, and what that changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,13 +12,15 @@ use super::document;
 use crate::api::snapshot::{self, Snapshot};
 use crate::api::{Object, Reader};
 use crate::capacity::cluster::Cluster;
+use crate::capacity::scheduling::is_protected;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::live::{Fleet, LiveState, NodeFacts};
 use crate::gitops::plan::{Consent, PlanInput, RenderProof, plan_sync};
 use crate::gitops::policy::SyncPolicy;
 use crate::model::catalog::{Catalog, regions};
-use crate::model::label::{self, annotation};
-use crate::model::name::{ClassName, PoolName};
+use crate::model::claim::ConditionType;
+use crate::model::label::{self, Labels, annotation};
+use crate::model::name::{ClassName, NodeName, PoolName};
 use crate::model::node::Node;
 use crate::model::observation::Observation;
 use crate::model::quantity::resource;
@@ -92,7 +94,7 @@ impl Picture {
 
     /// What a sync of `desired` would change in the cluster.
     pub fn sync(&self, desired: &DesiredState, now: Timestamp) -> document::Sync {
-        let live = LiveState::from_manifests(self.snapshot.manifests.iter().cloned(), self.fleet());
+        let live = LiveState::from_manifests(self.snapshot.manifests.iter().cloned(), self.fleet(now));
         let policy = SyncPolicy::new(INSTALLATION);
         let plan = plan_sync(&PlanInput {
             desired,
@@ -104,12 +106,33 @@ impl Picture {
             is_manual: true,
             started: None,
         });
-        document::Sync { summary: Some(json!(plan.summary())), rows: plan.rows(), plan: Some(json!(plan)) }
+        document::Sync {
+            summary: Some(json!(plan.summary())),
+            rows: plan.rows(),
+            changes: Some(plan.summary().to_string()),
+            plan: Some(json!(plan)),
+        }
     }
 
-    fn fleet(&self) -> Fleet {
+    fn fleet(&self, now: Timestamp) -> Fleet {
         let mut fleet = Fleet::default();
         let objects = &self.snapshot.objects;
+        let drifted: BTreeSet<_> = objects
+            .iter()
+            .filter_map(|object| match object {
+                Object::NodeClaim(claim) if claim.conditions.is_true(ConditionType::Drifted) => {
+                    claim.provider_id
+                }
+                _ => None,
+            })
+            .collect();
+        let protected: BTreeSet<NodeName> = objects
+            .iter()
+            .filter_map(|object| match object {
+                Object::Pod(pod) if is_protected(pod, now) => pod.node,
+                _ => None,
+            })
+            .collect();
         let nodes = objects.iter().filter_map(|object| match object {
             Object::Node(node) => Some(node),
             _ => None,
@@ -117,7 +140,11 @@ impl Picture {
         for node in nodes {
             match node.labels.get(&*label::NODEPOOL) {
                 Some(pool) => {
-                    let facts = node_facts(node);
+                    let facts = NodeFacts {
+                        do_not_disrupt: asks_for_peace(&node.annotations) || protected.contains(&node.name),
+                        is_drifted: node.provider_id.is_some_and(|instance| drifted.contains(&instance)),
+                        ..node_facts(node)
+                    };
                     fleet.nodes_by_pool.entry(Arc::from(pool.as_str())).or_default().push(facts);
                 }
                 None => fleet.other_nodes += 1,
@@ -213,12 +240,12 @@ fn node_facts(node: &Node) -> NodeFacts {
         name: node.name.as_str().into(),
         labels: node.labels.iter().map(|(key, value)| (text(key), text(value))).collect(),
         cpu_millis: u64::try_from(node.capacity.get(*resource::CPU)).unwrap_or(0),
-        is_drifted: false,
-        do_not_disrupt: node
-            .annotations
-            .get(&*annotation::DO_NOT_DISRUPT)
-            .is_some_and(|value| value.as_str() == "true"),
+        ..NodeFacts::default()
     }
+}
+
+fn asks_for_peace(annotations: &Labels) -> bool {
+    annotations.get(&*annotation::DO_NOT_DISRUPT).is_some_and(|value| value.as_str() == "true")
 }
 
 /// The bytes of a file or of standard input, and how to call it.

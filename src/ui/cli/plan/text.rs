@@ -111,6 +111,9 @@ fn summary(plan: &PlanDocument) -> String {
     let existing: usize = provisioning.existing_nodes.iter().map(|node| node.pods.len()).sum();
     let going: usize = plan.capacity.disruption.commands.iter().map(|command| command.nodes.len()).sum();
     let mut said = Vec::new();
+    if let Some(changes) = plan.sync.changes.as_ref().filter(|changes| changes.as_str() != "nothing to do") {
+        said.push(format!("sync: {changes}"));
+    }
     if new > 0 {
         let (nodes, pods) = (counted(new, "new node"), counted(placed, "pod"));
         said.push(format!("{nodes} for {pods} at ${}/h", provisioning.usd_per_hour));

@@ -1,0 +1,334 @@
+//! The command line as a person and a program meet it: exit codes, streams, documents, help.
+
+mod plan;
+mod schema;
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Verbs and a command line of each that works in a fresh fleet.
+const VERBS: [(&str, &str); 10] = [
+    ("validate", "validate"),
+    ("render", "render dev"),
+    ("diff", "diff"),
+    ("plan", "plan dev --now 2026-03-04T10:30:00Z"),
+    ("explain", "explain prod general"),
+    ("init", "init new"),
+    ("schema", "schema"),
+    ("catalog", "catalog show m7i"),
+    ("completion", "completion bash"),
+    ("version", "version"),
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn command(dir: &Path, line: &str) -> assert_cmd::Command {
+    let mut command = assert_cmd::Command::cargo_bin("provisor").expect("the program is built");
+    command.current_dir(dir).args(line.split_whitespace());
+    for name in ["NO_COLOR", "CLICOLOR_FORCE", "PROVISOR_REPO", "PROVISOR_LOG", "AWS_REGION", "FEATURE_GATES"]
+    {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn run(dir: &Path, line: &str) -> Output {
+    command(dir, line).output().expect("the program starts")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("the program ends by itself")
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("stdout is text")
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("stderr is text")
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// A directory with the starter fleet in `fleet`.
+fn fleet() -> (TempDir, PathBuf) {
+    let dir = TempDir::new().expect("a temporary directory");
+    let made = run(dir.path(), "init fleet --name shop");
+    assert_eq!(code(&made), 0, "{}", err(&made));
+    let fleet = dir.path().join("fleet");
+    (dir, fleet)
+}
+
+fn edit(fleet: &Path, file: &str, from: &str, to: &str) {
+    let path = fleet.join(file);
+    let text = std::fs::read_to_string(&path).expect("the starter has this file");
+    assert!(text.contains(from), "{file} has no `{from}`");
+    std::fs::write(&path, text.replace(from, to)).expect("the fleet can be written");
+}
+
+/// Compares with a recorded file, or rewrites it if `UPDATE` is set.
+fn recorded(path: &str, text: &str) {
+    let file = root().join(path);
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(file.parent().expect("it is below the root")).expect("folders can be made");
+        std::fs::write(&file, text).expect("recorded files can be written");
+        return;
+    }
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(known == text, "{path} is stale: `UPDATE=1 cargo test cli` rewrites it");
+}
+
+#[test]
+fn the_reference_page_is_what_the_program_says() {
+    recorded("docs/reference/cli.md", &provisor::ui::cli::reference());
+}
+
+#[test]
+fn every_verb_has_help_with_examples() {
+    let dir = TempDir::new().expect("a temporary directory");
+    for (verb, _) in VERBS {
+        let verb = if verb == "catalog" { "catalog show" } else { verb };
+        let help = run(dir.path(), &format!("{verb} --help"));
+        assert_eq!(code(&help), 0, "{verb}");
+        assert!(out(&help).contains("Example"), "{verb} has no examples");
+    }
+}
+
+#[test]
+fn a_starter_fleet_is_valid_and_every_verb_works_on_it() {
+    let (_dir, fleet) = fleet();
+    for (verb, line) in VERBS {
+        let done = run(&fleet, line);
+        assert_eq!(code(&done), 0, "{verb}: {}", err(&done));
+        assert!(!out(&done).contains('\u{1b}') && !err(&done).contains('\u{1b}'), "{verb} colours a pipe");
+        assert!(verb == "diff" || !out(&done).is_empty(), "{verb} says nothing");
+    }
+    assert_eq!(out(&run(&fleet, "validate")), "3 files, 2 environments, 3 pools: ok\n");
+}
+
+#[test]
+fn exit_codes_mean_the_same_for_every_verb() {
+    let (_dir, fleet) = fleet();
+    for (line, expected) in [
+        ("", 64),
+        ("plam", 64),
+        ("plan", 64),
+        ("plan dev --now yesterday", 64),
+        ("plan dev --feature-gates SpotToSpot=true", 64),
+        ("plan dev --feature-gates NodeRepair", 64),
+        ("plan --repo .", 64),
+        ("plan dev --region moon-1", 64),
+        ("validate --output yaml", 64),
+        ("schema nonsense", 64),
+        ("completion tcsh", 64),
+        ("catalog refresh", if cfg!(feature = "aws") { 3 } else { 64 }),
+        ("diff --env dev", 64),
+        ("explain prod", 64),
+        ("init new --name Shop!", 64),
+        ("--help", 0),
+        ("--version", 0),
+        ("validate nowhere", 2),
+        ("validate fleet.toml", 2),
+        ("validate . --ref no-such-branch", 2),
+        ("validate ext::sh", 2),
+        ("render nowhere", 2),
+        ("explain prod generl", 2),
+        ("explain prod general weigth", 2),
+        ("plan --snapshot nowhere.yaml", 2),
+        ("plan --snapshot .", 2),
+        ("plan dev --catalog nowhere.csv", 2),
+        ("plan dev --catalog fleet.toml", 2),
+        ("catalog show m99", 2),
+        ("init .", 2),
+        ("init fleet.toml", 2),
+        ("validate https://127.0.0.1:9/fleet.git", 3),
+        ("diff --env dev --env prod", 1),
+        ("diff --env dev --env prod --no-exit-code", 0),
+        ("diff --env dev --env dev", 0),
+        ("diff", 0),
+        ("plan dev --detailed-exitcode", 4),
+    ] {
+        let done = run(&fleet, line);
+        assert_eq!(code(&done), expected, "`{line}` said {}", err(&done));
+        if expected >= 2 && expected != 4 && !line.is_empty() {
+            assert!(out(&done).is_empty() && err(&done).contains("error"), "`{line}` said {}", err(&done));
+        }
+        assert!(!err(&done).contains("panicked"), "`{line}` said {}", err(&done));
+    }
+}
+
+#[test]
+fn errors_for_programs_are_json_with_the_same_codes() {
+    let (_dir, fleet) = fleet();
+    for (line, expected) in [
+        ("plam -o json", 64),
+        ("validate nowhere --output json", 2),
+        ("render nowhere --output=json", 2),
+        ("plan -ojson", 64),
+    ] {
+        let done = run(&fleet, line);
+        assert_eq!(code(&done), expected, "{line}");
+        let document = json(&err(&done));
+        schema::conforms("error", &document);
+        assert_eq!(document["error"]["exitCode"], expected, "{line}");
+        assert!(out(&done).is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn a_misspelt_verb_is_guessed() {
+    let dir = TempDir::new().expect("a temporary directory");
+    assert!(err(&run(dir.path(), "plam")).contains("'plan'"));
+}
+
+#[test]
+fn every_mistake_of_a_repository_is_told_with_its_place() {
+    let (_dir, fleet) = fleet();
+    edit(&fleet, "environments/dev.toml", "limits = {", "limts = {");
+    edit(&fleet, "environments/prod.toml", "weight = 10", "weight = \"heavy\"");
+    let done = run(&fleet, "validate");
+    assert_eq!(code(&done), 2);
+    let said = err(&done);
+    for part in [
+        "environments/dev.toml:14:1",
+        "limts",
+        "`limits`",
+        "──",
+        "environments/prod.toml:12:10",
+        "2 errors in 3 files",
+    ] {
+        assert!(said.contains(part), "`{part}` is missing in\n{said}");
+    }
+    assert!(out(&done).is_empty());
+
+    let done = run(&fleet, "validate --output json");
+    assert_eq!(code(&done), 2);
+    let report = json(&out(&done));
+    schema::conforms("validate", &report);
+    assert_eq!(report["valid"], false);
+    let first = &report["diagnostics"][0];
+    assert_eq!(
+        (&first["file"], &first["line"], &first["column"]),
+        (&"environments/dev.toml".into(), &14.into(), &1.into())
+    );
+    assert_eq!(json(&err(&done))["error"]["diagnostics"], report["diagnostics"]);
+}
+
+#[test]
+fn colour_is_a_persons_choice() {
+    let (_dir, fleet) = fleet();
+    let colored = |line: &str, env: &[(&str, &str)]| {
+        let done = command(&fleet, line).envs(env.iter().copied()).output().expect("the program starts");
+        out(&done).contains('\u{1b}')
+    };
+    assert!(!colored("validate", &[]));
+    assert!(colored("validate --color always", &[]));
+    assert!(colored("validate", &[("CLICOLOR_FORCE", "1")]));
+    assert!(!colored("validate", &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+    assert!(!colored("validate --color never", &[("CLICOLOR_FORCE", "1")]));
+    assert!(!colored("validate --color always --output json", &[]));
+}
+
+#[test]
+fn a_closed_pipe_is_no_reason_to_panic() {
+    let (_dir, fleet) = fleet();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
+        .current_dir(&fleet)
+        .args(["schema", "environment"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    drop(child.stdout.take());
+    let done = child.wait_with_output().expect("the program ends");
+    assert_eq!((code(&done), err(&done).as_str()), (0, ""));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_with_130() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
+        .current_dir(dir.path())
+        .args(["plan", "--snapshot", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // It waits for standard input; a second is ample for it to come that far.
+    let script = format!("sleep 1; kill -INT {}", child.id());
+    std::process::Command::new("sh").args(["-c", &script]).status().expect("there is a shell");
+    let done = child.wait_with_output().expect("the program ends");
+    assert_eq!(code(&done), 130);
+}
+
+#[test]
+fn init_leaves_what_is_there_alone() {
+    let (dir, fleet) = fleet();
+    let again = run(dir.path(), "init fleet");
+    assert_eq!(code(&again), 2);
+    assert!(err(&again).contains("not empty"));
+    assert!(fleet.join(".git").is_dir());
+    let committed = run(&fleet, "validate . --ref main");
+    assert_eq!(code(&committed), 0, "{}", err(&committed));
+
+    let plain = run(dir.path(), "init plain --no-git --output json");
+    schema::conforms("init", &json(&out(&plain)));
+    assert!(!dir.path().join("plain/.git").exists());
+    assert_eq!(code(&run(dir.path(), "validate plain")), 0);
+}
+
+#[test]
+fn rendered_yaml_reads_back_as_the_same_objects() {
+    let (_dir, fleet) = fleet();
+    edit(
+        &fleet,
+        "environments/dev.toml",
+        "[pools.general]",
+        "[pools.general]\nannotations = { a = \"1.10\", b = \"no\", c = \"~\", d = \"x: y # z\" }",
+    );
+    let document = json(&out(&run(&fleet, "render dev --output json")));
+    let objects = document["environments"][0]["objects"].as_array().expect("objects");
+    let yaml = out(&run(&fleet, "render dev --origins"));
+    let read: Vec<Value> = serde_saphyr::from_multiple(&yaml).expect("YAML reads back");
+    let written: Vec<&Value> = objects.iter().map(|object| &object["manifest"]).collect();
+    assert_eq!(read.iter().collect::<Vec<_>>(), written);
+    assert!(yaml.contains("# environments/dev.toml:"));
+}
+
+#[test]
+fn diff_names_the_field_and_the_line_that_changed_it() {
+    let (_dir, fleet) = fleet();
+    edit(&fleet, "environments/prod.toml", "cpu = \"200\"", "cpu = \"300\"");
+    let done = run(&fleet, "diff");
+    assert_eq!(code(&done), 1, "{}", err(&done));
+    let said = out(&done);
+    for part in
+        ["prod", "NodePool/general", "~ changed", "limits.cpu", "200", "300", "environments/prod.toml:10:"]
+    {
+        assert!(said.contains(part), "`{part}` is missing in\n{said}");
+    }
+    assert!(!said.contains("dev"), "{said}");
+    let document = json(&out(&run(&fleet, "diff prod --output json")));
+    assert_eq!(document["comparisons"][0]["objects"][0]["fields"][0]["path"], "spec.limits.cpu");
+    edit(&fleet, "environments/prod.toml", "cpu = \"300\"", "cpu = \"200000m\"");
+    assert_eq!(code(&run(&fleet, "diff")), 0);
+}
+
+#[test]
+fn explain_shows_every_layer_of_a_value() {
+    let (_dir, fleet) = fleet();
+    let said = out(&run(&fleet, "explain dev general consolidate-after"));
+    for part in ["30s", "environments/dev.toml:16:21", "was 1m", "fleet.toml:10:21"] {
+        assert!(said.contains(part), "`{part}` is missing in\n{said}");
+    }
+    let help = err(&run(&fleet, "explain dev genral"));
+    assert!(help.contains("general"), "{help}");
+}

@@ -1,0 +1,189 @@
+//! `provisor plan`, whose answer other programs rely on.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{code, command, err, fleet, json as parse, out, run, schema};
+
+const CATALOG: &str = "\
+instance_type,arch,vcpu,memory_mib,alloc_cpu,alloc_memory,alloc_pods,nvidia_gpu,neuron,on_demand_usd_per_hour,spot_usd_per_hour,zones,capacity_types
+m5.large,amd64,2,8192,1930m,6903Mi,29,,,0.096,0.041,us-west-2a us-west-2b,spot on-demand
+m5.xlarge,amd64,4,16384,3920m,14162Mi,58,,,0.192,0.08,us-west-2a us-west-2b,spot on-demand
+";
+
+const POOL: &str = r#"
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: { name: default, creationTimestamp: "2026-03-04T10:00:00Z" }
+spec:
+  template:
+    metadata: { labels: { team: green } }
+    spec:
+      nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }
+      taints: [{ key: example.com/green, effect: NoSchedule }]
+      requirements:
+        - { key: karpenter.sh/capacity-type, operator: In, values: [on-demand] }
+        - { key: topology.kubernetes.io/zone, operator: In, values: [us-west-2a] }
+"#;
+
+const DEPLOYMENT: &str = r#"
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: { name: web, namespace: shop }
+spec:
+  replicas: 2
+  selector: { matchLabels: { app: web } }
+  template:
+    metadata: { labels: { app: web } }
+    spec:
+      tolerations: [{ operator: Exists }]
+      containers: [{ name: web, image: web, resources: { requests: { cpu: 500m, memory: 512Mi } } }]
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: huge, namespace: shop, creationTimestamp: "2026-03-04T10:30:00Z" }
+spec:
+  tolerations: [{ operator: Exists }]
+  containers: [{ name: huge, image: huge, resources: { requests: { cpu: "64" } } }]
+status: { phase: Pending, conditions: [{ type: PodScheduled, status: "False", reason: Unschedulable }] }
+---
+apiVersion: example.com/v1
+kind: Widget
+metadata: { name: one }
+"#;
+
+fn cluster(dir: &Path) {
+    std::fs::write(dir.join("catalog.csv"), CATALOG).expect("the catalogue is written");
+    std::fs::write(dir.join("cluster.yaml"), format!("{POOL}{DEPLOYMENT}")).expect("the snapshot is written");
+}
+
+const PLAN: &str = "plan --snapshot cluster.yaml --catalog catalog.csv";
+
+#[test]
+fn the_answer_has_the_shape_of_its_contract() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    let done = run(dir.path(), &format!("{PLAN} --output json"));
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let plan = parse(&out(&done));
+    schema::conforms("plan", &plan);
+    assert_eq!(plan["now"], "2026-03-04T10:30:00Z", "the latest moment of the snapshot");
+    let provisioning = &plan["capacity"]["provisioning"];
+    let node = &provisioning["newNodes"][0];
+    let expected = json!({
+        "id": "new-1",
+        "pool": "default",
+        "taints": [{ "key": "example.com/green", "effect": "NoSchedule" }],
+        "capacityType": "on-demand",
+        "zones": ["us-west-2a"],
+        "instanceTypes": ["m5.large", "m5.xlarge"],
+        "launch": {
+            "instanceType": "m5.large", "zone": "us-west-2a", "capacityType": "on-demand", "usdPerHour": "0.096",
+        },
+        "requests": { "cpu": "1", "memory": "1Gi", "pods": "2" },
+    });
+    for (key, value) in expected.as_object().expect("an object") {
+        assert_eq!(&node[key], value, "{key}");
+    }
+    assert_eq!(node["labels"]["team"], "green");
+    assert_eq!(node["pods"].as_array().map(Vec::len), Some(2));
+    assert_eq!(provisioning["usdPerHour"], "0.096");
+    let left = &provisioning["unschedulable"][0];
+    assert_eq!((&left["pod"], &left["reasons"][0]["pool"]), (&json!("shop/huge"), &json!("default")));
+    assert_eq!(left["reasons"][0]["code"], "ResourcesExceedEveryType");
+    assert_eq!(plan["sync"], json!({}));
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_from_a_file_or_a_pipe() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    let first = out(&run(dir.path(), &format!("{PLAN} --output json")));
+    assert_eq!(out(&run(dir.path(), &format!("{PLAN} --output json"))), first);
+    let piped = command(dir.path(), "plan --snapshot - --catalog catalog.csv --output json")
+        .write_stdin(format!("{POOL}{DEPLOYMENT}"))
+        .output()
+        .expect("the program starts");
+    assert_eq!(out(&piped), first);
+}
+
+#[test]
+fn people_read_tables_and_learn_what_was_skipped() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    let done = run(dir.path(), PLAN);
+    for part in [
+        "new-1  default  m5.large  us-west-2a  on-demand  $0.096",
+        "shop/huge  default  ResourcesExceedEveryType",
+    ] {
+        assert!(out(&done).contains(part), "`{part}` is missing in\n{}", out(&done));
+    }
+    assert!(
+        out(&done).ends_with("1 new node for 2 pods at $0.096/h, 1 pod without a place\n"),
+        "{}",
+        out(&done)
+    );
+    assert_eq!(err(&done).lines().count(), 1);
+    assert!(err(&done).contains("Widget"), "{}", err(&done));
+    let silent = run(dir.path(), &format!("{PLAN} --output json"));
+    assert!(parse(&err(&silent))["notice"].is_string());
+}
+
+#[test]
+fn something_to_do_is_an_exit_code_only_if_asked_for() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    assert_eq!(code(&run(dir.path(), &format!("{PLAN} --detailed-exitcode"))), 4);
+    std::fs::write(dir.path().join("cluster.yaml"), POOL).expect("the snapshot is written");
+    let done = run(dir.path(), &format!("{PLAN} --detailed-exitcode"));
+    assert_eq!((code(&done), out(&done).as_str()), (0, "nothing to do\n"));
+}
+
+#[test]
+fn a_broken_snapshot_or_catalogue_is_told_with_its_line() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    let broken = POOL.replace("name: default, creation", "name: [default, creation");
+    std::fs::write(dir.path().join("cluster.yaml"), broken).expect("the snapshot is written");
+    let done = run(dir.path(), PLAN);
+    assert_eq!(code(&done), 2);
+    assert!(err(&done).contains("cluster.yaml:4:"), "{}", err(&done));
+    std::fs::write(dir.path().join("cluster.yaml"), [b'a', 0xff]).expect("the snapshot is written");
+    assert_eq!(code(&run(dir.path(), PLAN)), 2);
+
+    cluster(dir.path());
+    let broken = CATALOG.replace("0.192", "cheap");
+    std::fs::write(dir.path().join("catalog.csv"), broken).expect("the catalogue is written");
+    let done = run(dir.path(), PLAN);
+    assert_eq!(code(&done), 2);
+    assert!(err(&done).contains("catalog.csv:3:10"), "{}", err(&done));
+}
+
+#[test]
+fn a_repository_replaces_the_pools_and_says_what_it_changes() {
+    let (dir, fleet) = fleet();
+    cluster(dir.path());
+    let pods = DEPLOYMENT.trim_start().trim_start_matches("---");
+    std::fs::write(dir.path().join("cluster.yaml"), format!("{POOL}---{pods}"))
+        .expect("the snapshot is written");
+    let line = "plan prod --snapshot ../cluster.yaml --catalog ../catalog.csv --output json";
+    let done = run(&fleet, line);
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let plan = parse(&out(&done));
+    schema::conforms("plan", &plan);
+    assert_eq!(plan["capacity"]["provisioning"]["newNodes"][0]["pool"], "general");
+    assert_eq!(plan["capacity"]["provisioning"]["newNodes"][0]["capacityType"], "spot");
+    let changes: Vec<&Value> = plan["sync"]["changes"].as_array().expect("changes").iter().collect();
+    assert!(changes.iter().all(|change| change["action"] == "create"), "{changes:?}");
+    assert_eq!(changes.len(), 3);
+    let unmanaged = plan["sync"]["unmanaged"].as_array().expect("unmanaged");
+    assert_eq!(unmanaged[0]["name"], "default");
+    let remote = run(
+        dir.path(),
+        "plan --repo fleet prod --ref main --snapshot cluster.yaml --catalog catalog.csv --output json",
+    );
+    assert_eq!(parse(&out(&remote))["capacity"], plan["capacity"]);
+}
