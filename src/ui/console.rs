@@ -15,16 +15,14 @@ use crate::gitops::diagnostic::Diagnostics;
 /// The form of what a verb prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Output {
-    /// Tables and sentences for people
     #[default]
     Text,
-    /// One complete, versioned JSON document
     Json,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum ColorChoice {
-    /// On a terminal, unless NO_COLOR is set; everywhere if CLICOLOR_FORCE is set
+    // On a terminal, unless NO_COLOR is set; everywhere if CLICOLOR_FORCE is set.
     #[default]
     Auto,
     Always,

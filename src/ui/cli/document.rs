@@ -124,6 +124,7 @@ pub fn output_schemas() -> Vec<(&'static str, Value)> {
         ("init", of::<super::init::InitDocument>()),
         ("plan", of::<super::plan::document::PlanDocument>()),
         ("render", of::<super::render::RenderDocument>()),
+        ("simulate", of::<super::simulate::SimulationDocument>()),
         ("validate", of::<super::validate::ValidateDocument>()),
         ("version", of::<super::version::VersionDocument>()),
     ]

@@ -18,6 +18,7 @@ mod version;
 mod reference;
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -34,7 +35,7 @@ pub use reference::reference;
 #[command(
     name = "provisor",
     version,
-    max_term_width = 100,
+    max_term_width = HELP_WIDTH,
     after_help = "\
 Exit codes: 0 done, 1 the answer is no, 2 the input is wrong, 3 the outside world failed,
 4 something to do (--detailed-exitcode), 5 stale or out of time, 64 wrong command line, 130 interrupted.
@@ -52,19 +53,24 @@ pub struct Cli {
 /// What every verb understands.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct GlobalArgs {
-    /// Print for people or for programs
-    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
+    /// Print tables for people, or one versioned JSON document for programs
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM", help_heading = GLOBAL)]
     output: Output,
     /// When to use colour
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", help_heading = GLOBAL)]
     color: ColorChoice,
     /// Form of the log on standard error
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORM")]
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORM", help_heading = GLOBAL)]
     log_format: LogFormat,
     /// Log more: -v what happens, -vv decisions and why, -vvv everything
-    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = GLOBAL)]
     verbose: u8,
 }
+
+/// Where help lists what every verb understands.
+const GLOBAL: &str = "Global options";
+/// The width of help where no terminal tells a smaller one.
+const HELP_WIDTH: usize = 120;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum LogFormat {
@@ -128,6 +134,7 @@ fn run(words: Vec<OsString>) -> Exit {
         ColorChoice::Always => clap::ColorChoice::Always,
         ColorChoice::Never => clap::ColorChoice::Never,
     });
+    let command = if std::io::stdout().is_terminal() { command } else { command.term_width(HELP_WIDTH) };
     let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,

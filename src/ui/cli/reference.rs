@@ -2,7 +2,7 @@
 
 use clap::{Command, CommandFactory};
 
-use super::Cli;
+use super::{Cli, HELP_WIDTH};
 
 /// `docs/reference/cli.md`: every verb with its help, as the program prints it.
 pub fn reference() -> String {
@@ -24,7 +24,7 @@ pub fn reference() -> String {
          `config-schema/output/`; errors and notices are JSON on standard error, one document per line.\n\
          `NO_COLOR`, `CLICOLOR_FORCE` and `--color` choose colours, `PROVISOR_LOG` filters the log (`provisor::io=debug`).\n",
     );
-    let mut root = Cli::command().term_width(100);
+    let mut root = Cli::command().term_width(HELP_WIDTH);
     root.build();
     write_command(&mut page, &mut root, 2);
     page

@@ -10,13 +10,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Verbs and a command line of each that works in a fresh fleet.
-const VERBS: [(&str, &str); 10] = [
+const VERBS: [(&str, &str); 11] = [
     ("validate", "validate"),
     ("render", "render dev"),
     ("diff", "diff"),
     ("plan", "plan dev --now 2026-03-04T10:30:00Z"),
     ("explain", "explain prod general"),
     ("init", "init new"),
+    ("simulate", "simulate --for 10m"),
     ("schema", "schema"),
     ("catalog", "catalog show m7i"),
     ("completion", "completion bash"),
