@@ -5,6 +5,7 @@
 //! [`relax`] gives up. And why a pod has none: [`explain`].
 
 mod pods;
+mod overlay;
 mod supply;
 mod template;
 mod room;

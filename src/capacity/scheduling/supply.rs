@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::overlay;
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ClassName, PoolName, TypeName, Zone};
 use crate::model::offering::{CapacityType, InstanceType};
+use crate::model::symbol::Symbol;
 
 /// An offering by its names.
 pub type OfferingKey = (TypeName, Zone, CapacityType);
@@ -16,11 +18,12 @@ pub type OfferingKey = (TypeName, Zone, CapacityType);
 #[derive(Clone, Debug, Default)]
 pub struct Supply {
     by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
+    overlay_conflicts: BTreeSet<Symbol>,
 }
 
 impl Supply {
     pub fn new(by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>) -> Self {
-        Self { by_pool }
+        Self { by_pool, overlay_conflicts: BTreeSet::new() }
     }
 
     /// What the cluster's catalogue offers to each of its pools; nothing before there is a catalogue.
@@ -34,7 +37,15 @@ impl Supply {
                 .or_insert_with(|| catalog.instance_types(cluster.classes.get(&class).map(|class| &**class)));
             (pool.name, types.clone())
         });
-        Self::new(by_pool.collect())
+        let mut by_pool = by_pool.collect();
+        let overlays = cluster.overlays.values().map(|overlay| &**overlay);
+        let overlay_conflicts = overlay::apply(overlays, &cluster.pools, &mut by_pool);
+        Self { by_pool, overlay_conflicts }
+    }
+
+    /// Overlays without effect, because one of the same weight speaks of the same thing.
+    pub fn overlay_conflicts(&self) -> &BTreeSet<Symbol> {
+        &self.overlay_conflicts
     }
 
     /// Types that `pool` may be offered, in no particular order; none for a pool that is not known.

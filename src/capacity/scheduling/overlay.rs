@@ -1,0 +1,388 @@
+//! NodeOverlays: prices and extended resources as a person knows them better than the catalogue (scheduling.md 4.18).
+//!
+//! Heavier overlays win; of two that weigh the same and speak of the same price or resource, the one that comes later in the
+//! order is wrong, and what is wrong somewhere counts nowhere. So all is judged first and applied after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::model::label;
+use crate::model::money::UsdPerHour;
+use crate::model::name::PoolName;
+use crate::model::offering::InstanceType;
+use crate::model::pool::{NodeOverlay, NodePool, PriceChange};
+use crate::model::quantity::ResourceName;
+use crate::model::requirement::{Requirement, Requirements, Undefined};
+use crate::model::symbol::Symbol;
+
+type Types = BTreeMap<PoolName, Arc<Vec<InstanceType>>>;
+
+/// A type of a pool, by its place in the pool's list.
+type TypeKey = (PoolName, usize);
+
+/// Applies `overlays` to what the pools could buy; returns the names of those in conflict with another, which have no effect.
+pub(super) fn apply<'a>(
+    overlays: impl Iterator<Item = &'a NodeOverlay>,
+    pools: &BTreeMap<PoolName, Arc<NodePool>>,
+    types: &mut Types,
+) -> BTreeSet<Symbol> {
+    let mut overlays: Vec<&NodeOverlay> = overlays.collect();
+    overlays.sort_by_key(|overlay| std::cmp::Reverse((overlay.weight, overlay.name)));
+    if overlays.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut conflicts = BTreeSet::new();
+    let mut prices: BTreeMap<(TypeKey, usize), PriceChange> = BTreeMap::new();
+    let mut resources: BTreeMap<(TypeKey, ResourceName), i64> = BTreeMap::new();
+    // What overlays of one weight have touched.
+    let mut touched: (BTreeSet<(TypeKey, usize)>, BTreeSet<(TypeKey, ResourceName)>) = Default::default();
+    let mut weight = None;
+    for overlay in overlays {
+        if weight.replace(overlay.weight) != Some(overlay.weight) {
+            touched = Default::default();
+        }
+        let (offerings, kinds) = selected(overlay, pools, types);
+        let amounts: Vec<(TypeKey, ResourceName, i64)> = kinds
+            .iter()
+            .flat_map(|kind| overlay.capacity.iter().map(move |(name, amount)| (*kind, name, amount)))
+            .collect();
+        let changes_prices = overlay.price.is_some();
+        let clashes = (changes_prices && offerings.iter().any(|offering| touched.0.contains(offering)))
+            || amounts.iter().any(|(kind, name, _)| touched.1.contains(&(*kind, *name)));
+        if clashes {
+            conflicts.insert(overlay.name);
+            continue;
+        }
+        if let Some(change) = overlay.price {
+            for offering in offerings {
+                touched.0.insert(offering);
+                prices.entry(offering).or_insert(change);
+            }
+        }
+        for (kind, name, amount) in amounts {
+            touched.1.insert((kind, name));
+            resources.entry((kind, name)).or_insert(amount);
+        }
+    }
+    let mut repriced = BTreeSet::new();
+    for (((pool, at), offering), change) in prices {
+        let kind = &mut Arc::make_mut(types.get_mut(&pool).expect("selected from these"))[at];
+        let price = &mut kind.offerings[offering].price;
+        *price = changed(*price, change);
+        repriced.insert((pool, at));
+    }
+    for (pool, at) in repriced {
+        let kind = &mut Arc::make_mut(types.get_mut(&pool).expect("selected from these"))[at];
+        kind.offerings.sort_by_key(|offering| (offering.price, offering.zone, offering.capacity_type));
+    }
+    for (((pool, at), name), amount) in resources {
+        let kind = &mut Arc::make_mut(types.get_mut(&pool).expect("selected from these"))[at];
+        kind.capacity.set(name, amount);
+        kind.allocatable.set(name, amount);
+    }
+    conflicts
+}
+
+/// The offerings that an overlay speaks of, and their types.
+fn selected(
+    overlay: &NodeOverlay,
+    pools: &BTreeMap<PoolName, Arc<NodePool>>,
+    types: &Types,
+) -> (Vec<(TypeKey, usize)>, BTreeSet<TypeKey>) {
+    let mut offerings = Vec::new();
+    for (name, pool) in pools {
+        // The pool's own requirements do not count: what it never buys can still be spoken of.
+        let mut of_pool = Requirements::of_labels(&pool.template.labels);
+        of_pool.add(*label::NODEPOOL, Requirement::one(name.0));
+        of_pool.add(pool.template.class.label_key(), Requirement::one(pool.template.class.name.0));
+        for (at, kind) in types.get(name).into_iter().flat_map(|types| types.iter()).enumerate() {
+            let mut defined = of_pool.clone();
+            defined.add_all(&kind.requirements);
+            if defined.compatible(&overlay.requirements, Undefined::Nothing).is_err() {
+                continue;
+            }
+            let suiting = kind.offerings.iter().enumerate();
+            let suiting = suiting.filter(|(_, offering)| offering.suits(&overlay.requirements));
+            offerings.extend(suiting.map(|(offering, _)| ((*name, at), offering)));
+        }
+    }
+    let kinds = offerings.iter().map(|(kind, _)| *kind).collect();
+    (offerings, kinds)
+}
+
+/// The price after a change, never below zero, rounded to the micro-dollar.
+fn changed(price: UsdPerHour, change: PriceChange) -> UsdPerHour {
+    const WHOLE: i128 = 10_000;
+    let changed = match change {
+        PriceChange::Set(price) => price,
+        PriceChange::Add(difference) => price + difference,
+        PriceChange::Scale(hundredths) => {
+            let scaled = i128::from(price.0) * (WHOLE + i128::from(hundredths));
+            let rounded = (scaled + WHOLE / 2).div_euclid(WHOLE);
+            UsdPerHour(i64::try_from(rounded).unwrap_or(if rounded < 0 { 0 } else { i64::MAX }))
+        }
+    };
+    changed.max(UsdPerHour::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::name::{ClassName, TypeName, Uid, Zone};
+    use crate::model::offering::{CapacityType, Offering};
+    use crate::model::pool::{ClassRef, ConsolidationPolicy, Disruption, NodeTemplate};
+    use crate::model::quantity::Resources;
+    use crate::model::requirement::Operator;
+    use crate::model::time::Patience;
+
+    const SPOT: CapacityType = CapacityType::Spot;
+    const ON_DEMAND: CapacityType = CapacityType::OnDemand;
+
+    fn pool(name: &str, labels: &[(&str, &str)]) -> (PoolName, Arc<NodePool>) {
+        let labels = labels.iter().map(|(key, value)| (Symbol::new(key), Symbol::new(value))).collect();
+        let template = NodeTemplate {
+            labels,
+            annotations: Default::default(),
+            taints: Vec::new(),
+            startup_taints: Vec::new(),
+            requirements: Requirements::new(),
+            class: ClassRef {
+                group: "karpenter.k8s.aws".into(),
+                kind: "EC2NodeClass".into(),
+                name: ClassName::new("default"),
+            },
+            termination_grace: None,
+            expire_after: Patience::never(),
+        };
+        let policy = ConsolidationPolicy::WhenEmpty;
+        let pool = NodePool {
+            name: PoolName::new(name),
+            uid: Uid::new(name),
+            created: None,
+            is_deleting: false,
+            template: Arc::new(template),
+            disruption: Disruption { consolidate_after: Patience::never(), policy, budgets: Vec::new() },
+            limits: None,
+            weight: 0,
+            replicas: None,
+            is_ready: true,
+            hash: None,
+            hash_version: None,
+        };
+        (pool.name, Arc::new(pool))
+    }
+
+    /// A type that costs a dollar wherever it is offered.
+    fn kind(name: &str, offered: &[(&str, CapacityType)]) -> InstanceType {
+        let mut requirements = Requirements::new();
+        requirements.add(*label::INSTANCE_TYPE, Requirement::one(name.into()));
+        let all = |values: Vec<Symbol>| Requirement::new(Operator::In, values);
+        requirements.add(*label::ZONE, all(offered.iter().map(|(zone, _)| Symbol::new(zone)).collect()));
+        requirements.add(*label::CAPACITY_TYPE, all(offered.iter().map(|(_, kind)| kind.symbol()).collect()));
+        let offering = |(zone, capacity_type): &(&str, CapacityType)| Offering {
+            zone: Zone::new(zone),
+            capacity_type: *capacity_type,
+            price: UsdPerHour(1_000_000),
+            is_available: true,
+            reservation: None,
+        };
+        let (capacity, allocatable) = (Resources::new(), Resources::new());
+        let offerings = offered.iter().map(offering).collect();
+        InstanceType { name: TypeName::new(name), requirements, capacity, allocatable, offerings }
+    }
+
+    fn overlay(name: &str, weight: u32, asked: &[(&str, Operator, &[&str])]) -> NodeOverlay {
+        let requirements = asked.iter().map(|(key, operator, values)| {
+            (Symbol::new(key), Requirement::new(*operator, values.iter().map(|value| Symbol::new(value))))
+        });
+        let (requirements, capacity) = (requirements.collect(), Resources::new());
+        NodeOverlay { name: name.into(), requirements, price: None, capacity, weight }
+    }
+
+    impl NodeOverlay {
+        fn costing(mut self, dollars: i64) -> Self {
+            self.price = Some(PriceChange::Set(UsdPerHour(dollars * 1_000_000)));
+            self
+        }
+
+        fn adding(mut self, resource: &str, amount: i64) -> Self {
+            self.capacity.set(ResourceName::new(resource), amount);
+            self
+        }
+    }
+
+    struct World {
+        pools: BTreeMap<PoolName, Arc<NodePool>>,
+        types: Types,
+        conflicts: BTreeSet<Symbol>,
+    }
+
+    /// Two pools that could buy `small` and `large` in two zones, both ways.
+    fn world(overlays: &[NodeOverlay]) -> World {
+        let pools = BTreeMap::from([pool("one", &[("team", "shop")]), pool("two", &[])]);
+        let offered = [("z1", SPOT), ("z1", ON_DEMAND), ("z2", ON_DEMAND)];
+        let kinds = Arc::new(vec![kind("small", &offered), kind("large", &offered)]);
+        let mut types: Types = pools.keys().map(|pool| (*pool, kinds.clone())).collect();
+        let conflicts = apply(overlays.iter(), &pools, &mut types);
+        World { pools, types, conflicts }
+    }
+
+    impl World {
+        fn kind(&self, pool: &str, name: &str) -> &InstanceType {
+            let kinds = &self.types[&PoolName::new(pool)];
+            kinds.iter().find(|kind| kind.name.as_str() == name).expect("offered")
+        }
+
+        fn price(&self, pool: &str, name: &str, zone: &str, capacity_type: CapacityType) -> String {
+            let offerings = &self.kind(pool, name).offerings;
+            let found =
+                offerings.iter().find(|it| it.zone.as_str() == zone && it.capacity_type == capacity_type);
+            found.expect("offered").price.to_string()
+        }
+
+        fn dongles(&self, pool: &str, name: &str, resource: &str) -> i64 {
+            let kind = self.kind(pool, name);
+            assert_eq!(kind.capacity, kind.allocatable, "nothing of it is kept back");
+            kind.allocatable.get(ResourceName::new(resource))
+        }
+
+        fn conflicts(&self) -> Vec<&str> {
+            self.conflicts.iter().map(|name| name.as_str()).collect()
+        }
+    }
+
+    const TYPE: &str = "node.kubernetes.io/instance-type";
+    const BOUGHT: &str = "karpenter.sh/capacity-type";
+    const ZONE: &str = "topology.kubernetes.io/zone";
+    use Operator::{Exists, In, NotIn};
+
+    /// Rows: API-050, SCH-505, SCH-507, SCH-510, SCH-512
+    #[test]
+    fn overlays_of_one_weight_may_not_speak_of_the_same_thing() {
+        let prices = world(&[
+            overlay("a", 10, &[(TYPE, In, &["small"])]).costing(2),
+            overlay("b", 10, &[(BOUGHT, Exists, &[])]).costing(2),
+        ]);
+        assert_eq!(prices.conflicts(), ["a"], "though they agree");
+        let amounts = world(&[
+            overlay("a", 10, &[]).adding("x.com/a", 1),
+            overlay("b", 10, &[]).adding("x.com/a", 1),
+            overlay("c", 10, &[]).adding("x.com/b", 1),
+        ]);
+        assert_eq!(amounts.conflicts(), ["a"]);
+        let by_spot = world(&[
+            overlay("a", 10, &[(ZONE, In, &["z1", "z2"])]).costing(2),
+            overlay("b", 10, &[(BOUGHT, In, &["spot"])]).costing(3),
+        ]);
+        assert_eq!(by_spot.conflicts(), ["a"]);
+    }
+
+    #[test]
+    fn sch_519_what_is_in_conflict_somewhere_counts_nowhere() {
+        let world = world(&[
+            overlay("a", 10, &[(TYPE, In, &["small", "large"])]).costing(2),
+            overlay("b", 10, &[(TYPE, In, &["small"]), ("karpenter.sh/nodepool", In, &["one"])]).costing(3),
+        ]);
+        assert_eq!(world.conflicts(), ["a"]);
+        assert_eq!(world.price("one", "small", "z1", SPOT), "3");
+        assert_eq!(world.price("one", "large", "z1", SPOT), "1");
+        assert_eq!(world.price("two", "small", "z1", SPOT), "1");
+    }
+
+    /// Rows: API-051, SCH-506, SCH-508, SCH-511
+    #[test]
+    fn overlays_of_one_weight_that_cannot_meet_both_count() {
+        let types = world(&[
+            overlay("a", 10, &[(TYPE, In, &["small"])]).costing(2),
+            overlay("b", 10, &[(TYPE, NotIn, &["small"])]).costing(3),
+        ]);
+        assert!(types.conflicts().is_empty());
+        assert_eq!(types.price("one", "small", "z1", SPOT), "2");
+        assert_eq!(types.price("one", "large", "z1", SPOT), "3");
+        let zones = world(&[
+            overlay("a", 10, &[(ZONE, In, &["z2"])]).costing(2),
+            overlay("b", 10, &[(BOUGHT, In, &["spot"])]).costing(3),
+        ]);
+        assert!(zones.conflicts().is_empty(), "there is no spot in z2");
+        let amounts =
+            world(&[overlay("a", 10, &[]).adding("x.com/a", 1), overlay("b", 10, &[]).adding("x.com/b", 2)]);
+        assert!(amounts.conflicts().is_empty());
+        assert_eq!(
+            (amounts.dongles("one", "small", "x.com/a"), amounts.dongles("one", "small", "x.com/b")),
+            (1, 2)
+        );
+    }
+
+    /// Rows: API-052, SCH-509, SCH-518, SCH-521
+    #[test]
+    fn the_heavier_overlay_wins_and_amounts_are_merged() {
+        let world = world(&[
+            overlay("a", 20, &[(ZONE, In, &["z1"])]).costing(2).adding("x.com/a", 1),
+            overlay("b", 10, &[(ZONE, Exists, &[])]).costing(3).adding("x.com/a", 5).adding("x.com/b", 7),
+        ]);
+        assert!(world.conflicts().is_empty());
+        assert_eq!(world.price("one", "small", "z1", ON_DEMAND), "2");
+        assert_eq!(world.price("one", "small", "z2", ON_DEMAND), "3");
+        assert_eq!(
+            (world.dongles("one", "small", "x.com/a"), world.dongles("one", "small", "x.com/b")),
+            (1, 7)
+        );
+    }
+
+    /// Rows: API-054, SCH-513, SCH-514, SCH-515, SCH-516, SCH-517
+    #[test]
+    fn only_what_an_overlay_speaks_of_changes() {
+        let of = |asked: &[(&str, Operator, &[&str])]| world(&[overlay("a", 10, asked).costing(2)]);
+        let spot = of(&[(BOUGHT, In, &["spot"])]);
+        assert_eq!(spot.price("one", "small", "z1", SPOT), "2");
+        assert_eq!(spot.price("one", "small", "z1", ON_DEMAND), "1");
+        let cheapest_first = &spot.kind("one", "small").offerings;
+        assert!(cheapest_first.is_sorted_by_key(|offering| offering.price));
+        let zone = of(&[(ZONE, In, &["z2"])]);
+        assert_eq!(zone.price("one", "small", "z2", ON_DEMAND), "2");
+        assert_eq!(zone.price("one", "small", "z1", ON_DEMAND), "1");
+        for asked in [("karpenter.sh/nodepool", "one"), ("team", "shop")] {
+            let pool = of(&[(asked.0, In, &[asked.1])]);
+            assert_eq!(pool.price("one", "small", "z1", SPOT), "2", "{asked:?}");
+            assert_eq!(pool.price("two", "small", "z1", SPOT), "1", "{asked:?}");
+        }
+        let nowhere = of(&[(TYPE, In, &["huge"])]);
+        assert_eq!(nowhere.price("one", "small", "z1", SPOT), "1");
+        let each = world(&[
+            overlay("a", 10, &[(ZONE, In, &["z2"])]).costing(2),
+            overlay("b", 10, &[(BOUGHT, In, &["spot"])]).costing(3),
+        ]);
+        assert_eq!(each.price("one", "small", "z2", ON_DEMAND), "2");
+        assert_eq!(each.price("one", "small", "z1", SPOT), "3");
+        assert_eq!(each.price("one", "small", "z1", ON_DEMAND), "1");
+    }
+
+    /// Rows: API-055, SCH-433
+    #[test]
+    fn a_price_changes_as_written_and_stops_at_zero() {
+        let of =
+            |price: &str, change: PriceChange| changed(price.parse().expect("a price"), change).to_string();
+        let percent = |share: i64| PriceChange::Scale(share * 100);
+        let dollars = |text: &str| PriceChange::Add(text.parse().expect("a price"));
+        for (share, expected) in [(-10, "9"), (10, "11"), (-50, "5"), (100, "20"), (-100, "0"), (-200, "0")] {
+            assert_eq!(of("10", percent(share)), expected);
+        }
+        for (text, expected) in [("0", "10"), ("5", "15"), ("-2.5", "7.5"), ("-10", "0"), ("-15", "0")] {
+            assert_eq!(of("10", dollars(text)), expected);
+        }
+        assert_eq!(of("1.5", percent(-25)), "1.125");
+        assert_eq!(of("1.25", dollars("0.75")), "2");
+        assert_eq!(of("0.001", dollars("100")), "100.001");
+        assert_eq!(of("10", PriceChange::Set("80.0".parse().expect("a price"))), "80");
+    }
+
+    /// Rows: API-056, SCH-501
+    #[test]
+    fn without_overlays_pools_share_their_types() {
+        let world = world(&[]);
+        let lists: Vec<_> = world.pools.keys().map(|pool| &world.types[pool]).collect();
+        assert!(Arc::ptr_eq(lists[0], lists[1]));
+        let untouched = super::tests::world(&[overlay("a", 1, &[("team", In, &["shop"])]).costing(2)]);
+        assert_eq!(untouched.price("two", "small", "z1", SPOT), "1", "what is shared is never changed");
+    }
+}
