@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::disruption::DisruptionPlan;
-use super::scheduling::Solution;
+use super::scheduling::{Rejected, Solution};
 use crate::model::action::Action;
 
 /// Why something is done: a stable word for programs, a sentence for people.
@@ -38,6 +38,8 @@ impl Planned {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub provisioning: Solution,
+    /// Waiting pods that cannot be planned for as they are written.
+    pub rejected: Vec<Rejected>,
     pub disruption: DisruptionPlan,
 }
 
@@ -60,6 +62,14 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
+    /// Takes over what `other` wants.
+    pub fn append(&mut self, other: Steps) {
+        self.actions.extend(other.actions);
+        if let Some(at) = other.wake_at {
+            self.wake(at);
+        }
+    }
+
     pub fn push(&mut self, action: Action, code: &'static str, message: impl Into<String>) {
         self.actions.push(Planned::new(action, code, message));
     }

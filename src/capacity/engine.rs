@@ -1,108 +1,94 @@
-//! The node half as a value: observe, decide.
+//! The node half as a value: it is told what is seen and says what to do. No clock, no waiting, no network.
 //!
-//! Everything that takes time is state here: batches that ripen, launches that are awaited, drains, budgets, back-off. Time is an
-//! argument, so a week can be lived in a second, and a recording of observations always leads to the same decisions.
-//!
-//! `observe` only notes what it concerns; `decide` looks at what was noted and at what is due, never at the whole cluster for one
-//! event.
+//! Whatever has to survive a restart is written on the objects: how far a claim has come, what replaces it, by when its node
+//! must be gone. What is remembered here only spares work or repetition; a successor that sees the same objects goes on where
+//! this one stopped. An action changes the engine's own picture at once, as it will change the cluster, so that nothing is
+//! decided twice while the answer is on its way.
+
+mod memory;
+mod rounds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use super::batching::BatchWindow;
+pub use super::decision::{Decision, Plan, Planned, Reason};
+
+use super::agenda::Agenda;
+use super::assume::assume;
+use super::batching::Batch;
 use super::cluster::Cluster;
-use super::decision::{Decision, Plan, Planned, Steps};
-use super::disruption::{self, Disruptions};
-use super::lifecycle::{self, Launches};
-use super::provisioning::{claims_for, launch_options};
-use super::scheduling::{
-    Code, Mode, OfferingKey, Place, Refusal, Request, Settings, Solution, Supply, moving_pods,
-    provisionable_pods, solve,
-};
-use super::termination::{self, Drains};
-use crate::model::action::{Action, ClaimChange, Notice, Subject};
-use crate::model::claim::{ClaimSpec, Conditions, NodeClaim};
-use crate::model::label::{self, annotation};
-use crate::model::name::{ClaimName, ObjectKey, PoolName, ProviderId, Uid};
+use super::decision::Steps;
+use super::disruption::command::{self, is_waiting};
+use super::disruption::{self, interruption, marking};
+use super::garbage;
+use super::lifecycle::{self, Context, Launches};
+use super::scheduling::{self, Supply};
+use super::shortages::Shortages;
+use super::static_capacity;
+use super::termination::{self, Endings};
+use crate::model::action::{Action, ClaimChange};
+use crate::model::claim::{ConditionType, NodeClaim};
+use crate::model::name::{ClaimName, NodeName, PoolName, ProviderId};
+use crate::model::node::Node;
 use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation};
-use crate::model::offering::CapacityType;
 use crate::model::pod::Pod;
-use crate::model::pool::NodePool;
-use crate::model::quantity::{Resources, resource};
-use crate::model::requirement::Requirement;
+use crate::model::taint::Taint;
+use memory::{Told, Unconfirmed};
+use rounds::{Disrupting, Provisioning};
+
+/// Steps that lead to further steps at the same moment are followed this far.
+const FOLLOW_MAX: usize = 20;
+/// A claim's record of its last pod event is renewed at most so often.
+const POD_EVENT_LEAST: SignedDuration = SignedDuration::from_secs(10);
+/// An interruption of a machine that no claim speaks of yet is remembered so long.
+const NOTICE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// How the engine behaves; the defaults are Karpenter's.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EngineSettings {
-    pub scheduling: Settings,
+    pub scheduling: scheduling::Settings,
     pub disruption: disruption::Settings,
-    /// A batch of waiting pods closes when none has come for so long.
-    pub batch_idle: SignedDuration,
-    /// A batch closes after so long, whatever still comes.
-    pub batch_most: SignedDuration,
+    pub batch: BatchWindow,
     /// Mixed into the names of claims, so that two engines never choose the same.
     pub seed: u64,
 }
 
-impl Default for EngineSettings {
-    fn default() -> Self {
-        Self {
-            scheduling: Settings::default(),
-            disruption: disruption::Settings::default(),
-            batch_idle: SignedDuration::from_secs(1),
-            batch_most: SignedDuration::from_secs(10),
-            seed: 0,
-        }
-    }
-}
-
-/// How often pods that found no place are looked at again.
-const WAITING_LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
-/// How often a pod is told why it waits.
-const TELL_AGAIN: SignedDuration = SignedDuration::from_mins(5);
-/// How long a node that pods are expected on is left alone: twice the longest batch.
-const NOMINATION: SignedDuration = SignedDuration::from_secs(20);
-/// Pod events closer together than this are one.
-const POD_EVENT_LEAST: SignedDuration = SignedDuration::from_secs(10);
-/// How long an offering that had no capacity is avoided.
-const SHORTAGE_MEMORY: SignedDuration = SignedDuration::from_mins(3);
-
-/// Waiting pods that are judged together.
 #[derive(Clone, Debug)]
-struct Batch {
-    opened: Timestamp,
-    touched: Timestamp,
-}
-
-#[derive(Debug)]
 pub struct Engine {
     settings: EngineSettings,
     cluster: Cluster,
     is_synced: bool,
-    /// What each pool can buy; made anew when pools, classes, overlays or the catalogue change.
+    /// What pools can buy, shortages not counted; `None` after anything about it changed.
     supply: Option<Arc<Supply>>,
-    sold_out: BTreeMap<OfferingKey, Timestamp>,
+    shortages: Shortages,
     launches: Launches,
-    drains: Drains,
-    disruptions: Disruptions,
-    batch: Option<Batch>,
-    /// Pods that a batch was opened for; a pod counts once until it is gone or bound.
-    seen_pods: BTreeSet<ObjectKey>,
-    next_look: Option<Timestamp>,
-    nominated: BTreeMap<Place, Timestamp>,
-    /// Pods that were told why they wait, and when.
-    told_pods: BTreeMap<ObjectKey, Timestamp>,
-    /// Claims to look at now.
-    attention: BTreeSet<ClaimName>,
-    /// Claims to look at later.
-    alarms: BTreeMap<Timestamp, BTreeSet<ClaimName>>,
-    /// Pools to look at now: their status and their count of nodes may have changed.
-    pools_touched: BTreeSet<PoolName>,
-    pod_events: BTreeSet<ClaimName>,
-    notices: Vec<Planned>,
+    endings: Endings,
+    claims_due: Agenda<ClaimName>,
+    nodes_due: Agenda<NodeName>,
+    /// Claims that wait for their replacements.
+    waiting: BTreeSet<ClaimName>,
+    /// Pools whose use may have changed since it was reported.
+    pools_changed: BTreeSet<PoolName>,
+    /// Pools whose number of nodes may be wrong.
+    replicas_changed: BTreeSet<PoolName>,
+    reported: BTreeMap<PoolName, (crate::model::quantity::Resources, u32)>,
+    /// Machines that answered too late: nobody wants them any more.
+    strays: BTreeSet<ProviderId>,
+    notices: BTreeMap<ProviderId, (Timestamp, InterruptionNotice)>,
+    /// Claims to give up because the launch found no capacity or is refused.
+    given_up: BTreeMap<ClaimName, String>,
+    instances: Option<Arc<[crate::model::observation::Instance]>>,
+    unconfirmed: Unconfirmed,
+    told: Told,
+    batch: Batch,
+    provisioning: Provisioning,
+    disrupting: Disrupting,
     plan: Arc<Plan>,
-    rounds: u64,
+    /// Counts what may change the outcome of a round.
+    revision: u64,
 }
 
 impl Engine {
@@ -112,26 +98,30 @@ impl Engine {
             cluster: Cluster::default(),
             is_synced: false,
             supply: None,
-            sold_out: BTreeMap::new(),
+            shortages: Shortages::default(),
             launches: Launches::default(),
-            drains: Drains::default(),
-            disruptions: Disruptions::default(),
-            batch: None,
-            seen_pods: BTreeSet::new(),
-            next_look: None,
-            nominated: BTreeMap::new(),
-            told_pods: BTreeMap::new(),
-            attention: BTreeSet::new(),
-            alarms: BTreeMap::new(),
-            pools_touched: BTreeSet::new(),
-            pod_events: BTreeSet::new(),
-            notices: Vec::new(),
+            endings: Endings::default(),
+            claims_due: Agenda::default(),
+            nodes_due: Agenda::default(),
+            waiting: BTreeSet::new(),
+            pools_changed: BTreeSet::new(),
+            replicas_changed: BTreeSet::new(),
+            reported: BTreeMap::new(),
+            strays: BTreeSet::new(),
+            notices: BTreeMap::new(),
+            given_up: BTreeMap::new(),
+            instances: None,
+            unconfirmed: Unconfirmed::default(),
+            told: Told::default(),
+            batch: Batch::default(),
+            provisioning: Provisioning::default(),
+            disrupting: Disrupting::default(),
             plan: Arc::default(),
-            rounds: 0,
+            revision: 0,
         }
     }
 
-    /// The cluster as last seen.
+    /// The cluster as it was last seen, with what was decided since.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -143,521 +133,444 @@ impl Engine {
 
     /// Takes in one piece of news.
     pub fn observe(&mut self, at: Timestamp, seen: Observation) {
-        let former_pod = match &seen {
-            Observation::Pod(pod) => self.cluster.pods.get(&pod.key).cloned(),
-            Observation::PodGone(key) => self.cluster.pods.get(key).cloned(),
-            _ => None,
-        };
-        self.cluster.observe(at, &seen);
         match &seen {
-            Observation::Pool(pool) => {
-                self.supply = None;
-                self.pools_touched.insert(pool.name);
-                self.attention.extend(self.cluster.claims_of(pool.name).map(|claim| claim.name));
-                self.judge_again(at);
+            Observation::Pod(pod) => self.see_pod(at, pod),
+            Observation::PodGone(key) => {
+                if let Some(former) = self.cluster.pods.get(key).cloned() {
+                    self.endings.forget_pod(*key);
+                    self.note_pod_event(at, &former);
+                }
             }
-            Observation::PoolGone(_)
-            | Observation::Class(_)
+            Observation::Claim(claim) => {
+                self.unconfirmed.confirm_claim(claim.name);
+                self.revision +=
+                    u64::from(self.cluster.claims.get(&claim.name).is_none_or(|known| **known != **claim));
+            }
+            Observation::ClaimGone(name) => {
+                self.unconfirmed.confirm_claim(*name);
+                self.see_claim_gone(*name);
+                self.revision += 1;
+            }
+            Observation::Node(node) => {
+                self.unconfirmed.confirm_node(node.name);
+                self.revision +=
+                    u64::from(self.cluster.nodes.get(&node.name).is_none_or(|known| **known != **node));
+            }
+            Observation::NodeGone(name) => {
+                self.unconfirmed.confirm_node(*name);
+                self.touch_node(*name);
+                self.revision += 1;
+            }
+            Observation::Pool(pool) => self.see_pool(pool.name),
+            Observation::PoolGone(name) => self.see_pool(*name),
+            Observation::Class(_)
             | Observation::ClassGone(_)
             | Observation::Overlay(_)
             | Observation::OverlayGone(_)
-            | Observation::Catalog(_) => {
-                self.supply = None;
-                self.judge_again(at);
-            }
-            Observation::Claim(claim) => self.touch_claim(at, claim),
-            Observation::ClaimGone(name) => {
-                self.launches.forget(*name);
-                self.nominated.remove(&Place::Claim(*name));
-                self.pools_touched.extend(self.cluster.pools.keys().copied());
-                self.judge_again(at);
-            }
-            Observation::Node(node) => {
-                if let Some(claim) = self.cluster.claim_of(node).map(|claim| claim.name) {
-                    self.attention.insert(claim);
-                }
-                self.disruptions.touch();
-            }
-            Observation::NodeGone(name) => {
-                self.nominated.remove(&Place::Node(*name));
-                let claims = self.cluster.claims.values().filter(|claim| claim.node == Some(*name));
-                self.attention.extend(claims.map(|claim| claim.name));
-                self.judge_again(at);
-            }
-            Observation::Pod(pod) => self.see_pod(at, former_pod.as_deref(), Some(pod)),
-            Observation::PodGone(key) => {
-                self.drains.pod_gone(*key);
-                self.seen_pods.remove(key);
-                self.told_pods.remove(key);
-                self.see_pod(at, former_pod.as_deref(), None);
-            }
-            Observation::Synced => {
-                self.is_synced = true;
-                self.attention.extend(self.cluster.claims.keys().copied());
-                self.pools_touched.extend(self.cluster.pools.keys().copied());
-                self.judge_again(at);
-            }
+            | Observation::Catalog(_) => self.see_supply_change(),
+            Observation::Synced => self.is_synced = true,
             Observation::Launched { claim, instance } => {
-                self.launches.succeeded(*claim, instance.clone());
-                self.attention.insert(*claim);
+                if self.cluster.claims.get(claim).is_some_and(|claim| claim.deleted.is_none()) {
+                    self.launches.succeeded(*claim, instance.clone());
+                    self.claims_due.touch(*claim);
+                } else {
+                    self.strays.insert(instance.provider_id);
+                }
             }
             Observation::LaunchFailed { claim, failure } => self.see_launch_failure(at, *claim, failure),
             Observation::Terminated { instance } => {
-                self.drains.instance_ended(*instance);
-                self.see_instance_gone(*instance);
+                self.endings.ended(*instance);
+                self.strays.remove(instance);
+                self.touch_instance(*instance);
             }
-            Observation::TerminateFailed { .. }
-            | Observation::ActionFailed { .. }
-            | Observation::Evicted { .. } => {}
-            Observation::EvictionBlocked { pod, message } => {
-                let notice = termination::blocked_notice(*pod, message);
-                self.notices.push(Planned::new(
-                    Action::Publish(notice),
-                    "FailedDraining",
-                    message.to_string(),
-                ));
+            Observation::TerminateFailed { instance, .. } => {
+                self.endings.failed(*instance, at);
+                self.touch_instance(*instance);
             }
-            Observation::Instances(instances) => self.collect_garbage(at, instances),
-            Observation::Interruption { instance, notice } => self.see_interruption(at, *instance, notice),
-            Observation::DaemonSet(_)
-            | Observation::DaemonSetGone(_)
-            | Observation::Budget(_)
+            Observation::Instances(list) => self.instances = Some(list.clone()),
+            Observation::Interruption { instance, notice } => {
+                self.notices.insert(*instance, (at, *notice));
+            }
+            Observation::ActionFailed { subject, .. } => {
+                for name in self.unconfirmed.take_back(subject, &mut self.cluster) {
+                    self.claims_due.touch(name);
+                }
+            }
+            Observation::Budget(_)
             | Observation::BudgetGone(_)
-            | Observation::VolumeClaim(_)
-            | Observation::VolumeClaimGone(_)
+            | Observation::DaemonSet(_)
+            | Observation::DaemonSetGone(_)
             | Observation::Volume(_)
-            | Observation::VolumeGone(_)
-            | Observation::StorageClass(_)
-            | Observation::StorageClassGone(_)
-            | Observation::CsiNode(_)
-            | Observation::CsiNodeGone(_)
-            | Observation::VolumeAttachment(_)
-            | Observation::VolumeAttachmentGone(_)
-            | Observation::Namespace(_)
-            | Observation::NamespaceGone(_) => self.disruptions.touch(),
+            | Observation::VolumeClaim(_)
+            | Observation::Evicted { .. }
+            | Observation::EvictionBlocked { .. } => self.revision += 1,
+            Observation::VolumeAttachment(attached) => self.touch_node(attached.node),
+            Observation::VolumeAttachmentGone(name) => {
+                if let Some(node) = self.cluster.attachments.get(name).map(|attached| attached.node) {
+                    self.touch_node(node);
+                }
+            }
+            _ => {}
+        }
+        self.cluster.observe(at, &seen);
+        match &seen {
+            Observation::Claim(claim) => self.touch_claim(claim.name),
+            Observation::Node(node) => {
+                self.touch_node(node.name);
+                if node.taints.iter().any(|taint| taint.is_same(&Taint::disrupted())) {
+                    self.batch.trigger(node.uid, at);
+                }
+            }
+            _ => {}
         }
     }
 
-    fn touch_claim(&mut self, at: Timestamp, claim: &NodeClaim) {
-        self.attention.insert(claim.name);
-        if let Some(pool) = claim.pool() {
-            self.pools_touched.insert(pool);
+    fn see_pod(&mut self, at: Timestamp, pod: &Arc<Pod>) {
+        let former = self.cluster.pods.get(&pod.key).cloned();
+        let is_bound_anew =
+            pod.node.is_some() && former.as_ref().is_none_or(|former| former.node != pod.node);
+        let ended = |pod: &Pod| pod.is_terminal() || pod.deleted.is_some();
+        let ends = pod.node.is_some() && ended(pod) && former.as_ref().is_none_or(|former| !ended(former));
+        if is_bound_anew || ends {
+            self.note_pod_event(at, pod);
         }
-        self.disruptions.touch();
-        // Its pods need a place elsewhere: they are judged with those that wait.
-        if claim.deleted.is_some() {
-            self.open_batch(at);
+        let waits =
+            pod.node.is_none() && pod.is_unschedulable && pod.nominated_node.is_none() && !pod.is_gated;
+        if waits && !pod.is_terminal() && !pod.is_daemon() && !pod.is_mirror() {
+            self.batch.trigger(pod.uid, at);
+        }
+        if let Some(node) = pod.node {
+            self.touch_going(node);
+        }
+        if former.as_ref().is_none_or(|former| **former != **pod) {
+            self.revision += 1;
         }
     }
 
-    fn see_pod(&mut self, at: Timestamp, former: Option<&Pod>, pod: Option<&Arc<Pod>>) {
-        self.disruptions.touch();
-        let is_counted = |pod: &Pod| !pod.is_daemon() && pod.node.is_some() && pod.is_active();
-        let (before, after) = (former.filter(|pod| is_counted(pod)), pod.filter(|pod| is_counted(pod)));
-        let moved = before.map(|pod| pod.node) != after.map(|pod| pod.node);
-        for node in
-            [before.and_then(|pod| pod.node), pod.and_then(|pod| pod.node), former.and_then(|pod| pod.node)]
-        {
-            let Some(node) = node.and_then(|name| self.cluster.nodes.get(&name)) else { continue };
-            let Some(claim) = self.cluster.claim_of(node) else { continue };
-            if claim.deleted.is_some() {
-                self.attention.insert(claim.name);
-            } else if moved {
-                self.pod_events.insert(claim.name);
+    /// Remembers when a pod came to, or left, a node of ours.
+    fn note_pod_event(&mut self, at: Timestamp, pod: &Pod) {
+        self.revision += 1;
+        let Some(name) = pod.node else { return };
+        self.touch_going(name);
+        if pod.is_daemon() {
+            return;
+        }
+        let claim = self.cluster.nodes.get(&name).and_then(|node| self.cluster.claim_of(node));
+        if let Some(claim) = claim {
+            let is_fresh = claim.last_pod_event.is_some_and(|last| at.duration_since(last) < POD_EVENT_LEAST);
+            if !is_fresh {
+                self.provisioning.pod_events.insert(claim.name, at);
             }
         }
-        if let Some(pod) = pod {
-            let waits = pod.node.is_none() && pod.is_unschedulable && pod.is_active() && !pod.is_gated;
-            if !waits {
-                self.seen_pods.remove(&pod.key);
-            } else if self.seen_pods.insert(pod.key) {
-                self.open_batch(at);
+    }
+
+    fn see_claim_gone(&mut self, name: ClaimName) {
+        if let Some(former) = self.cluster.claims.get(&name).cloned() {
+            self.change_pools(former.pool());
+            if let Some(instance) = former.provider_id {
+                self.endings.forget_machine(instance);
             }
         }
+        self.launches.forget(name);
+        self.claims_due.forget(name);
+        self.given_up.remove(&name);
+        self.waiting.remove(&name);
+        self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
     }
 
-    fn open_batch(&mut self, at: Timestamp) {
-        match &mut self.batch {
-            Some(batch) => batch.touched = batch.touched.max(at),
-            None => self.batch = Some(Batch { opened: at, touched: at }),
+    fn see_pool(&mut self, name: PoolName) {
+        self.supply = None;
+        self.revision += 1;
+        self.change_pools([name]);
+        let claims: Vec<ClaimName> = self.cluster.claims_of(name).map(|claim| claim.name).collect();
+        claims.into_iter().for_each(|claim| self.claims_due.touch(claim));
+    }
+
+    fn see_supply_change(&mut self) {
+        self.supply = None;
+        self.revision += 1;
+        let pools: Vec<PoolName> = self.cluster.pools.keys().copied().collect();
+        self.change_pools(pools);
+        let claims: Vec<ClaimName> = self.cluster.claims.keys().copied().collect();
+        claims.into_iter().for_each(|claim| self.claims_due.touch(claim));
+    }
+
+    fn change_pools(&mut self, pools: impl IntoIterator<Item = PoolName>) {
+        for pool in pools {
+            self.pools_changed.insert(pool);
+            self.replicas_changed.insert(pool);
         }
     }
 
-    /// What may be bought, or what must be kept, has changed.
-    fn judge_again(&mut self, at: Timestamp) {
-        self.disruptions.touch();
-        if !self.seen_pods.is_empty() {
-            self.open_batch(at);
-        }
-    }
-
-    fn see_launch_failure(&mut self, at: Timestamp, claim: ClaimName, failure: &LaunchFailure) {
-        self.attention.insert(claim);
-        let Some(object) = self.cluster.claims.get(&claim).cloned() else { return };
+    fn see_launch_failure(&mut self, at: Timestamp, name: ClaimName, failure: &LaunchFailure) {
+        self.claims_due.touch(name);
         match failure {
             LaunchFailure::InsufficientCapacity { offerings, until } => {
-                for offering in offerings {
-                    let end = self.sold_out.entry(*offering).or_insert(*until);
-                    *end = (*end).max(*until);
-                }
-                self.launches.forget(claim);
-                let mut steps = Steps::default();
-                let why = format!("none of the {} ways to buy it has capacity", offerings.len());
-                lifecycle::give_up_for_capacity(&object, &why, &mut steps);
-                self.notices.extend(steps.actions);
+                offerings.iter().for_each(|offering| self.shortages.note(*offering, *until));
+                self.revision += 1;
+                let message = format!("none of {} offerings has capacity", offerings.len());
+                self.given_up.insert(name, message);
             }
             LaunchFailure::ClassNotReady { message } => {
-                let delete = Action::DeleteClaim { claim };
-                self.notices.push(Planned::new(delete, "NodeClassNotReady", message.to_string()));
+                self.given_up.insert(name, format!("its node class is not ready: {message}"));
             }
             LaunchFailure::Transient { message } | LaunchFailure::Refused { message } => {
-                self.launches.failed(claim, at, message);
+                self.launches.failed(name, at, message);
             }
         }
     }
 
-    /// A machine that ended without our word: its claim has nothing left to stand for.
-    fn see_instance_gone(&mut self, instance: ProviderId) {
-        let Some(claim) = self.cluster.claim_by_instance(instance) else {
-            self.drains.forget_instance(instance);
-            return;
-        };
-        self.attention.insert(claim.name);
-        if claim.deleted.is_none() {
-            let delete = Action::DeleteClaim { claim: claim.name };
-            self.notices.push(Planned::new(delete, "InstanceGone", "its machine is gone"));
+    fn touch_claim(&mut self, name: ClaimName) {
+        self.claims_due.touch(name);
+        if let Some(claim) = self.cluster.claims.get(&name).cloned() {
+            if is_waiting(&claim) && claim.deleted.is_none() {
+                self.waiting.insert(name);
+            } else {
+                self.waiting.remove(&name);
+            }
+            self.change_pools(claim.pool());
+            if let Some(node) = self.cluster.node_of(&claim).map(|node| node.name) {
+                self.nodes_due.touch(node);
+            }
         }
+        self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
     }
 
-    fn see_interruption(&mut self, at: Timestamp, instance: ProviderId, notice: &InterruptionNotice) {
-        let Some(claim) = self.cluster.claim_by_instance(instance).cloned() else { return };
-        let label = |key| claim.labels.get(&key).map(|value| value.as_str());
-        if let (InterruptionNotice::SpotReclaim { .. }, Some(kind), Some(zone)) =
-            (notice, label(*label::INSTANCE_TYPE), label(*label::ZONE))
+    fn touch_node(&mut self, name: NodeName) {
+        self.nodes_due.touch(name);
+        if let Some(node) = self.cluster.nodes.get(&name)
+            && let Some(claim) = self.cluster.claim_of(node)
         {
-            self.sold_out.insert((kind.into(), zone.into(), CapacityType::Spot), at + SHORTAGE_MEMORY);
-        }
-        let (code, message, is_final) = match notice {
-            InterruptionNotice::SpotReclaim { at } => {
-                ("SpotInterrupted", format!("EC2 takes its machine back at {at}"), true)
-            }
-            InterruptionNotice::RebalanceRecommendation => {
-                ("SpotRebalanceRecommendation", "its machine is at elevated risk".to_string(), false)
-            }
-            InterruptionNotice::StateChange => {
-                ("InstanceStopping", "its machine is stopping".to_string(), true)
-            }
-            InterruptionNotice::ScheduledChange => {
-                ("InstanceScheduledChange", "its machine is scheduled for maintenance".to_string(), true)
-            }
-            InterruptionNotice::StatusCheckFailed => {
-                ("InstanceStatusCheckFailed", "its machine fails EC2's status check".to_string(), true)
-            }
-        };
-        let told = Notice {
-            subject: Subject::Claim(claim.name),
-            is_warning: true,
-            reason: code.into(),
-            message: message.as_str().into(),
-        };
-        self.notices.push(Planned::new(Action::Publish(told), code, message.clone()));
-        if is_final && claim.deleted.is_none() {
-            self.notices.push(Planned::new(Action::DeleteClaim { claim: claim.name }, code, message));
+            self.claims_due.touch(claim.name);
         }
     }
 
-    /// Ends machines that no claim stands for, and claims whose machine is not there.
-    fn collect_garbage(&mut self, at: Timestamp, instances: &[crate::model::observation::Instance]) {
-        const GRACE: SignedDuration = SignedDuration::from_secs(30);
-        let running: BTreeSet<ProviderId> =
-            instances.iter().filter(|each| !each.is_terminating).map(|each| each.provider_id).collect();
-        for instance in instances.iter().filter(|each| !each.is_terminating && at > each.launched + GRACE) {
-            let is_known = self.cluster.claim_by_instance(instance.provider_id).is_some()
-                || instance.claim.is_some_and(|claim| self.cluster.claims.contains_key(&claim));
-            if !is_known {
-                let terminate = Action::Terminate { instance: instance.provider_id };
-                self.notices.push(Planned::new(terminate, "GarbageCollected", "no claim stands for it"));
-            }
-        }
-        for claim in self.cluster.claims.values().filter(|claim| claim.deleted.is_none()) {
-            let Some(id) = claim.provider_id else { continue };
-            let is_registered = claim.conditions.is_true(crate::model::claim::ConditionType::Registered);
-            let is_alive = self.cluster.node_of(claim).is_some_and(|node| node.is_ready());
-            if is_registered && !running.contains(&id) && !is_alive {
-                let delete = Action::DeleteClaim { claim: claim.name };
-                self.notices.push(Planned::new(delete, "GarbageCollected", "its machine is not there"));
-            }
+    /// A pod's news matters to its node only while that is emptied.
+    fn touch_going(&mut self, name: NodeName) {
+        if self.cluster.nodes.get(&name).is_some_and(|node| node.deleted.is_some()) {
+            self.nodes_due.touch(name);
         }
     }
 
-    /// What to do now. The same state and moment always give the same answer.
+    fn touch_instance(&mut self, instance: ProviderId) {
+        if let Some(claim) = self.cluster.claim_by_instance(instance).map(|claim| claim.name) {
+            self.touch_claim(claim);
+        }
+    }
+
+    /// Everything that is to be done now.
     pub fn decide(&mut self, now: Timestamp) -> Decision {
-        let mut steps = Steps { actions: std::mem::take(&mut self.notices), wake_at: None };
+        let mut out = Steps::default();
         if !self.is_synced || self.cluster.catalog.is_none() {
-            return Decision { actions: steps.actions, plan: self.plan.clone(), wake_at: None };
+            return Decision { plan: self.plan.clone(), ..Decision::default() };
         }
-        self.sold_out.retain(|_, until| now < *until);
-        self.nominated.retain(|_, until| now < *until);
-        let supply = self.supply();
-        self.step_claims(&supply, now, &mut steps);
-        self.note_pod_events(now, &mut steps);
-        self.provision(&supply, now, &mut steps);
-        self.step_pools(&supply, now, &mut steps);
-        self.disrupt(&supply, now, &mut steps);
-        if let Some((due, _)) = self.alarms.first_key_value() {
-            steps.wake(*due);
+        if self.shortages.expire(now) {
+            self.revision += 1;
+            let pools: Vec<PoolName> = static_capacity::pools(&self.cluster).collect();
+            self.change_pools(pools);
         }
-        Decision { actions: steps.actions, plan: self.plan.clone(), wake_at: steps.wake_at }
+        for name in self.unconfirmed.expire(now, &mut self.cluster) {
+            self.claims_due.touch(name);
+        }
+        self.answer_interruptions(now, &mut out);
+        self.end_strays(now, &mut out);
+        self.record_pod_events(now, &mut out);
+        self.tend(now, &mut out);
+        self.keep_replicas(now, &mut out);
+        self.provision(now, &mut out);
+        self.disrupt(now, &mut out);
+        self.collect_garbage(now, &mut out);
+        self.report_pools(now, &mut out);
+        self.tend(now, &mut out);
+        self.decision(now, out)
+    }
+
+    fn decision(&mut self, now: Timestamp, out: Steps) -> Decision {
+        let wakes = [
+            out.wake_at,
+            self.claims_due.next(),
+            self.nodes_due.next(),
+            self.batch.ripe_at(self.settings.batch),
+            self.provisioning.wake_at(&self.cluster, self.revision),
+            self.disrupting.wake_at(self.revision),
+            self.unconfirmed.next(),
+            self.shortages.next_end().filter(|_| self.cluster.waiting_pods().next().is_some()),
+        ];
+        let wake_at = wakes.into_iter().flatten().min().map(|at| at.max(now));
+        let told = &mut self.told;
+        let mut actions = out.actions;
+        actions.retain(|planned| match &planned.action {
+            Action::Publish(notice) => told.is_news(notice, now),
+            _ => true,
+        });
+        Decision { actions, plan: self.plan.clone(), wake_at }
+    }
+
+    /// Takes over `steps`: they change the picture as they will change the cluster.
+    fn take(&mut self, steps: Steps, now: Timestamp, out: &mut Steps) {
+        for planned in &steps.actions {
+            self.unconfirmed.note(&planned.action, &self.cluster, now);
+            assume(&mut self.cluster, &planned.action, now);
+            match &planned.action {
+                Action::CreateClaim(claim) => self.touch_claim(claim.name),
+                Action::DeleteClaim { claim } | Action::UpdateClaim { claim, .. } => self.touch_claim(*claim),
+                Action::FinalizeClaim { claim } => self.see_claim_gone(*claim),
+                Action::UpdateNode { node, change } => {
+                    self.touch_node(*node);
+                    let is_disrupted =
+                        change.add_taints.iter().any(|taint| taint.is_same(&Taint::disrupted()));
+                    if let Some(node) = self.cluster.nodes.get(node).filter(|_| is_disrupted) {
+                        self.batch.trigger(node.uid, now);
+                    }
+                }
+                Action::DeleteNode { node } | Action::FinalizeNode { node } => self.touch_node(*node),
+                _ => continue,
+            }
+            self.revision += 1;
+        }
+        out.append(Steps { wake_at: None, ..steps });
     }
 
     fn supply(&mut self) -> Arc<Supply> {
         let cluster = &self.cluster;
-        let supply = self.supply.get_or_insert_with(|| Arc::new(supply_of(cluster)));
-        if self.sold_out.is_empty() {
-            return supply.clone();
-        }
-        let sold_out: BTreeSet<OfferingKey> = self.sold_out.keys().copied().collect();
-        Arc::new((**supply).clone().without(&sold_out))
+        self.supply.get_or_insert_with(|| Arc::new(Supply::of(cluster))).clone()
     }
 
-    fn step_claims(&mut self, supply: &Supply, now: Timestamp, steps: &mut Steps) {
-        while let Some(entry) = self.alarms.first_entry().filter(|entry| *entry.key() <= now) {
-            self.attention.extend(entry.remove());
+    /// What can be bought now.
+    fn open_supply(&mut self) -> Arc<Supply> {
+        let all = self.supply();
+        if self.shortages.is_empty() {
+            return all;
         }
-        let sold_out: BTreeSet<OfferingKey> = self.sold_out.keys().copied().collect();
-        for name in std::mem::take(&mut self.attention) {
-            let Some(claim) = self.cluster.claims.get(&name) else { continue };
-            let next = if claim.deleted.is_some() {
-                termination::advance(&self.cluster, &mut self.drains, claim, now)
-            } else {
-                let context = lifecycle::Context { cluster: &self.cluster, supply, sold_out: &sold_out, now };
-                lifecycle::advance(&context, &mut self.launches, claim)
+        Arc::new((*all).clone().without(&self.shortages.offerings()))
+    }
+
+    fn answer_interruptions(&mut self, now: Timestamp, out: &mut Steps) {
+        for (instance, (at, notice)) in std::mem::take(&mut self.notices) {
+            let Some(claim) = self.cluster.claim_by_instance(instance).cloned() else {
+                if now.duration_since(at) < NOTICE_PATIENCE {
+                    self.notices.insert(instance, (at, notice));
+                }
+                continue;
             };
-            steps.actions.extend(next.actions);
-            if let Some(at) = next.wake_at {
-                self.alarms.entry(at).or_default().insert(name);
-            }
-        }
-    }
-
-    /// Notes at claims that pods came or went, at most every ten seconds.
-    fn note_pod_events(&mut self, now: Timestamp, steps: &mut Steps) {
-        for name in std::mem::take(&mut self.pod_events) {
-            let Some(claim) = self.cluster.claims.get(&name) else { continue };
-            if claim.last_pod_event.is_some_and(|last| now < last + POD_EVENT_LEAST) {
+            if claim.deleted.is_some() {
                 continue;
             }
-            let change = ClaimChange { last_pod_event: Some(now), ..ClaimChange::default() };
-            steps.push(Action::UpdateClaim { claim: name, change }, "PodEvent", "a pod came or went");
+            let mut steps = Steps::default();
+            interruption::respond(&self.cluster, &claim, notice, &mut self.shortages, now, &mut steps);
+            self.take(steps, now, out);
         }
     }
 
-    /// Places what waits once its batch is ripe, and asks for the nodes that are missing.
-    fn provision(&mut self, supply: &Supply, now: Timestamp, steps: &mut Steps) {
-        if self.batch.is_none() && self.next_look.is_some_and(|next| next <= now) {
-            self.next_look = None;
-            if !self.seen_pods.is_empty() {
-                self.batch = Some(Batch { opened: now - self.settings.batch_most, touched: now });
-            }
+    fn end_strays(&mut self, now: Timestamp, out: &mut Steps) {
+        let mut steps = Steps::default();
+        for instance in std::mem::take(&mut self.strays) {
+            let message = "it was launched for a claim that is no longer wanted";
+            steps.push(Action::Terminate { instance }, "Stray", message);
         }
-        let Some(batch) = &self.batch else {
-            if let Some(next) = self.next_look {
-                steps.wake(next);
-            }
-            return;
-        };
-        let ripe = (batch.touched + self.settings.batch_idle).min(batch.opened + self.settings.batch_most);
-        if now < ripe {
-            steps.wake(ripe);
-            return;
-        }
-        self.batch = None;
-        let (mut pods, rejected) = provisionable_pods(&self.cluster);
-        pods.extend(moving_pods(&self.cluster, now));
-        for rejected in &rejected {
-            // Whoever asks for nodes that are not ours has not failed.
-            if rejected.reasons.iter().all(|refusal| refusal.code != Code::AvoidsManagedNodes) {
-                self.tell_pod(rejected.pod, &rejected.reasons, now, steps);
-            }
-        }
-        let request = Request {
-            cluster: &self.cluster,
-            supply,
-            now,
-            pods: &pods,
-            without_nodes: &BTreeSet::new(),
-            without_claims: &BTreeSet::new(),
-            settings: &self.settings.scheduling,
-            mode: Mode::Provisioning,
-        };
-        let solution = if pods.is_empty() { Solution::default() } else { solve(&request) };
-        self.rounds += 1;
-        let seed = self.settings.seed.wrapping_add(now.as_millisecond().unsigned_abs());
-        let purchase = claims_for(&self.cluster, supply, &solution, &self.settings.scheduling, now, seed);
-        for (claim, pods) in purchase.claims {
-            let mut claim = (*claim).clone();
-            claim.has_finalizer = true;
-            self.nominated.insert(Place::Claim(claim.name), now + NOMINATION);
-            let message = format!("for {} waiting pods", pods.len());
-            steps.push(Action::CreateClaim(Arc::new(claim)), "Provisioned", message);
-        }
-        for (place, pods) in &solution.existing {
-            let real = pods.iter().any(|pod| self.cluster.pods.contains_key(pod));
-            if real {
-                self.nominated.insert(*place, now + NOMINATION);
-            }
-        }
-        for unschedulable in solution.unschedulable.iter().filter(|each| !each.is_deferred) {
-            self.tell_pod(unschedulable.pod, &unschedulable.reasons, now, steps);
-        }
-        if !self.seen_pods.is_empty() {
-            let next = now + WAITING_LOOK_AGAIN;
-            self.next_look = Some(next);
-            steps.wake(next);
-        }
-        self.plan = Arc::new(Plan { provisioning: solution, disruption: self.plan.disruption.clone() });
-        self.disruptions.touch();
+        self.take(steps, now, out);
     }
 
-    /// Says at a pod why it has no place, at most every five minutes.
-    fn tell_pod(&mut self, pod: ObjectKey, refusals: &[Refusal], now: Timestamp, steps: &mut Steps) {
-        if self.told_pods.get(&pod).is_some_and(|last| now < *last + TELL_AGAIN) {
-            return;
-        }
-        self.told_pods.insert(pod, now);
-        let of = |refusal: &Refusal| match refusal.pool {
-            Some(pool) => format!("pool {pool}: {}", refusal.message),
-            None => refusal.message.clone(),
-        };
-        let message = refusals.iter().map(of).collect::<Vec<_>>().join("; ");
-        let notice = Notice {
-            subject: Subject::Pod(pod),
-            is_warning: true,
-            reason: "FailedScheduling".into(),
-            message: message.as_str().into(),
-        };
-        steps.push(Action::Publish(notice), "FailedScheduling", message);
-    }
-
-    /// Static pools keep their number of nodes, and every pool says what it uses.
-    fn step_pools(&mut self, supply: &Supply, now: Timestamp, steps: &mut Steps) {
-        for name in std::mem::take(&mut self.pools_touched) {
-            let Some(pool) = self.cluster.pools.get(&name).cloned() else { continue };
-            let active: Vec<&Arc<NodeClaim>> =
-                self.cluster.claims_of(name).filter(|claim| claim.deleted.is_none()).collect();
-            let mut used = Resources::new();
-            active.iter().for_each(|claim| used.add(&claim.capacity));
-            let count = u32::try_from(active.len()).unwrap_or(u32::MAX);
-            used.set(*resource::NODES, i64::from(count));
-            let status = Action::UpdatePool { pool: name, used, nodes: count };
-            steps.push(status, "PoolStatus", format!("{count} nodes"));
-            if let Some(replicas) = pool.replicas.filter(|_| pool.is_ready && !pool.is_deleting) {
-                self.keep_replicas(&pool, replicas, count, supply, now, steps);
+    fn record_pod_events(&mut self, now: Timestamp, out: &mut Steps) {
+        let mut steps = Steps::default();
+        for (claim, at) in std::mem::take(&mut self.provisioning.pod_events) {
+            if self.cluster.claims.get(&claim).is_some_and(|claim| claim.deleted.is_none()) {
+                let change = ClaimChange { last_pod_event: Some(at), ..ClaimChange::default() };
+                let message = "a pod came to its node, or left it";
+                steps.push(Action::UpdateClaim { claim, change }, "PodEvent", message);
             }
         }
+        self.take(steps, now, out);
     }
 
-    fn keep_replicas(
-        &self,
-        pool: &NodePool,
-        replicas: u32,
-        active: u32,
-        supply: &Supply,
-        now: Timestamp,
-        steps: &mut Steps,
-    ) {
-        let all = u32::try_from(self.cluster.claims_of(pool.name).count()).unwrap_or(u32::MAX);
-        let limit = pool.limits.as_ref().and_then(|limits| limits.listed(*resource::NODES));
-        let room = limit.map_or(u32::MAX, |limit| u32::try_from(limit).unwrap_or(0).saturating_sub(all));
-        for number in 0..replicas.saturating_sub(active).min(room) {
-            let claim = static_claim(pool, all + number, now);
-            if launch_options(&claim, &supply.types(pool.name), &BTreeSet::new()).is_empty() {
+    /// Every claim and node whose turn it is, until none has a further step at this moment.
+    fn tend(&mut self, now: Timestamp, out: &mut Steps) {
+        for _ in 0..FOLLOW_MAX {
+            let (claims, nodes) = (self.claims_due.take(now), self.nodes_due.take(now));
+            if claims.is_empty() && nodes.is_empty() {
                 return;
             }
-            let message = format!("pool {} keeps {replicas} nodes, {active} are there", pool.name);
-            steps.push(Action::CreateClaim(Arc::new(claim)), "Provisioned", message);
-        }
-        let mut spare: Vec<&Arc<NodeClaim>> =
-            self.cluster.claims_of(pool.name).filter(|claim| claim.deleted.is_none()).collect();
-        let pods_on = |claim: &NodeClaim| {
-            let node = self.cluster.node_of(claim);
-            node.map_or(0, |node| self.cluster.pods_of(node.name).filter(|pod| !pod.is_daemon()).count())
-        };
-        spare.sort_by_key(|claim| (claim.provider_id.is_some(), pods_on(claim), claim.created, claim.name));
-        for claim in spare.into_iter().take(active.saturating_sub(replicas) as usize) {
-            let message = format!("pool {} keeps {replicas} nodes, {active} are there", pool.name);
-            steps.push(Action::DeleteClaim { claim: claim.name }, "ScaledDown", message);
+            for name in claims {
+                if let Some(claim) = self.cluster.claims.get(&name).cloned() {
+                    let steps = self.tend_claim(&claim, now);
+                    self.claims_due.schedule(name, steps.wake_at);
+                    self.take(steps, now, out);
+                }
+            }
+            for name in nodes {
+                if let Some(node) = self.cluster.nodes.get(&name).cloned() {
+                    let steps = self.tend_node(&node, now);
+                    self.nodes_due.schedule(name, steps.wake_at);
+                    self.take(steps, now, out);
+                }
+            }
         }
     }
 
-    fn disrupt(&mut self, supply: &Supply, now: Timestamp, steps: &mut Steps) {
-        let view = disruption::View {
-            cluster: &self.cluster,
-            supply,
-            now,
-            scheduling: &self.settings.scheduling,
-            settings: &self.settings.disruption,
-            nominated: &self.nominated,
-            seed: self.settings.seed,
-        };
-        if let Some(plan) = self.disruptions.step(&view, self.batch.is_some(), steps) {
-            self.plan = Arc::new(Plan { provisioning: self.plan.provisioning.clone(), disruption: plan });
+    fn tend_claim(&mut self, claim: &NodeClaim, now: Timestamp) -> Steps {
+        if claim.deleted.is_some() {
+            return termination::finalize_claim(&self.cluster, &mut self.endings, claim, now);
+        }
+        if let Some(why) = self.given_up.remove(&claim.name) {
+            let mut steps = Steps::default();
+            lifecycle::give_up_for_capacity(claim, &why, &mut steps);
+            return steps;
+        }
+        let supply = self.supply();
+        let sold_out = self.shortages.offerings();
+        let context = Context { cluster: &self.cluster, supply: &supply, sold_out: &sold_out, now };
+        let mut steps = lifecycle::advance(&context, &mut self.launches, claim);
+        if !steps.actions.is_empty() {
+            return steps;
+        }
+        command::advance(&self.cluster, claim, now, &mut steps);
+        if !steps.actions.is_empty() {
+            return steps;
+        }
+        command::clean_up(&self.cluster, claim, &mut steps);
+        let marks = marking::marked(&self.cluster, &supply, claim, now, true);
+        if let Some(at) = marks.wake_at {
+            steps.wake(at);
+        }
+        if let Some(conditions) = marks.conditions.filter(|_| steps.actions.is_empty()) {
+            let message = marks_in_words(claim, &conditions);
+            let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
+            steps.push(Action::UpdateClaim { claim: claim.name, change }, "Marked", message);
+        }
+        steps
+    }
+
+    fn tend_node(&mut self, node: &Node, now: Timestamp) -> Steps {
+        if node.deleted.is_some() {
+            return termination::terminate_node(&self.cluster, &mut self.endings, node, now);
+        }
+        Steps::default()
+    }
+
+    fn collect_garbage(&mut self, now: Timestamp, out: &mut Steps) {
+        if let Some(list) = self.instances.take() {
+            let steps = garbage::collect(&self.cluster, &list, now);
+            self.take(steps, now, out);
         }
     }
 }
 
-/// Instance types by pool, as their classes boot them.
-pub fn supply_of(cluster: &Cluster) -> Supply {
-    let Some(catalog) = &cluster.catalog else { return Supply::default() };
-    let mut by_class = BTreeMap::new();
-    let by_pool = cluster.pools.values().map(|pool| {
-        let class = pool.template.class.name;
-        let types = by_class
-            .entry(class)
-            .or_insert_with(|| catalog.instance_types(cluster.classes.get(&class).map(|class| &**class)))
-            .clone();
-        (pool.name, types)
-    });
-    Supply::new(by_pool.collect())
-}
-
-/// A claim of a static pool: made from the template alone.
-fn static_claim(pool: &NodePool, number: u32, now: Timestamp) -> NodeClaim {
-    let template = &pool.template;
-    let mut labels = template.labels.clone();
-    labels.insert(*label::NODEPOOL, pool.name.0);
-    labels.insert(template.class.label_key(), template.class.name.0);
-    let mut annotations = template.annotations.clone();
-    if let Some(hash) = pool.hash {
-        annotations.insert(*annotation::NODEPOOL_HASH, hash);
-        annotations.insert(*annotation::NODEPOOL_HASH_VERSION, pool.hash_version.unwrap_or("v3".into()));
+/// What changed in a claim's marks, for people.
+fn marks_in_words(claim: &NodeClaim, conditions: &crate::model::claim::Conditions) -> String {
+    let mut words = Vec::new();
+    for kind in [ConditionType::Drifted, ConditionType::Consolidatable] {
+        match (claim.conditions.is_true(kind), conditions.is_true(kind)) {
+            (false, true) => {
+                let why = conditions.get(kind).map_or("", |condition| condition.message.as_str());
+                words.push(if why.is_empty() {
+                    kind.as_str().to_string()
+                } else {
+                    format!("{}: {why}", kind.as_str())
+                });
+            }
+            (true, false) => words.push(format!("no longer {}", kind.as_str())),
+            _ => {}
+        }
     }
-    let mut requirements = template.requirements.clone();
-    requirements.add(*label::NODEPOOL, Requirement::one(pool.name.0));
-    let name = format!("{}-{:x}-{number}", pool.name, now.as_second());
-    NodeClaim {
-        name: ClaimName::new(&name),
-        uid: Uid::new(&name),
-        labels,
-        annotations,
-        created: Some(now),
-        deleted: None,
-        has_finalizer: true,
-        spec: ClaimSpec {
-            requirements,
-            requests: Resources::new(),
-            taints: template.taints.clone(),
-            startup_taints: template.startup_taints.clone(),
-            class: template.class,
-            expire_after: template.expire_after.clone(),
-            termination_grace: template.termination_grace,
-        },
-        node: None,
-        provider_id: None,
-        image: None,
-        capacity: Resources::new(),
-        allocatable: Resources::new(),
-        conditions: Conditions::default(),
-        last_pod_event: None,
-    }
+    if words.is_empty() { "its drift has another reason".into() } else { words.join("; ") }
 }

@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
 use super::decision::Steps;
+use super::disruption::expiration;
 use super::provisioning::launch_options;
 use super::scheduling::{OfferingKey, Supply};
 use crate::model::action::{Action, ClaimChange, LaunchedAs, NodeChange, Notice, Subject};
@@ -74,6 +75,12 @@ pub(crate) fn advance(context: &Context, launches: &mut Launches, claim: &NodeCl
     if expire(context, claim, &mut steps) {
         return steps;
     }
+    if !claim.has_finalizer {
+        let change = ClaimChange { add_finalizer: true, ..ClaimChange::default() };
+        let message = "nothing is launched for a claim that could vanish";
+        steps.push(Action::UpdateClaim { claim: claim.name, change }, "Finalizer", message);
+        return steps;
+    }
     if !claim.conditions.is_true(ConditionType::Launched) {
         launch(context, launches, claim, &mut steps);
     } else if !claim.conditions.is_true(ConditionType::Registered) {
@@ -87,8 +94,7 @@ pub(crate) fn advance(context: &Context, launches: &mut Launches, claim: &NodeCl
 
 /// Deletes a claim that is older than its own `expireAfter`.
 fn expire(context: &Context, claim: &NodeClaim, steps: &mut Steps) -> bool {
-    let (Some(created), Some(age)) = (claim.created, claim.spec.expire_after.duration) else { return false };
-    let due = created + age;
+    let Some(due) = expiration::due(claim) else { return false };
     if context.now < due {
         steps.wake(due);
         return false;

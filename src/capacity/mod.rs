@@ -1,10 +1,17 @@
 //! Pending pod → running node → gone.
 
-pub mod engine;
-pub mod decision;
 pub mod cluster;
 pub mod scheduling;
 pub mod provisioning;
-pub mod lifecycle;
+pub mod decision;
+pub mod engine;
+pub mod planning;
 pub mod disruption;
-pub mod termination;
+mod shortages;
+mod batching;
+mod agenda;
+mod assume;
+mod lifecycle;
+mod termination;
+mod static_capacity;
+mod garbage;

@@ -15,6 +15,7 @@ use super::scheduling::{
 };
 use crate::model::action::LaunchOption;
 use crate::model::claim::{ClaimSpec, Conditions, NodeClaim};
+use crate::model::class::NodeClass;
 use crate::model::label::{self, Labels, annotation};
 use crate::model::name::{ClaimName, ObjectKey, TypeName, Uid};
 use crate::model::offering::InstanceType;
@@ -72,7 +73,9 @@ pub fn claims_for(
         }
         let name = name_of(node, seed, &taken);
         taken.insert(name);
-        purchase.claims.push((Arc::new(claim(name, pool, node, &types, &options, now)), node.pods.clone()));
+        let class = cluster.classes.get(&pool.template.class.name).map(|class| &**class);
+        let claim = claim(name, pool, class, node, &types, &options, now);
+        purchase.claims.push((Arc::new(claim), node.pods.clone()));
     }
     purchase
 }
@@ -124,7 +127,11 @@ fn cheapest_types(node: &NewNode, most: usize) -> (BTreeSet<TypeName>, Vec<Launc
 }
 
 /// A label of which `types` have fewer distinct values than the node must be able to choose from.
-fn missing_values(node: &NewNode, all: &[InstanceType], types: &BTreeSet<TypeName>) -> Option<Symbol> {
+pub(crate) fn missing_values(
+    node: &NewNode,
+    all: &[InstanceType],
+    types: &BTreeSet<TypeName>,
+) -> Option<Symbol> {
     let listed: Vec<&InstanceType> = all.iter().filter(|kind| types.contains(&kind.name)).collect();
     let is_missing = |key: Symbol, requirement: &Requirement| {
         let wanted = requirement.min_values? as usize;
@@ -144,6 +151,7 @@ fn missing_values(node: &NewNode, all: &[InstanceType], types: &BTreeSet<TypeNam
 fn claim(
     name: ClaimName,
     pool: &NodePool,
+    class: Option<&NodeClass>,
     node: &NewNode,
     types: &BTreeSet<TypeName>,
     options: &[LaunchOption],
@@ -154,10 +162,11 @@ fn claim(
         name,
         uid: Uid(name.0),
         labels: node.labels.clone(),
-        annotations: annotations(pool, node),
+        annotations: annotations(pool, node, class),
         created: Some(now),
         deleted: None,
-        has_finalizer: false,
+        // Made with it: nothing may be launched for an object that could vanish.
+        has_finalizer: true,
         spec: ClaimSpec {
             requirements: requirements(node, types, options),
             requests: node.requests.clone(),
@@ -177,12 +186,16 @@ fn claim(
     }
 }
 
-fn annotations(pool: &NodePool, node: &NewNode) -> Labels {
+fn annotations(pool: &NodePool, node: &NewNode, class: Option<&NodeClass>) -> Labels {
     let mut annotations = pool.template.annotations.clone();
     if let Some(hash) = pool.hash {
         annotations.insert(*annotation::NODEPOOL_HASH, hash);
         let version = pool.hash_version.unwrap_or_else(|| "v3".into());
         annotations.insert(*annotation::NODEPOOL_HASH_VERSION, version);
+    }
+    if let Some((hash, version)) = class.and_then(|class| class.hash.zip(class.hash_version)) {
+        annotations.insert(*annotation::CLASS_HASH, hash);
+        annotations.insert(*annotation::CLASS_HASH_VERSION, version);
     }
     let relaxed = if node.is_min_values_relaxed { "true" } else { "false" };
     annotations.insert(*annotation::MIN_VALUES_RELAXED, relaxed.into());

@@ -1,9 +1,10 @@
 //! How a node goes: taint, drain in order, wait for volumes, end the machine, let the objects go (lifecycle.md 7 and 10).
 //!
-//! The state of a drain is the cluster itself: which pods are still there. What is remembered is only when an eviction was last
-//! tried, so that a budget that refuses is not asked ten times a second.
+//! Each call finds the next step from the objects. Only two things are remembered: which machines are known to be gone, and
+//! when an eviction is worth another try.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -11,346 +12,419 @@ use super::cluster::Cluster;
 use super::decision::Steps;
 use super::scheduling::is_protected;
 use crate::model::action::{Action, ClaimChange, NodeChange, Notice, Subject};
-use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
-use crate::model::label::{Labels, annotation};
+use crate::model::claim::{ConditionStatus, ConditionType, Conditions, NodeClaim};
+use crate::model::label::{self, Labels, annotation};
 use crate::model::name::{NodeName, ObjectKey, ProviderId, Uid};
 use crate::model::node::Node;
 use crate::model::pod::{Pod, PodVolume};
 use crate::model::symbol::Symbol;
 use crate::model::taint::{Taint, first_untolerated};
+use crate::model::time::parse_duration;
 
-/// A drain lasts at least so long: kube-scheduler may have bound a pod that we do not see yet.
+/// A drain lasts at least so long: kube-scheduler may have chosen the node just before it was tainted.
 const DRAIN_LEAST: SignedDuration = SignedDuration::from_secs(5);
-/// How often a drain or a machine's end is looked at while nothing happens.
-const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(1);
-const INSTANCE_LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(5);
-/// A pod that is still there so long after its deletion is stuck and no longer waited for.
-const STUCK_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// First and longest wait between evictions of one pod.
-const RETRY_LEAST: SignedDuration = SignedDuration::from_millis(100);
-const RETRY_MOST: SignedDuration = SignedDuration::from_secs(10);
-/// Priority classes from here on are the system's own (`system-cluster-critical`).
-const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+/// A pod that is still there so long after its deletion is not waited for.
+const STUCK: SignedDuration = SignedDuration::from_secs(60);
+/// First and longest wait between two tries to evict a pod.
+const EVICTION_LEAST: SignedDuration = SignedDuration::from_millis(100);
+const EVICTION_MOST: SignedDuration = SignedDuration::from_secs(10);
+/// When a machine that was told to end is asked about again.
+const TERMINATION_RETRY: SignedDuration = SignedDuration::from_secs(60);
+/// Pods of the classes system-cluster-critical and system-node-critical have at least this priority.
+const CRITICAL: i32 = 2_000_000_000;
 
-/// What the engine remembers of drains.
+/// What is remembered of nodes on their way out.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Drains {
-    tried: BTreeMap<(ObjectKey, Uid), (u32, Timestamp)>,
-    ending: BTreeMap<ProviderId, Timestamp>,
-    ended: BTreeSet<ProviderId>,
+pub(crate) struct Endings {
+    retry_at: BTreeMap<ProviderId, Timestamp>,
+    gone: BTreeSet<ProviderId>,
+    evictions: BTreeMap<(ObjectKey, Uid), (u32, Timestamp)>,
 }
 
-impl Drains {
-    pub fn instance_ended(&mut self, instance: ProviderId) {
-        self.ending.remove(&instance);
-        self.ended.insert(instance);
+impl Endings {
+    /// The cloud said that the machine is gone.
+    pub fn ended(&mut self, instance: ProviderId) {
+        self.retry_at.remove(&instance);
+        self.gone.insert(instance);
     }
 
-    pub fn has_ended(&self, instance: ProviderId) -> bool {
-        self.ended.contains(&instance)
+    pub fn failed(&mut self, instance: ProviderId, now: Timestamp) {
+        self.retry_at.insert(instance, now + SignedDuration::from_secs(5));
     }
 
-    pub fn pod_gone(&mut self, pod: ObjectKey) {
-        self.tried.retain(|(key, _), _| *key != pod);
+    pub fn forget_pod(&mut self, pod: ObjectKey) {
+        let keys: Vec<_> = self
+            .evictions
+            .range((pod, Uid::new(""))..)
+            .map(|(key, _)| *key)
+            .take_while(|(key, _)| *key == pod)
+            .collect();
+        for key in keys {
+            self.evictions.remove(&key);
+        }
     }
 
-    pub fn forget_instance(&mut self, instance: ProviderId) {
-        self.ending.remove(&instance);
-        self.ended.remove(&instance);
+    /// Forgets a machine that no object speaks of any more.
+    pub fn forget_machine(&mut self, instance: ProviderId) {
+        self.retry_at.remove(&instance);
+        self.gone.remove(&instance);
     }
-}
 
-/// The next steps of a claim whose deletion was asked for.
-pub(crate) fn advance(cluster: &Cluster, drains: &mut Drains, claim: &NodeClaim, now: Timestamp) -> Steps {
-    let mut steps = Steps::default();
-    if !claim.has_finalizer {
-        return steps;
-    }
-    note_deadline(claim, &mut steps);
-    if let Some(node) = cluster.node_of(claim) {
-        if claim.conditions.is_true(ConditionType::Registered) || node.has_finalizer {
-            if node.deleted.is_none() {
-                steps.push(
-                    Action::DeleteNode { node: node.name },
-                    "Terminating",
-                    "its claim is being deleted",
-                );
-            } else {
-                remove_node(cluster, drains, claim, node, now, &mut steps);
+    /// Whether a machine is gone; asks the cloud to end it if it is not.
+    fn end(&mut self, instance: ProviderId, now: Timestamp, why: &str, steps: &mut Steps) -> bool {
+        if self.gone.contains(&instance) {
+            return true;
+        }
+        match self.retry_at.get(&instance) {
+            Some(at) if now < *at => steps.wake(*at),
+            _ => {
+                steps.push(Action::Terminate { instance }, "Terminate", why);
+                self.retry_at.insert(instance, now + TERMINATION_RETRY);
+                steps.wake(now + TERMINATION_RETRY);
             }
+        }
+        false
+    }
+}
+
+/// The next steps of a claim that is being deleted.
+pub(crate) fn finalize_claim(
+    cluster: &Cluster,
+    endings: &mut Endings,
+    claim: &NodeClaim,
+    now: Timestamp,
+) -> Steps {
+    let mut steps = Steps::default();
+    let (Some(deleted), true) = (claim.deleted, claim.has_finalizer) else { return steps };
+    set_deadline(claim, deleted, &mut steps);
+    if claim.conditions.is_true(ConditionType::Registered) {
+        let nodes = claim.provider_id.map_or_else(Vec::new, |id| nodes_of(cluster, id));
+        for node in nodes.iter().filter(|node| node.deleted.is_none()) {
+            let message = format!("its claim {} is being deleted", claim.name);
+            steps.push(Action::DeleteNode { node: node.name }, "Terminating", message);
+        }
+        if !nodes.is_empty() {
             return steps;
         }
     }
-    match claim.provider_id {
-        Some(instance) if !end_instance(drains, claim, instance, now, &mut steps) => {}
-        _ => steps.push(Action::FinalizeClaim { claim: claim.name }, "Terminated", "its machine is gone"),
+    if let Some(instance) = claim.provider_id {
+        let is_gone = endings.end(instance, now, "its claim is being deleted", &mut steps);
+        note_terminating(claim, now, &mut steps);
+        if !is_gone {
+            return steps;
+        }
+    }
+    steps.push(Action::FinalizeClaim { claim: claim.name }, "Terminated", "its machine is gone");
+    steps
+}
+
+/// The moment by which the node must be gone, written once.
+fn set_deadline(claim: &NodeClaim, deleted: Timestamp, steps: &mut Steps) {
+    let Some(grace) = claim.spec.termination_grace else { return };
+    if claim.annotations.contains_key(&*annotation::TERMINATION_TIMESTAMP) {
+        return;
+    }
+    let Ok(deadline) = deleted.checked_add(grace) else { return };
+    let annotations =
+        Labels::from([(*annotation::TERMINATION_TIMESTAMP, Symbol::new(&deadline.to_string()))]);
+    let change = ClaimChange { annotations, ..ClaimChange::default() };
+    let message = format!("it has to be gone by {deadline} (terminationGracePeriod)");
+    steps.push(Action::UpdateClaim { claim: claim.name, change }, "TerminationGracePeriodExpiring", message);
+}
+
+fn nodes_of(cluster: &Cluster, instance: ProviderId) -> Vec<&Arc<Node>> {
+    cluster.nodes.values().filter(|node| node.provider_id == Some(instance)).collect()
+}
+
+fn note_terminating(claim: &NodeClaim, now: Timestamp, steps: &mut Steps) {
+    if !claim.conditions.is_true(ConditionType::InstanceTerminating) {
+        let mut conditions = claim.conditions.clone();
+        let status = ConditionStatus::True;
+        conditions.set(ConditionType::InstanceTerminating, status, "InstanceTerminating", "", now);
+        let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
+        let message = "its machine was told to end";
+        steps.push(Action::UpdateClaim { claim: claim.name, change }, "InstanceTerminating", message);
+    }
+}
+
+/// The next steps of a node that is being deleted.
+pub(crate) fn terminate_node(cluster: &Cluster, endings: &mut Endings, node: &Node, now: Timestamp) -> Steps {
+    let mut steps = Steps::default();
+    let claim = cluster.claim_of(node).cloned();
+    let is_ours = claim.is_some() || node.labels.contains_key(&*label::NODEPOOL);
+    if node.deleted.is_none() || !node.has_finalizer || !is_ours {
+        return steps;
+    }
+    if let Some(claim) = claim.as_ref().filter(|claim| claim.deleted.is_none()) {
+        let message = format!("its node {} is being deleted", node.name);
+        steps.push(Action::DeleteClaim { claim: claim.name }, "Terminating", message);
+        return steps;
+    }
+    if !node.is_ready() && node.provider_id.is_some_and(|id| endings.gone.contains(&id)) {
+        steps.push(
+            Action::FinalizeNode { node: node.name },
+            "Terminated",
+            "its machine is gone and it is not ready",
+        );
+        return steps;
+    }
+    let deadline = match claim.as_ref().map(|claim| deadline_of(claim)) {
+        Some(Err(message)) => {
+            let subject = Subject::Node(node.name);
+            let notice = Notice {
+                subject,
+                is_warning: true,
+                reason: "FailedDraining".into(),
+                message: message.as_str().into(),
+            };
+            steps.push(Action::Publish(notice), "InvalidDeadline", message);
+            return steps;
+        }
+        Some(Ok(deadline)) => deadline,
+        None => None,
+    };
+    shield(node, &mut steps);
+    let mut conditions = claim.as_ref().map(|claim| claim.conditions.clone()).unwrap_or_default();
+    let is_drained =
+        drain(cluster, endings, node, claim.is_some(), deadline, now, &mut conditions, &mut steps);
+    let is_detached = is_drained && detach(cluster, node, deadline, now, &mut conditions, &mut steps);
+    let instance = node.provider_id.filter(|_| claim.is_some());
+    let is_gone = is_detached
+        && match instance {
+            None => true,
+            Some(instance) => {
+                let status = ConditionStatus::True;
+                conditions.set(ConditionType::InstanceTerminating, status, "InstanceTerminating", "", now);
+                endings.end(instance, now, "its node is drained", &mut steps)
+            }
+        };
+    if let Some(claim) = claim.as_ref().filter(|claim| claim.conditions != conditions) {
+        let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
+        let message = if is_drained { "its node is drained" } else { "its node is being drained" };
+        steps.push(Action::UpdateClaim { claim: claim.name, change }, "Draining", message);
+    }
+    if is_gone {
+        steps.push(Action::FinalizeNode { node: node.name }, "Terminated", "its machine is gone");
     }
     steps
 }
 
-/// Writes the moment by which the drain must be over, once.
-fn note_deadline(claim: &NodeClaim, steps: &mut Steps) {
-    let (Some(grace), Some(deleted)) = (claim.spec.termination_grace, claim.deleted) else { return };
-    if claim.annotations.contains_key(&*annotation::TERMINATION_TIMESTAMP) {
-        return;
+fn deadline_of(claim: &NodeClaim) -> Result<Option<Timestamp>, String> {
+    let Some(text) = claim.annotations.get(&*annotation::TERMINATION_TIMESTAMP) else { return Ok(None) };
+    let parsed = text.parse().map_err(|_| {
+        format!(
+            "annotation {} of claim {} is `{text}`, which is no moment such as 2026-03-04T10:30:00Z; correct or remove it",
+            *annotation::TERMINATION_TIMESTAMP,
+            claim.name
+        )
+    });
+    parsed.map(Some)
+}
+
+/// Nothing new lands on the node, and load balancers leave it.
+fn shield(node: &Node, steps: &mut Steps) {
+    let taint = Taint::disrupted();
+    let mut change = NodeChange::default();
+    if !node.taints.iter().any(|other| other.is_same(&taint)) {
+        change.remove_taints = node.taints.iter().filter(|other| other.key == taint.key).copied().collect();
+        change.add_taints.push(taint);
     }
-    let deadline = Symbol::new(&(deleted + grace).to_string());
-    let annotations = Labels::from([(*annotation::TERMINATION_TIMESTAMP, deadline)]);
-    let change = ClaimChange { annotations, ..ClaimChange::default() };
-    let message = format!("the drain ends by {deadline} at the latest");
-    steps.push(Action::UpdateClaim { claim: claim.name, change }, "TerminationGracePeriodExpiring", message);
-}
-
-fn deadline_of(claim: &NodeClaim) -> Option<Timestamp> {
-    claim.annotations.get(&*annotation::TERMINATION_TIMESTAMP)?.parse().ok()
-}
-
-fn remove_node(
-    cluster: &Cluster,
-    drains: &mut Drains,
-    claim: &NodeClaim,
-    node: &Node,
-    now: Timestamp,
-    steps: &mut Steps,
-) {
-    if !node.has_finalizer {
-        return;
+    let excluded = Symbol::new("node.kubernetes.io/exclude-from-external-load-balancers");
+    if !node.labels.contains_key(&excluded) {
+        change.labels.insert(excluded, "karpenter".into());
     }
-    let deadline = deadline_of(claim);
-    let is_dead = claim.provider_id.is_some_and(|instance| drains.has_ended(instance));
-    if !is_dead {
-        let disrupted = Taint::disrupted();
-        if !node.taints.iter().any(|taint| taint.key == disrupted.key && taint.effect == disrupted.effect) {
-            let label = Symbol::new("node.kubernetes.io/exclude-from-external-load-balancers");
-            let change = NodeChange {
-                labels: Labels::from([(label, "karpenter".into())]),
-                add_taints: vec![disrupted],
-                ..NodeChange::default()
-            };
-            steps.push(
-                Action::UpdateNode { node: node.name, change },
-                "Draining",
-                "nothing new may land on it",
-            );
-        }
-        if !drain(cluster, drains, claim, node, deadline, now, steps)
-            || !await_volumes(cluster, claim, node, deadline, now, steps)
-        {
-            return;
-        }
-        if let Some(instance) = claim.provider_id
-            && !end_instance(drains, claim, instance, now, steps)
-        {
-            return;
-        }
+    if change != NodeChange::default() {
+        steps.push(Action::UpdateNode { node: node.name, change }, "Draining", "nothing new may land on it");
     }
-    steps.push(Action::FinalizeNode { node: node.name }, "Terminated", "drained, and its machine is gone");
 }
 
-/// Pods that a drain has to move: not finished, not stuck, not tolerating the disruption, not the kubelet's own.
-fn is_waited_for(pod: &Pod, now: Timestamp) -> bool {
-    let tolerates = first_untolerated(&[Taint::disrupted()], &pod.shape.tolerations).is_none();
-    let is_stuck = pod.deleted.is_some_and(|deleted| now > deleted + STUCK_AFTER);
-    !pod.is_terminal() && !tolerates && !is_stuck && !pod.is_mirror()
-}
-
-/// Evicts what is left, tier by tier. Whether the node is drained.
+/// Whether all pods that are waited for are gone; asks the next of them to go.
+#[expect(clippy::too_many_arguments, reason = "one step of one pass over one node")]
 fn drain(
     cluster: &Cluster,
-    drains: &mut Drains,
-    claim: &NodeClaim,
+    endings: &mut Endings,
     node: &Node,
+    has_claim: bool,
     deadline: Option<Timestamp>,
     now: Timestamp,
+    conditions: &mut Conditions,
     steps: &mut Steps,
 ) -> bool {
-    let waiting: Vec<&Pod> =
-        cluster.pods_of(node.name).map(|pod| &**pod).filter(|pod| is_waited_for(pod, now)).collect();
-    let drained = claim.conditions.get(ConditionType::Drained);
+    if conditions.is_true(ConditionType::Drained) {
+        return true;
+    }
+    if conditions.get(ConditionType::Drained).is_none() {
+        conditions.set(ConditionType::Drained, ConditionStatus::Unknown, "Draining", "", now);
+    }
+    let waiting: Vec<&Arc<Pod>> =
+        cluster.pods_of(node.name).filter(|pod| !pod.is_terminal() && is_drainable(pod, now)).collect();
     if waiting.is_empty() {
-        if claim.conditions.is_true(ConditionType::Drained) {
-            return true;
-        }
-        let begun = drained.and_then(|condition| condition.since).or(claim.deleted).unwrap_or(now);
-        if now < begun + DRAIN_LEAST {
-            steps.wake(begun + DRAIN_LEAST);
-            set_condition(claim, ConditionType::Drained, ConditionStatus::Unknown, "Draining", now, steps);
+        let begun = conditions.get(ConditionType::Drained).and_then(|condition| condition.since);
+        let least = begun.filter(|_| has_claim).map(|begun| begun + DRAIN_LEAST);
+        if let Some(least) = least.filter(|least| now < *least) {
+            steps.wake(least);
             return false;
         }
-        set_condition(claim, ConditionType::Drained, ConditionStatus::True, "Drained", now, steps);
+        conditions.set(ConditionType::Drained, ConditionStatus::True, "Drained", "", now);
         return true;
     }
-    set_condition(claim, ConditionType::Drained, ConditionStatus::Unknown, "Draining", now, steps);
-    steps.wake(now + LOOK_AGAIN);
-    let (forced, polite): (Vec<&Pod>, Vec<&Pod>) =
-        waiting.into_iter().partition(|pod| is_out_of_time(pod, deadline, now));
-    for pod in forced {
-        let left = deadline.map_or(SignedDuration::ZERO, |deadline| deadline.duration_since(now));
-        let grace = SignedDuration::from_secs(left.as_secs().max(1));
-        if drains.may_try(pod, now) {
-            let message = format!("the deadline of {} leaves it {} s", node.name, grace.as_secs());
-            steps.push(Action::DeletePod { pod: pod.key, uid: pod.uid, grace }, "ForceDeleted", message);
+    for pod in waiting.iter().filter_map(|pod| pod.deleted) {
+        steps.wake(pod + STUCK + SignedDuration::from_millis(1));
+    }
+    let (forced, others): (Vec<&Arc<Pod>>, Vec<&Arc<Pod>>) =
+        waiting.iter().copied().partition(|pod| deadline.is_some_and(|deadline| must_go(pod, deadline, now)));
+    if let Some(deadline) = deadline {
+        for pod in forced {
+            force(endings, pod, deadline, now, steps);
+        }
+        for pod in others.iter().filter(|pod| pod.deleted.is_none()) {
+            steps.wake(forced_at(pod, deadline));
         }
     }
-    let Some(tier) = polite.iter().map(|pod| tier_of(pod)).min() else { return false };
-    for pod in polite.into_iter().filter(|pod| tier_of(pod) == tier && pod.is_active()) {
-        if is_protected(pod, now) {
-            continue;
-        }
-        if drains.may_try(pod, now) {
-            let message = format!("{} is drained", node.name);
-            steps.push(Action::Evict { pod: pod.key, uid: pod.uid }, "Evicted", message);
-        }
+    let first = others.iter().map(|pod| tier(pod)).min();
+    for pod in others.iter().filter(|pod| Some(tier(pod)) == first) {
+        evict(endings, pod, now, steps);
     }
-    false
-}
-
-impl Drains {
-    /// Whether a pod may be tried now; if so, the next try is later.
-    fn may_try(&mut self, pod: &Pod, now: Timestamp) -> bool {
-        let (count, next) = self.tried.get(&(pod.key, pod.uid)).copied().unwrap_or((0, now));
-        if now < next {
-            return false;
-        }
-        let wait = (RETRY_LEAST * 2_i32.saturating_pow(count.min(10))).min(RETRY_MOST);
-        self.tried.insert((pod.key, pod.uid), (count + 1, now + wait));
-        true
-    }
-}
-
-/// Workloads before daemons, ordinary before critical.
-fn tier_of(pod: &Pod) -> (bool, bool) {
-    (pod.shape.priority >= CRITICAL_PRIORITY, pod.is_daemon())
-}
-
-fn is_out_of_time(pod: &Pod, deadline: Option<Timestamp>, now: Timestamp) -> bool {
-    let Some(deadline) = deadline else { return false };
-    let grace = SignedDuration::from_secs(i64::from(pod.shape.termination_grace_seconds));
-    match pod.deleted {
-        None => now > deadline - grace,
-        Some(deleted) => deleted + grace > deadline && now >= deadline - grace,
-    }
-}
-
-/// Whether no volume that matters is attached any more, or the deadline has come.
-fn await_volumes(
-    cluster: &Cluster,
-    claim: &NodeClaim,
-    node: &Node,
-    deadline: Option<Timestamp>,
-    now: Timestamp,
-    steps: &mut Steps,
-) -> bool {
-    let kept = volumes_of_staying_pods(cluster, node.name, now);
-    let is_awaited = |volume: &Symbol| !kept.contains(volume);
-    let attached = cluster.attachments.values().filter(|attached| attached.node == node.name);
-    let awaited = attached.filter_map(|attached| attached.volume).filter(is_awaited).count();
-    if awaited == 0 {
-        set_condition(
-            claim,
-            ConditionType::VolumesDetached,
-            ConditionStatus::True,
-            "VolumesDetached",
-            now,
-            steps,
-        );
-        return true;
-    }
-    if deadline.is_some_and(|deadline| now >= deadline) {
-        let reason = "TerminationGracePeriodElapsed";
-        set_condition(claim, ConditionType::VolumesDetached, ConditionStatus::False, reason, now, steps);
-        return true;
-    }
-    let reason = "AwaitingVolumeDetachment";
-    set_condition(claim, ConditionType::VolumesDetached, ConditionStatus::Unknown, reason, now, steps);
-    steps.wake(now + LOOK_AGAIN);
-    false
-}
-
-/// Volumes of pods that stay on the node to its end: they are not waited for.
-fn volumes_of_staying_pods(cluster: &Cluster, node: NodeName, now: Timestamp) -> BTreeSet<Symbol> {
-    let staying = cluster.pods_of(node).filter(|pod| !pod.is_terminal() && !is_waited_for(pod, now));
-    let claims = staying.flat_map(|pod| {
-        pod.shape.volumes.iter().map(|volume| match volume {
-            PodVolume::Claim(name) => ObjectKey { namespace: pod.key.namespace, name: *name },
-            PodVolume::Ephemeral { volume, .. } => ObjectKey {
-                namespace: pod.key.namespace,
-                name: Symbol::new(&format!("{}-{volume}", pod.key.name)),
-            },
-        })
-    });
-    claims.filter_map(|key| cluster.volume_claims.get(&key)?.volume).collect()
-}
-
-/// Asks for the machine's end until it is gone. Whether it is.
-fn end_instance(
-    drains: &mut Drains,
-    claim: &NodeClaim,
-    instance: ProviderId,
-    now: Timestamp,
-    steps: &mut Steps,
-) -> bool {
-    if drains.has_ended(instance) {
-        return true;
-    }
-    let next = drains.ending.get(&instance).copied().unwrap_or(now);
-    if now >= next {
-        drains.ending.insert(instance, now + INSTANCE_LOOK_AGAIN);
-        steps.push(
-            Action::Terminate { instance },
-            "Terminating",
-            format!("{} is given back", instance.instance()),
-        );
-    }
-    steps.wake(drains.ending.get(&instance).copied().unwrap_or(now + INSTANCE_LOOK_AGAIN));
-    set_condition(
-        claim,
-        ConditionType::InstanceTerminating,
-        ConditionStatus::True,
-        "InstanceTerminating",
-        now,
-        steps,
-    );
-    false
-}
-
-/// Sets a condition unless it says the same already. Conditions set in one pass add up.
-fn set_condition(
-    claim: &NodeClaim,
-    kind: ConditionType,
-    status: ConditionStatus,
-    reason: &'static str,
-    now: Timestamp,
-    steps: &mut Steps,
-) {
-    let known = claim.conditions.get(kind);
-    if known.is_some_and(|known| known.status == status && &*known.reason == reason) {
-        return;
-    }
-    let pending = steps.actions.iter_mut().rev().find_map(|planned| match &mut planned.action {
-        Action::UpdateClaim { claim: name, change } if *name == claim.name => change.conditions.as_mut(),
-        _ => None,
-    });
-    if let Some(conditions) = pending {
-        conditions.set(kind, status, reason, "", now);
-        return;
-    }
-    let mut conditions = claim.conditions.clone();
-    conditions.set(kind, status, reason, "", now);
-    let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
-    steps.push(
-        Action::UpdateClaim { claim: claim.name, change },
-        reason,
-        format!("{} is {reason}", kind.as_str()),
-    );
-}
-
-/// A warning at the node for a pod that cannot be evicted.
-pub(crate) fn blocked_notice(pod: ObjectKey, message: &str) -> Notice {
-    Notice {
-        subject: Subject::Pod(pod),
+    let message = format!("{} pods are waiting to be evicted", waiting.len());
+    let subject = Subject::Node(node.name);
+    let notice = Notice {
+        subject,
         is_warning: true,
         reason: "FailedDraining".into(),
-        message: message.into(),
+        message: message.as_str().into(),
+    };
+    steps.push(Action::Publish(notice), "Draining", message);
+    false
+}
+
+/// Neither tolerates being on a disrupted node, nor is static, nor hangs.
+fn is_drainable(pod: &Pod, now: Timestamp) -> bool {
+    let tolerates = first_untolerated(&[Taint::disrupted()], &pod.shape.tolerations).is_none();
+    let is_stuck = pod.deleted.is_some_and(|deleted| now.duration_since(deleted) > STUCK);
+    !tolerates && !is_stuck && !pod.is_mirror()
+}
+
+/// Those that others need go last.
+fn tier(pod: &Pod) -> u8 {
+    u8::from(pod.is_daemon()) + 2 * u8::from(pod.shape.priority >= CRITICAL)
+}
+
+fn forced_at(pod: &Pod, deadline: Timestamp) -> Timestamp {
+    let grace = SignedDuration::from_secs(i64::from(pod.shape.termination_grace_seconds));
+    deadline.checked_sub(grace).unwrap_or(Timestamp::MIN)
+}
+
+/// Whether `pod` would not be gone by `deadline` if it were left to itself.
+fn must_go(pod: &Pod, deadline: Timestamp, now: Timestamp) -> bool {
+    match pod.deleted {
+        None => now >= forced_at(pod, deadline),
+        Some(ends) => ends > deadline,
     }
+}
+
+/// Deletes `pod` past its budgets with what is left of the time.
+fn force(endings: &mut Endings, pod: &Pod, deadline: Timestamp, now: Timestamp, steps: &mut Steps) {
+    if !is_turn(endings, pod, now, steps) {
+        return;
+    }
+    let grace = SignedDuration::from_secs(deadline.duration_since(now).as_secs().max(1));
+    let message = format!("its node has to be gone by {deadline}");
+    let notice = Notice {
+        subject: Subject::Pod(pod.key),
+        is_warning: true,
+        reason: "Disrupted".into(),
+        message: message.as_str().into(),
+    };
+    steps.push(Action::DeletePod { pod: pod.key, uid: pod.uid, grace }, "DeadlineReached", message.clone());
+    steps.push(Action::Publish(notice), "DeadlineReached", message);
+}
+
+fn evict(endings: &mut Endings, pod: &Pod, now: Timestamp, steps: &mut Steps) {
+    if pod.deleted.is_some() {
+        return;
+    }
+    if is_protected(pod, now) {
+        let lasts = pod.shape.do_not_disrupt.and_then(|value| parse_duration(&value).ok());
+        if let Some(ends) =
+            pod.started.zip(lasts).and_then(|(started, lasts)| started.checked_add(lasts).ok())
+        {
+            steps.wake(ends);
+        }
+        return;
+    }
+    if is_turn(endings, pod, now, steps) {
+        let message = "its node is being drained";
+        steps.push(Action::Evict { pod: pod.key, uid: pod.uid }, "Evict", message);
+    }
+}
+
+/// Whether `pod` may be asked to go now; the next time comes later each time.
+fn is_turn(endings: &mut Endings, pod: &Pod, now: Timestamp, steps: &mut Steps) -> bool {
+    let (tries, next) = endings.evictions.get(&(pod.key, pod.uid)).copied().unwrap_or((0, now));
+    if now < next {
+        steps.wake(next);
+        return false;
+    }
+    let next = now + (EVICTION_LEAST * 2_i32.pow(tries.min(7))).min(EVICTION_MOST);
+    endings.evictions.insert((pod.key, pod.uid), (tries + 1, next));
+    steps.wake(next);
+    true
+}
+
+/// Whether no volume is attached any more that could be.
+fn detach(
+    cluster: &Cluster,
+    node: &Node,
+    deadline: Option<Timestamp>,
+    now: Timestamp,
+    conditions: &mut Conditions,
+    steps: &mut Steps,
+) -> bool {
+    let staying = volumes_that_stay(cluster, node.name, now);
+    let left = cluster
+        .attachments
+        .values()
+        .filter(|attached| attached.node == node.name)
+        .filter(|attached| attached.volume.is_some_and(|volume| !staying.contains(&volume)))
+        .count();
+    let kind = ConditionType::VolumesDetached;
+    if left == 0 {
+        conditions.set(kind, ConditionStatus::True, "VolumesDetached", "", now);
+        return true;
+    }
+    match deadline {
+        Some(deadline) if now >= deadline => {
+            conditions.set(kind, ConditionStatus::False, "TerminationGracePeriodElapsed", "", now);
+            return true;
+        }
+        Some(deadline) => steps.wake(deadline),
+        None => {}
+    }
+    conditions.set(kind, ConditionStatus::Unknown, "AwaitingVolumeDetachment", "", now);
+    let message = format!("{left} volumes are still attached");
+    let subject = Subject::Node(node.name);
+    let notice = Notice {
+        subject,
+        is_warning: false,
+        reason: "AwaitingVolumeDetachment".into(),
+        message: message.as_str().into(),
+    };
+    steps.push(Action::Publish(notice), "AwaitingVolumeDetachment", message);
+    false
+}
+
+/// Volumes of pods that stay until the machine ends.
+fn volumes_that_stay(cluster: &Cluster, node: NodeName, now: Timestamp) -> BTreeSet<Symbol> {
+    let staying = cluster.pods_of(node).filter(|pod| !pod.is_terminal() && !is_drainable(pod, now));
+    staying
+        .flat_map(|pod| {
+            pod.shape.volumes.iter().map(|volume| match volume {
+                PodVolume::Claim(name) => ObjectKey { namespace: pod.key.namespace, name: *name },
+                PodVolume::Ephemeral { volume, .. } => {
+                    ObjectKey::new(pod.key.namespace.as_str(), &format!("{}-{volume}", pod.key.name))
+                }
+            })
+        })
+        .filter_map(|key| cluster.volume_claims.get(&key)?.volume)
+        .collect()
 }

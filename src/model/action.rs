@@ -89,6 +89,8 @@ pub struct LaunchOption {
 /// What changes on a claim; `None` and empty leave things as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimChange {
+    /// Our finalizer, which holds the object until its machine is gone.
+    pub add_finalizer: bool,
     pub labels: Labels,
     pub annotations: Labels,
     /// The whole list, replacing the former.

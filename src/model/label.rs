@@ -41,6 +41,9 @@ pub mod annotation {
         NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version",
         TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp",
         MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed",
+        CLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash",
+        CLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version",
+        REPLACED_BY = "provisor.dev/replaced-by",
         POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost",
     }
 }

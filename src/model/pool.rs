@@ -74,6 +74,20 @@ impl DisruptionReason {
             Self::ScaledDown => "ScaledDown",
         }
     }
+
+    pub const ALL: [Self; 7] = [
+        Self::Empty,
+        Self::Underutilized,
+        Self::Drifted,
+        Self::Expired,
+        Self::Interrupted,
+        Self::Unhealthy,
+        Self::ScaledDown,
+    ];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

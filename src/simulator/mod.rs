@@ -8,4 +8,5 @@ pub mod workload;
 pub mod story;
 pub mod ledger;
 pub mod script;
+pub mod settle;
 mod chance;

@@ -1,55 +1,51 @@
-//! Which node may go, why, and what comes in its place.
+//! Which nodes may go, why, and what has to come first; and of every other node why it stays.
+//!
+//! The methods are asked in a fixed order: what is too old goes whatever anybody says, what is empty is given back, what has
+//! drifted is replaced, and what is left is put on fewer or cheaper nodes. Each command changes the picture that the next one
+//! is found in, as it would change the cluster.
 
-use std::collections::BTreeMap;
+pub mod command;
+pub mod candidates;
+pub mod budgets;
+mod cost;
+pub(crate) mod round;
+pub(crate) mod marking;
+pub(crate) mod expiration;
+pub(crate) mod interruption;
+mod emptiness;
+mod drift;
+mod consolidation;
+mod multi;
+mod single;
+mod balanced;
+pub(crate) mod validation;
 
-use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
 
 use super::cluster::Cluster;
-use super::decision::Steps;
-use super::scheduling::{self, NewNode, Place, Supply};
-use crate::model::action::Action;
-use crate::model::claim::ConditionType;
-use crate::model::money::UsdPerHour;
-use crate::model::name::{NodeName, ObjectKey};
-use crate::model::pool::DisruptionReason;
+use super::scheduling::{self, NewNode, Solution, Supply};
+use super::static_capacity;
+pub use candidates::KeepReason;
+pub use command::{Command, Destination, Kind, Method};
+pub use cost::has_to_move;
+pub(crate) use cost::{eviction_cost, price as price_of};
+use round::Round;
 
-/// How often nodes are judged while nothing happens, as in Karpenter.
-const JUDGE_EVERY: SignedDuration = SignedDuration::from_secs(10);
+use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
+use crate::model::label;
+use crate::model::name::{NodeName, Uid};
+use crate::model::node::{Node, NodeCondition};
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Replace spot machines by cheaper spot machines.
+    /// Let a spot node be replaced by a cheaper spot node (gate SpotToSpotConsolidation).
     pub spot_to_spot: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
-    Delete,
-    Replace,
-}
-
-/// Nodes that go together, and what comes in their place.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Command {
-    pub verb: Verb,
-    pub reason: DisruptionReason,
-    /// A stable word: `emptiness`, `drift`, `single-node-consolidation`…
-    pub method: &'static str,
-    pub nodes: Vec<NodeName>,
-    pub replacements: Vec<NewNode>,
-    pub savings: UsdPerHour,
-    pub pods: Vec<(ObjectKey, Destination)>,
-}
-
-/// Where a pod of a disrupted node goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
-    Place(Place),
-    /// The replacement with this place in the command's list.
-    Replacement(usize),
-}
-
-/// A node that stays, and the first reason why.
+/// A node that stays, with the first reason that keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     pub node: NodeName,
@@ -59,93 +55,143 @@ pub struct Kept {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DisruptionPlan {
+    /// All that would start at one moment, in order.
     pub commands: Vec<Command>,
+    /// Every other node of ours, by name.
     pub kept: Vec<Kept>,
 }
 
-/// What a judgement looks at.
-pub(crate) struct View<'a> {
-    pub cluster: &'a Cluster,
-    pub supply: &'a Supply,
-    pub now: Timestamp,
-    pub scheduling: &'a scheduling::Settings,
-    pub settings: &'a Settings,
-    /// Nodes that pods are expected on, until when.
-    pub nominated: &'a BTreeMap<Place, Timestamp>,
-    pub seed: u64,
+/// Everything that would start at `now` after `provisioned` was carried out, within the budgets of `now`.
+pub fn plan(
+    cluster: &Cluster,
+    supply: &Supply,
+    provisioned: &Solution,
+    scheduling: &scheduling::Settings,
+    settings: &Settings,
+    now: Timestamp,
+) -> DisruptionPlan {
+    let mut round = Round::new(cluster.clone(), supply, scheduling, settings, now);
+    round.provision(provisioned);
+    plan_in(&mut round, usize::MAX)
 }
 
-/// Commands under way, and when nodes were judged last.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Disruptions {
-    is_touched: bool,
-    judged: Option<Timestamp>,
+/// The same in a prepared picture, with at most so many commands.
+pub(crate) fn plan_in(round: &mut Round, commands_max: usize) -> DisruptionPlan {
+    let mut commands: Vec<Command> = Vec::new();
+    while commands.len() < commands_max
+        && let Some(command) = expiration::plan(round)
+    {
+        round.start(&command);
+        commands.push(command);
+    }
+    while commands.len() < commands_max {
+        let next = next_commands(round);
+        if next.is_empty() {
+            break;
+        }
+        for command in next {
+            round.start(&command);
+            commands.push(command);
+        }
+    }
+    let kept = kept(round, &commands);
+    DisruptionPlan { commands, kept }
 }
 
-impl Disruptions {
-    /// Something changed that may let a node go.
-    pub fn touch(&mut self) {
-        self.is_touched = true;
+/// One pass: what the first method that finds anything wants to start.
+pub(crate) fn next_commands(round: &mut Round) -> Vec<Command> {
+    let scaled = static_capacity::scale_down(round);
+    if !scaled.is_empty() {
+        return scaled;
     }
-
-    /// Judges nodes if it is time to. `Some` if it did.
-    pub fn step(&mut self, view: &View, is_batch_open: bool, steps: &mut Steps) -> Option<DisruptionPlan> {
-        let due = self.judged.map_or(view.now, |judged| judged + JUDGE_EVERY);
-        if is_batch_open || (!self.is_touched && view.now < due) || view.now < due {
-            steps.wake(due.max(view.now + SignedDuration::from_secs(1)));
-            return None;
-        }
-        self.is_touched = false;
-        self.judged = Some(view.now);
-        steps.wake(view.now + JUDGE_EVERY);
-        let plan = plan_emptiness(view);
-        for command in &plan.commands {
-            for node in &command.nodes {
-                let claim = view.cluster.nodes.get(node).and_then(|node| view.cluster.claim_of(node));
-                if let Some(claim) = claim {
-                    steps.push(Action::DeleteClaim { claim: claim.name }, "Empty", "no pods run on it");
-                }
-            }
-        }
-        Some(plan)
+    if let Some(command) = emptiness::plan(round) {
+        return vec![command];
     }
+    let commands = drift::plan_static(round);
+    if !commands.is_empty() {
+        return commands;
+    }
+    let mut others = [drift::plan, multi::plan, single::plan].into_iter();
+    others.find_map(|method| method(round)).into_iter().collect()
 }
 
-fn plan_emptiness(view: &View) -> DisruptionPlan {
-    let mut plan = DisruptionPlan::default();
-    for node in view.cluster.nodes.values() {
-        let Some(claim) = view.cluster.claim_of(node) else { continue };
-        let Some(pool) = claim.pool().and_then(|pool| view.cluster.pools.get(&pool)) else { continue };
-        let mut keep = |code, message: String| plan.kept.push(Kept { node: node.name, code, message });
-        let busy =
-            view.cluster.pods_of(node.name).filter(|pod| !pod.is_daemon() && !pod.is_terminal()).count();
-        let since = claim.last_pod_event.or(claim.conditions.true_since(ConditionType::Initialized));
-        if claim.deleted.is_some() {
-            keep("Deleting", "it is on its way out".to_string());
-        } else if !claim.conditions.is_true(ConditionType::Initialized) {
-            keep("NotInitialized", "it is not initialized yet".to_string());
-        } else if view.nominated.contains_key(&Place::Node(node.name)) {
-            keep("Nominated", "waiting pods are expected on it".to_string());
-        } else if busy > 0 {
-            keep("RunsPods", format!("{busy} pods run on it"));
-        } else if pool
-            .disruption
-            .consolidate_after
-            .duration
-            .is_none_or(|wait| since.is_none_or(|since| view.now < since + wait))
-        {
-            keep("TooBrief", "it has been quiet for too short a time".to_string());
-        } else {
-            plan.commands.push(Command {
-                verb: Verb::Delete,
-                reason: DisruptionReason::Empty,
-                method: "emptiness",
-                nodes: vec![node.name],
-                replacements: Vec::new(),
-                savings: UsdPerHour::ZERO,
-                pods: Vec::new(),
-            });
-        }
+/// What is to be done next in a cluster where everything that was decided before is done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Step {
+    /// What static pools lack.
+    pub new_nodes: Vec<NewNode>,
+    pub commands: Vec<Command>,
+}
+
+/// The first thing that would start at `now`.
+pub fn next_step(
+    cluster: &Cluster,
+    supply: &Supply,
+    scheduling: &scheduling::Settings,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let pools = cluster.pools.values();
+    let new_nodes: Vec<NewNode> =
+        pools.flat_map(|pool| static_capacity::missing(cluster, supply, pool)).collect();
+    if !new_nodes.is_empty() {
+        return Step { new_nodes, commands: Vec::new() };
     }
-    plan
+    let mut round = Round::new(cluster.clone(), supply, scheduling, settings, now);
+    Step { new_nodes, commands: plan_in(&mut round, 1).commands }
+}
+
+/// When the pods of `claim` will have been quiet for long enough to be moved; `None`: never.
+pub fn quiet_at(cluster: &Cluster, claim: &NodeClaim) -> Option<Timestamp> {
+    let pool = cluster.pools.get(&claim.pool()?)?;
+    marking::quiet_at(pool, claim)
+}
+
+/// Puts `claim` and its node into `cluster`, ready for pods.
+pub fn join(cluster: &mut Cluster, claim: &NodeClaim, name: NodeName, now: Timestamp) {
+    let mut claim = claim.clone();
+    for kind in [ConditionType::Launched, ConditionType::Registered, ConditionType::Initialized] {
+        claim.conditions.set(kind, ConditionStatus::True, kind.as_str(), "", now);
+    }
+    claim.node = Some(name);
+    let mut labels = claim.labels.clone();
+    labels.insert(*label::HOSTNAME, name.0);
+    labels.insert(*label::REGISTERED, "true".into());
+    labels.insert(*label::INITIALIZED, "true".into());
+    cluster.put_node(Arc::new(Node {
+        name,
+        uid: Uid(name.0),
+        labels,
+        annotations: claim.annotations.clone(),
+        created: Some(now),
+        deleted: None,
+        has_finalizer: true,
+        provider_id: claim.provider_id,
+        taints: claim.spec.taints.clone(),
+        is_cordoned: false,
+        capacity: claim.capacity.clone(),
+        allocatable: claim.allocatable.clone(),
+        conditions: vec![NodeCondition { kind: "Ready".into(), status: "True".into(), since: Some(now) }],
+    }));
+    cluster.put_claim(Arc::new(claim));
+}
+
+fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
+    let gone: BTreeSet<NodeName> =
+        commands.iter().flat_map(|command| command.nodes.iter().copied()).collect();
+    // What admission says last counts before what a method said earlier.
+    let stays = |round: &Round, node: NodeName| {
+        let reason = round.notes.get(&node).cloned();
+        reason.unwrap_or_else(|| KeepReason::new("NoCommand", "no reason to disrupt it was found"))
+    };
+    let nodes: Vec<_> = round.cluster.nodes.values().cloned().collect();
+    let ours = nodes.iter().filter(|node| {
+        !gone.contains(&node.name)
+            && (round.cluster.claim_of(node).is_some() || node.labels.contains_key(&*label::NODEPOOL))
+    });
+    ours.map(|node| {
+        let KeepReason { code, message } = stays(round, node.name);
+        Kept { node: node.name, code, message }
+    })
+    .collect()
 }

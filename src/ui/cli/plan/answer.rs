@@ -5,46 +5,29 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::document::{
-    Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning, Reason, Taint,
-    Unschedulable,
+    Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning, Reason, Settled,
+    SettledNode, Taint, Unschedulable,
 };
 use crate::capacity::cluster::Cluster;
-use crate::capacity::disruption::{Destination, DisruptionPlan, Verb};
+use crate::capacity::disruption::{Destination, DisruptionPlan, Kind};
 use crate::capacity::engine::EngineSettings;
-use crate::capacity::scheduling::{
-    self, Mode, Refusal, Request, Solution, Supply, moving_pods, provisionable_pods, solve,
-};
+use crate::capacity::planning;
+use crate::capacity::scheduling::{self, Refusal, Solution, provisionable_pods};
 use crate::model::money::UsdPerHour;
 use crate::model::name::ObjectKey;
+use crate::simulator::settle::{self, settle};
 
-pub fn answer(
-    cluster: &Cluster,
-    now: Timestamp,
-    settings: &EngineSettings,
-    _until_settled: bool,
-) -> Capacity {
-    let (waiting, rejected) = provisionable_pods(cluster);
-    let mut pods = waiting.clone();
-    pods.extend(moving_pods(cluster, now));
-    let solution = solve(&Request {
-        cluster,
-        supply: &Supply::of(cluster),
-        now,
-        pods: &pods,
-        without_nodes: &BTreeSet::new(),
-        without_claims: &BTreeSet::new(),
-        settings: &settings.scheduling,
-        mode: Mode::Provisioning,
-    });
-    let waiting: BTreeSet<ObjectKey> = waiting.iter().map(|pod| pod.key).collect();
+pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, until_settled: bool) -> Capacity {
+    let plan = planning::plan(cluster, now, settings);
+    let waiting: BTreeSet<ObjectKey> = provisionable_pods(cluster).0.iter().map(|pod| pod.key).collect();
     let mut ids = Ids::default();
-    let mut provisioning = provisioning(&solution, &waiting, &mut ids);
-    for pod in rejected {
+    let mut provisioning = provisioning(&plan.provisioning, &waiting, &mut ids);
+    for pod in &plan.rejected {
         provisioning.unschedulable.push(unschedulable(&pod.pod, &pod.reasons));
     }
     provisioning.unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
-    let disruption = DisruptionPlan::default();
-    Capacity { provisioning, disruption: disruption_of(&disruption, &mut ids), settled: None }
+    let settled = until_settled.then(|| settled(&settle(cluster, now, settings)));
+    Capacity { provisioning, disruption: disruption_of(&plan.disruption, &mut ids), settled }
 }
 
 fn disruption_of(plan: &DisruptionPlan, ids: &mut Ids) -> Disruption {
@@ -54,19 +37,20 @@ fn disruption_of(plan: &DisruptionPlan, ids: &mut Ids) -> Disruption {
         let moves = command.pods.iter().map(|(pod, destination)| Move {
             pod: pod.to_string(),
             to: match destination {
-                Destination::Place(place) => Some(place.to_string()),
+                Destination::Existing(place) => Some(place.to_string()),
+                Destination::Nowhere => None,
                 Destination::Replacement(index) => replacements.get(*index).map(|node| node.id.clone()),
             },
         });
         let moves = moves.collect();
         Command {
-            decision: match command.verb {
-                Verb::Delete => "delete",
-                Verb::Replace => "replace",
+            decision: match command.kind() {
+                Kind::Delete => "delete",
+                Kind::Replace => "replace",
             }
             .to_owned(),
-            reason: command.reason.as_str().to_owned(),
-            method: command.method.to_owned(),
+            reason: command.reason().as_str().to_owned(),
+            method: command.method.as_str().to_owned(),
             nodes: command.nodes.iter().map(ToString::to_string).collect(),
             replacements,
             savings_usd_per_hour: command.savings.to_string(),
@@ -79,6 +63,17 @@ fn disruption_of(plan: &DisruptionPlan, ids: &mut Ids) -> Disruption {
         message: kept.message.clone(),
     });
     Disruption { commands: commands.collect(), kept: kept.collect() }
+}
+
+fn settled(end: &settle::Settled) -> Settled {
+    let node = |node: &settle::SettledNode| SettledNode {
+        name: node.name.to_string(),
+        pool: node.pool.map(|pool| pool.to_string()),
+        instance_type: node.instance_type.map_or_else(String::new, |name| name.to_string()),
+        zone: node.zone.map_or_else(String::new, |zone| zone.to_string()),
+        capacity_type: node.capacity_type.map_or_else(String::new, |kind| kind.to_string()),
+    };
+    Settled { nodes: end.nodes.iter().map(node).collect(), steps: end.steps, quiescent: end.quiescent }
 }
 
 /// Counts new nodes over the whole plan.

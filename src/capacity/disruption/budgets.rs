@@ -1,0 +1,245 @@
+//! How many nodes of a pool may be away at once.
+//!
+//! A budget limits how many are away, not how many leave in a time: nodes that are on their way out or not ready use it up
+//! whatever the cause. Schedules are read in UTC. One budget that cannot be read closes all of them: a freeze must not end
+//! because of a typing error.
+
+use std::collections::BTreeMap;
+
+use croner::Cron;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+use super::command::is_leaving;
+use crate::capacity::cluster::Cluster;
+use crate::model::claim::ConditionType;
+use crate::model::name::PoolName;
+use crate::model::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
+
+/// No budget applies.
+pub const UNLIMITED: u32 = i32::MAX as u32;
+
+/// What a pool's budgets allow at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Allowance {
+    /// Nodes that count.
+    pub nodes: u32,
+    /// Of these, on their way out or not ready.
+    pub away: u32,
+    pub allowed: u32,
+    /// What cannot be read about the pool's budgets.
+    pub fault: Option<String>,
+}
+
+impl Allowance {
+    pub fn remaining(&self) -> u32 {
+        self.allowed.saturating_sub(self.away)
+    }
+
+    /// Why nothing more may go, for people.
+    pub fn why(&self, pool: PoolName, reason: DisruptionReason) -> String {
+        if let Some(fault) = &self.fault {
+            return format!("a budget of pool {pool} cannot be read, so nothing of it may go: {fault}");
+        }
+        let (allowed, away) = (self.allowed, self.away);
+        if allowed == 0 {
+            return format!(
+                "the budgets of pool {pool} allow no disruption for reason {} now",
+                reason.as_str()
+            );
+        }
+        format!(
+            "the budget of pool {pool} is used up: {allowed} of {} nodes may be away for reason {}, {away} are",
+            self.nodes,
+            reason.as_str()
+        )
+    }
+}
+
+/// The allowance of every pool for `reason` at `now`.
+pub fn allowances(
+    cluster: &Cluster,
+    reason: DisruptionReason,
+    now: Timestamp,
+) -> BTreeMap<PoolName, Allowance> {
+    let mut counted: BTreeMap<PoolName, (u32, u32)> = BTreeMap::new();
+    for node in cluster.nodes.values() {
+        let Some(claim) = cluster.claim_of(node) else { continue };
+        let Some(pool) = claim.pool() else { continue };
+        let counts = claim.conditions.is_true(ConditionType::Initialized)
+            && !claim.conditions.is_true(ConditionType::InstanceTerminating);
+        if counts {
+            let (nodes, away) = counted.entry(pool).or_default();
+            *nodes += 1;
+            let is_away = !node.is_ready() || node.deleted.is_some() || is_leaving(claim);
+            *away += u32::from(is_away);
+        }
+    }
+    let of_pool = |pool: &NodePool| {
+        let (nodes, away) = counted.get(&pool.name).copied().unwrap_or_default();
+        let (allowed, fault) = match allowed(&pool.disruption.budgets, reason, nodes, now) {
+            Ok(allowed) => (allowed, None),
+            Err(fault) => (0, Some(fault)),
+        };
+        (pool.name, Allowance { nodes, away, allowed, fault })
+    };
+    cluster.pools.values().map(|pool| of_pool(pool)).collect()
+}
+
+/// The least that an applicable budget allows of `nodes`.
+pub fn allowed(
+    budgets: &[Budget],
+    reason: DisruptionReason,
+    nodes: u32,
+    now: Timestamp,
+) -> Result<u32, String> {
+    let mut allowed = UNLIMITED;
+    for budget in budgets {
+        let is_active = is_active(budget, now)?;
+        let applies = budget.reasons.is_empty() || budget.reasons.contains(&reason);
+        if is_active && applies {
+            allowed = allowed.min(match budget.nodes {
+                BudgetNodes::Count(count) => count,
+                BudgetNodes::Percent(percent) => (u64::from(nodes) * u64::from(percent)).div_ceil(100) as u32,
+            });
+        }
+    }
+    Ok(allowed)
+}
+
+/// A window is open at `now` if it last began less than its duration ago.
+fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, String> {
+    let Some(window) = &budget.window else { return Ok(true) };
+    let cron = parse(&window.schedule)?;
+    let Ok(since) = now.checked_sub(window.duration) else { return Ok(true) };
+    let begins = cron.find_next_occurrence(&since.to_zoned(TimeZone::UTC), false);
+    Ok(begins.is_ok_and(|begins| begins.timestamp() <= now))
+}
+
+/// The next moment at which some window of `pool` opens or closes.
+pub fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
+    let edges =
+        pool.disruption.budgets.iter().filter_map(|budget| budget.window.as_ref()).filter_map(|window| {
+            let cron = parse(&window.schedule).ok()?;
+            let next = |after: Timestamp| {
+                let begins = cron.find_next_occurrence(&after.to_zoned(TimeZone::UTC), false).ok()?;
+                Some(begins.timestamp())
+            };
+            let opens = next(now);
+            let closes = now
+                .checked_sub(window.duration)
+                .ok()
+                .and_then(next)
+                .and_then(|begun| begun.checked_add(window.duration).ok());
+            [opens, closes].into_iter().flatten().filter(|edge| *edge > now).min()
+        });
+    edges.min()
+}
+
+fn parse(schedule: &str) -> Result<Cron, String> {
+    let text = schedule.trim();
+    let fields = match text {
+        "@yearly" | "@annually" => "0 0 1 1 *",
+        "@monthly" => "0 0 1 * *",
+        "@weekly" => "0 0 * * 0",
+        "@daily" | "@midnight" => "0 0 * * *",
+        "@hourly" => "0 * * * *",
+        _ if text.starts_with('@') || text.split_whitespace().count() != 5 => {
+            return Err(format!(
+                "`{schedule}` is no schedule; write five cron fields or a macro such as @daily"
+            ));
+        }
+        _ => text,
+    };
+    fields.parse().map_err(|error| format!("`{schedule}` is no schedule: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::model::pool::BudgetWindow;
+    use crate::model::time::parse_duration;
+    use DisruptionReason::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn budget(nodes: BudgetNodes, reasons: &[DisruptionReason]) -> Budget {
+        Budget { nodes, reasons: reasons.to_vec(), window: None }
+    }
+
+    fn in_window(schedule: &str, duration: &str) -> Budget {
+        let window =
+            BudgetWindow { schedule: Arc::from(schedule), duration: parse_duration(duration).unwrap() };
+        Budget { nodes: BudgetNodes::Count(0), reasons: Vec::new(), window: Some(window) }
+    }
+
+    const JUNE: &str = "2026-06-15T12:00:00Z";
+
+    fn allows(budgets: &[Budget], reason: DisruptionReason, nodes: u32, when: &str) -> u32 {
+        allowed(budgets, reason, nodes, at(when)).unwrap()
+    }
+
+    /// Rows: DIS-092, DIS-093, DIS-096, DIS-097
+    #[test]
+    fn dis_092_the_least_applicable_budget_counts() {
+        let mut budgets = vec![
+            budget(BudgetNodes::Count(10), &[]),
+            budget(BudgetNodes::Count(100), &[]),
+            budget(BudgetNodes::Percent(100), &[]),
+            budget(BudgetNodes::Count(15), &[Drifted, Underutilized]),
+            budget(BudgetNodes::Count(5), &[Drifted]),
+            in_window("@weekly", "1h"),
+        ];
+        let all = |budgets: &[Budget]| {
+            [Empty, Underutilized, Drifted].map(|reason| allows(budgets, reason, 100, JUNE))
+        };
+        assert_eq!(all(&budgets), [10, 10, 5]);
+        budgets.push(budget(BudgetNodes::Count(4), &[Empty]));
+        assert_eq!(all(&budgets), [4, 10, 5]);
+    }
+
+    /// Rows: DIS-094, DIS-095, DIS-098, DIS-099, DIS-100
+    #[test]
+    fn dis_094_closed_unlimited_and_unreadable() {
+        assert_eq!(allows(&[in_window("@daily", "24h")], Empty, 9, JUNE), 0);
+        assert_eq!(allows(&[], Empty, 9, JUNE), UNLIMITED);
+        assert_eq!(allows(&[budget(BudgetNodes::Count(3), &[])], Empty, 9, JUNE), 3);
+        for schedule in ["@wrongly", "0 0 * * tue-mon", "* * * *", "60 * * * *"] {
+            let budgets = [budget(BudgetNodes::Count(9), &[Drifted]), in_window(schedule, "1h")];
+            assert!(allowed(&budgets, Empty, 9, at(JUNE)).is_err(), "{schedule}");
+        }
+    }
+
+    /// Rows: DIS-101, DIS-102, DIS-103, DIS-104, DIS-105
+    #[test]
+    fn dis_101_windows_are_open_for_their_duration_in_utc() {
+        for (schedule, duration, when, is_open) in [
+            ("* * * * *", "1h", JUNE, true),
+            ("@yearly", "1h", JUNE, false),
+            ("@yearly", "24h", "2026-01-01T12:00:00Z", true),
+            ("@daily", "48h", JUNE, true),
+            ("30 6 * * SUN", "6h", "2026-06-14T00:00:00Z", false),
+            ("30 6 * * SUN", "6h", "2026-06-14T06:30:00Z", true),
+            ("30 6 * * SUN", "6h", "2026-06-14T12:30:00Z", false),
+            ("@daily", "30m", "2026-06-15T00:00:00+01:00", false),
+            ("0 9 * * mon-fri", "8h", "2026-03-04T10:30:00Z", true),
+            ("0 9 * * mon-fri", "8h", "2026-03-07T10:30:00Z", false),
+        ] {
+            let allowed = allows(&[in_window(schedule, duration)], Empty, 9, when);
+            assert_eq!(allowed == 0, is_open, "{schedule} for {duration} at {when}");
+        }
+    }
+
+    #[test]
+    fn dis_106_percentages_round_up() {
+        for (percent, nodes, expected) in
+            [(50, 3, 2), (5, 10, 1), (20, 5, 1), (0, 10, 0), (100, 10, 10), (20, 7, 2)]
+        {
+            assert_eq!(allows(&[budget(BudgetNodes::Percent(percent), &[])], Empty, nodes, JUNE), expected);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Which nodes may be considered at all: the first thing that stands against a node is the reason it stays.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::command::is_waiting;
+use super::cost;
+use super::round::Round;
+use crate::capacity::scheduling::is_protected;
+use crate::model::claim::ConditionType;
+use crate::model::label::{self, annotation};
+use crate::model::money::UsdPerHour;
+use crate::model::name::{ClaimName, NodeName, PoolName};
+use crate::model::node::Node;
+use crate::model::pod::Pod;
+use crate::model::taint::{Taint, first_untolerated};
+use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
+
+/// How much a method may ask of pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Pods that do not want to go are left alone.
+    Graceful,
+    /// They are too, unless the node has a deadline by which its pods go anyway.
+    Eventual,
+}
+
+/// A node that may go, if a method wants it to.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub node: NodeName,
+    pub claim: ClaimName,
+    pub pool: PoolName,
+    /// Zero if its type, zone or capacity type is not known.
+    pub price: UsdPerHour,
+    /// In `cost::ONE`; `cost::ONE` alone is an empty node.
+    pub disruption: i64,
+    pub is_spot: bool,
+}
+
+impl Candidate {
+    /// No pod that anybody would miss.
+    pub fn is_empty(&self) -> bool {
+        self.disruption <= cost::ONE
+    }
+}
+
+/// Why a node stays: a word for programs, a sentence for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeepReason {
+    pub code: &'static str,
+    pub message: String,
+}
+
+impl KeepReason {
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl fmt::Display for KeepReason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.message)
+    }
+}
+
+/// Judges `node` as a candidate for a method of `class`.
+pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidate, KeepReason> {
+    let no = |code, message: String| Err(KeepReason::new(code, message));
+    let cluster = &round.cluster;
+    let Some(claim) = cluster.claim_of(node) else {
+        return no("NotManaged", "node isn't managed: no NodeClaim belongs to it".into());
+    };
+    if is_waiting(claim) {
+        return no("BeingDisrupted", "node is already being disrupted: it waits for its replacement".into());
+    }
+    if claim.deleted.is_some()
+        || node.deleted.is_some()
+        || claim.conditions.is_true(ConditionType::InstanceTerminating)
+    {
+        return no("Deleting", "node is deleting or marked for deletion".into());
+    }
+    if !claim.conditions.is_true(ConditionType::Initialized) || !is_true(node, *label::INITIALIZED) {
+        return no("NotInitialized", "node isn't initialized".into());
+    }
+    if round.nominated.contains(&node.name) {
+        return no("Nominated", "node is nominated for a pending pod".into());
+    }
+    if node.annotations.get(&*annotation::DO_NOT_DISRUPT).is_some_and(|value| &**value == "true") {
+        let message = "disruption is blocked through the \"karpenter.sh/do-not-disrupt\" annotation";
+        return no("DoNotDisrupt", message.into());
+    }
+    let Some(pool) = node.labels.get(&*label::NODEPOOL).map(|name| PoolName(*name)) else {
+        return no("NoPoolLabel", "node doesn't have required label (label=karpenter.sh/nodepool)".into());
+    };
+    let types = round.supply.types(pool);
+    if !cluster.pools.contains_key(&pool) || types.is_empty() {
+        return no("PoolNotFound", format!("nodepool not found (NodePool={pool})"));
+    }
+    if class == Class::Graceful || claim.spec.termination_grace.is_none() {
+        if let Some(reason) = cluster.pods_of(node.name).find_map(|pod| refusal_of(round, pod)) {
+            return Err(reason);
+        }
+    }
+    let capacity_type = node.labels.get(&*label::CAPACITY_TYPE);
+    Ok(Candidate {
+        node: node.name,
+        claim: claim.name,
+        pool,
+        price: cost::price(node, &types),
+        disruption: cost::disruption_cost(cluster, node.name),
+        is_spot: capacity_type.is_some_and(|value| &**value == "spot"),
+    })
+}
+
+pub(crate) fn is_true(node: &Node, key: crate::model::symbol::Symbol) -> bool {
+    node.labels.get(&key).is_some_and(|value| &**value == "true")
+}
+
+/// Why `pod` does not let its node go.
+fn refusal_of(round: &Round, pod: &Pod) -> Option<KeepReason> {
+    if is_protected(pod, round.now) {
+        let message = format!("pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod={})", pod.key);
+        return Some(KeepReason::new("PodDoNotDisrupt", message));
+    }
+    let tolerates = first_untolerated(&[Taint::disrupted()], &pod.shape.tolerations).is_none();
+    if !pod.is_active() || pod.is_mirror() || tolerates {
+        return None;
+    }
+    let matching: Vec<_> = round
+        .budgets_in(pod.key.namespace)
+        .filter(|budget| budget.selector.as_ref().is_some_and(|selector| selector.selects(&pod.shape.labels)))
+        .collect();
+    let names = || matching.iter().map(|budget| budget.key.to_string()).collect::<Vec<_>>().join(" ");
+    match matching.as_slice() {
+        [] => None,
+        [one] if one.always_allows_unhealthy && !pod.is_ready => None,
+        [one] if one.disruptions_allowed.unwrap_or_else(|| disruptions_allowed(round, one)) > 0 => None,
+        [_] => {
+            let message = format!("pdb prevents pod evictions (PodDisruptionBudget=[{}])", names());
+            Some(KeepReason::new("PodDisruptionBudget", message))
+        }
+        _ => {
+            let message =
+                format!("eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{}])", names());
+            Some(KeepReason::new("PodDisruptionBudgets", message))
+        }
+    }
+}
+
+/// How many of a budget's pods may be away now, counted here because nobody wrote it into its status.
+fn disruptions_allowed(round: &Round, budget: &PodDisruptionBudget) -> i64 {
+    let Some(selector) = &budget.selector else { return 0 };
+    let selected = |pod: &&Arc<Pod>| {
+        pod.key.namespace == budget.key.namespace && !pod.is_terminal() && selector.selects(&pod.shape.labels)
+    };
+    let (mut expected, mut healthy) = (0, 0);
+    for pod in round.cluster.pods.values().filter(selected) {
+        expected += 1;
+        healthy += i64::from(pod.is_ready && pod.deleted.is_none());
+    }
+    let count = |bound: CountOrPercent| match bound {
+        CountOrPercent::Count(count) => count,
+        CountOrPercent::Percent(percent) => (expected * i64::from(percent) + 99) / 100,
+    };
+    let must_stay = match (budget.min_available, budget.max_unavailable) {
+        (Some(least), _) => count(least),
+        (None, Some(most)) => expected - count(most),
+        (None, None) => expected - 1,
+    };
+    (healthy - must_stay).max(0)
+}

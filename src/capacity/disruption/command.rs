@@ -1,0 +1,295 @@
+//! A command: which nodes go, what comes in their place first, and where their pods go. And how far one that was started
+//! has come, told from the objects alone.
+//!
+//! Starting taints the nodes, writes the reason and the names of the replacements onto their claims, and makes the
+//! replacements. Once all of those are initialized the claims are deleted. A replacement that is lost, or takes too long,
+//! takes everything back: the nodes serve on as if nothing had been.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::candidates::Candidate;
+use crate::capacity::cluster::Cluster;
+use crate::capacity::decision::Steps;
+use crate::capacity::scheduling::{NewNode, Place, Solution};
+use crate::model::action::{Action, ClaimChange, NodeChange};
+use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
+use crate::model::label::{Labels, annotation};
+use crate::model::money::UsdPerHour;
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName};
+use crate::model::pool::DisruptionReason;
+use crate::model::symbol::Symbol;
+use crate::model::taint::Taint;
+
+/// How long replacements may take before a command is taken back: ten minutes, as in Karpenter.
+pub const REPLACEMENT_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    Expiration,
+    StaticScaleDown,
+    Emptiness,
+    StaticDrift,
+    Drift,
+    MultiNodeConsolidation,
+    SingleNodeConsolidation,
+}
+
+impl Method {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Expiration => "expiration",
+            Self::StaticScaleDown => "static-scale-down",
+            Self::Emptiness => "emptiness",
+            Self::StaticDrift => "static-drift",
+            Self::Drift => "drift",
+            Self::MultiNodeConsolidation => "multi-node-consolidation",
+            Self::SingleNodeConsolidation => "single-node-consolidation",
+        }
+    }
+
+    pub fn reason(self) -> DisruptionReason {
+        match self {
+            Self::Expiration => DisruptionReason::Expired,
+            Self::StaticScaleDown => DisruptionReason::ScaledDown,
+            Self::Emptiness => DisruptionReason::Empty,
+            Self::StaticDrift | Self::Drift => DisruptionReason::Drifted,
+            Self::MultiNodeConsolidation | Self::SingleNodeConsolidation => DisruptionReason::Underutilized,
+        }
+    }
+
+    /// Whether the decision is looked at again after a while before it is carried out.
+    pub(crate) fn is_validated(self) -> bool {
+        matches!(self, Self::Emptiness | Self::MultiNodeConsolidation | Self::SingleNodeConsolidation)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing comes in their place.
+    Delete,
+    Replace,
+}
+
+/// Where a pod of a node that goes will run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    Existing(Place),
+    /// One of the command's replacements, by its place in the list.
+    Replacement(usize),
+    /// It cannot be moved before the node goes, or has no place.
+    Nowhere,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    pub method: Method,
+    /// By name; a claim whose node never joined goes under the claim's name.
+    pub nodes: Vec<NodeName>,
+    /// Those of `nodes`, in the same order.
+    pub claims: Vec<ClaimName>,
+    pub pools: Vec<PoolName>,
+    pub replacements: Vec<NewNode>,
+    /// Price of the nodes less that of the replacements; negative if those cost more.
+    pub savings: UsdPerHour,
+    /// By name.
+    pub pods: Vec<(ObjectKey, Destination)>,
+}
+
+impl Command {
+    pub(crate) fn new(
+        method: Method,
+        candidates: &[Candidate],
+        replacements: Vec<NewNode>,
+        savings: UsdPerHour,
+        mut pods: Vec<(ObjectKey, Destination)>,
+    ) -> Self {
+        let mut named: Vec<&Candidate> = candidates.iter().collect();
+        named.sort_by_key(|candidate| candidate.node);
+        pods.sort_by_key(|(pod, _)| *pod);
+        Self {
+            method,
+            nodes: named.iter().map(|candidate| candidate.node).collect(),
+            claims: named.iter().map(|candidate| candidate.claim).collect(),
+            pools: named.iter().map(|candidate| candidate.pool).collect(),
+            replacements,
+            savings,
+            pods,
+        }
+    }
+
+    pub fn kind(&self) -> Kind {
+        if self.replacements.is_empty() { Kind::Delete } else { Kind::Replace }
+    }
+
+    pub fn reason(&self) -> DisruptionReason {
+        self.method.reason()
+    }
+
+    /// `replace: [node-1, node-2] -> [1 replacement], saves $0.1 an hour`.
+    pub fn describe(&self) -> String {
+        let nodes: Vec<&str> = self.nodes.iter().map(|node| node.as_str()).collect();
+        let arrow = match self.replacements.len() {
+            0 => String::new(),
+            1 => " -> [1 replacement]".into(),
+            count => format!(" -> [{count} replacements]"),
+        };
+        let verb = if self.replacements.is_empty() { "delete" } else { "replace" };
+        format!(
+            "{}: {verb}: [{}]{arrow}, saves ${} an hour",
+            self.method.as_str(),
+            nodes.join(", "),
+            self.savings
+        )
+    }
+}
+
+/// Where each of `pods` goes by `solution`. `has_replacements`: its new nodes are the command's replacements.
+pub(crate) fn destinations(
+    pods: &[ObjectKey],
+    solution: &Solution,
+    has_replacements: bool,
+) -> Vec<(ObjectKey, Destination)> {
+    let mut places: BTreeMap<ObjectKey, Destination> = BTreeMap::new();
+    for (place, guests) in &solution.existing {
+        places.extend(guests.iter().map(|pod| (*pod, Destination::Existing(*place))));
+    }
+    if has_replacements {
+        for (at, node) in solution.new_nodes.iter().enumerate() {
+            places.extend(node.pods.iter().map(|pod| (*pod, Destination::Replacement(at))));
+        }
+    }
+    pods.iter().map(|pod| (*pod, places.get(pod).copied().unwrap_or(Destination::Nowhere))).collect()
+}
+
+/// The new nodes of a simulation as replacements: what else was placed on them is not the command's business.
+pub(crate) fn replacements(solution: &Solution, pods: &[ObjectKey]) -> Vec<NewNode> {
+    let own = |node: &NewNode| {
+        let pods = node.pods.iter().filter(|pod| pods.contains(pod)).copied().collect();
+        NewNode { pods, ..node.clone() }
+    };
+    solution.new_nodes.iter().map(own).collect()
+}
+
+// How far a command has come.
+
+/// Whether the node of `claim` is on its way out: being deleted, or waiting for its replacements.
+pub(crate) fn is_leaving(claim: &NodeClaim) -> bool {
+    claim.deleted.is_some() || is_waiting(claim)
+}
+
+/// Whether `claim` goes as soon as its replacements are there.
+pub(crate) fn is_waiting(claim: &NodeClaim) -> bool {
+    claim.conditions.is_true(ConditionType::DisruptionReason) && !replacements_of(claim).is_empty()
+}
+
+/// The replacements that were made for `claim`.
+pub(crate) fn replacements_of(claim: &NodeClaim) -> Vec<ClaimName> {
+    let names = claim.annotations.get(&*annotation::REPLACED_BY).map_or("", |names| names.as_str());
+    names.split(',').filter(|name| !name.is_empty()).map(ClaimName::new).collect()
+}
+
+/// What starts `command`, whose replacements are `claims`.
+pub(crate) fn start(
+    cluster: &Cluster,
+    command: &Command,
+    replacements: &[Arc<NodeClaim>],
+    now: Timestamp,
+    steps: &mut Steps,
+) {
+    let code = command.reason().as_str();
+    let message = command.describe();
+    let names: Vec<&str> = replacements.iter().map(|claim| claim.name.as_str()).collect();
+    for (node, claim) in command.nodes.iter().zip(&command.claims) {
+        let Some(known) = cluster.claims.get(claim) else { continue };
+        if cluster.nodes.contains_key(node) {
+            let change = NodeChange { add_taints: vec![Taint::disrupted()], ..NodeChange::default() };
+            steps.push(Action::UpdateNode { node: *node, change }, code, message.clone());
+        }
+        let mut conditions = known.conditions.clone();
+        conditions.set(ConditionType::DisruptionReason, ConditionStatus::True, code, code, now);
+        let mut annotations = Labels::new();
+        if !names.is_empty() || known.annotations.contains_key(&*annotation::REPLACED_BY) {
+            annotations.insert(*annotation::REPLACED_BY, Symbol::new(&names.join(",")));
+        }
+        let change = ClaimChange { annotations, conditions: Some(conditions), ..ClaimChange::default() };
+        steps.push(Action::UpdateClaim { claim: *claim, change }, code, message.clone());
+    }
+    for claim in replacements {
+        steps.push(Action::CreateClaim(claim.clone()), code, message.clone());
+    }
+    if replacements.is_empty() {
+        for claim in &command.claims {
+            steps.push(Action::DeleteClaim { claim: *claim }, code, message.clone());
+        }
+    }
+}
+
+/// The next step of a claim that was disrupted.
+pub(crate) fn advance(cluster: &Cluster, claim: &NodeClaim, now: Timestamp, steps: &mut Steps) {
+    if claim.deleted.is_some() || !is_waiting(claim) {
+        return;
+    }
+    let condition = claim.conditions.get(ConditionType::DisruptionReason);
+    let reason = condition
+        .and_then(|condition| DisruptionReason::parse(&condition.reason))
+        .map_or("Disrupted", DisruptionReason::as_str);
+    let mut pending = Vec::new();
+    for name in replacements_of(claim) {
+        match cluster.claims.get(&name) {
+            None => return take_back(cluster, claim, &format!("its replacement {name} is gone"), steps),
+            Some(replacement) if replacement.deleted.is_some() => {
+                return take_back(cluster, claim, &format!("its replacement {name} is going away"), steps);
+            }
+            Some(replacement) if replacement.conditions.is_true(ConditionType::Initialized) => {}
+            Some(_) => pending.push(name),
+        }
+    }
+    if pending.is_empty() {
+        steps.push(Action::DeleteClaim { claim: claim.name }, reason, "its replacement is ready");
+        return;
+    }
+    let begun = condition.and_then(|condition| condition.since).unwrap_or(now);
+    let deadline = begun + REPLACEMENT_PATIENCE;
+    if now >= deadline {
+        let message = format!("its replacement {} was not ready within ten minutes", pending[0]);
+        take_back(cluster, claim, &message, steps);
+    } else {
+        steps.wake(deadline);
+    }
+}
+
+/// The node serves on.
+fn take_back(cluster: &Cluster, claim: &NodeClaim, why: &str, steps: &mut Steps) {
+    let mut conditions = claim.conditions.clone();
+    conditions.clear(ConditionType::DisruptionReason);
+    let annotations = Labels::from([(*annotation::REPLACED_BY, Symbol::new(""))]);
+    let change = ClaimChange { annotations, conditions: Some(conditions), ..ClaimChange::default() };
+    steps.push(Action::UpdateClaim { claim: claim.name, change }, "DisruptionFailed", why);
+    clean_node(cluster, claim, why, steps);
+}
+
+fn clean_node(cluster: &Cluster, claim: &NodeClaim, why: &str, steps: &mut Steps) {
+    if let Some(node) = cluster.node_of(claim)
+        && node.deleted.is_none()
+        && node.taints.iter().any(|taint| taint.is_same(&Taint::disrupted()))
+    {
+        let change = NodeChange { remove_taints: vec![Taint::disrupted()], ..NodeChange::default() };
+        steps.push(Action::UpdateNode { node: node.name, change }, "DisruptionFailed", why);
+    }
+}
+
+/// Removes what a command that nobody knows any more left behind: taint and reason without replacements or deletion.
+pub(crate) fn clean_up(cluster: &Cluster, claim: &NodeClaim, steps: &mut Steps) {
+    if is_leaving(claim) {
+        return;
+    }
+    let why = "no command disrupts it any more";
+    if claim.conditions.get(ConditionType::DisruptionReason).is_some() {
+        take_back(cluster, claim, why, steps);
+    } else {
+        clean_node(cluster, claim, why, steps);
+    }
+}

@@ -1,0 +1,218 @@
+//! Whether a set of nodes can be given back because their pods fit elsewhere, or on one node that costs less.
+
+use std::collections::BTreeSet;
+
+use super::candidates::Candidate;
+use super::command::{Command, Method, destinations, replacements};
+use super::cost;
+use super::round::Round;
+use crate::capacity::provisioning::missing_values;
+use crate::capacity::scheduling::NewNode;
+use crate::model::action::LaunchOption;
+use crate::model::claim::ConditionType;
+use crate::model::label;
+use crate::model::money::UsdPerHour;
+use crate::model::name::TypeName;
+use crate::model::offering::CapacityType;
+use crate::model::pool::ConsolidationPolicy;
+use crate::model::requirement::Requirement;
+
+/// How many cheaper types a single spot node must have before it is replaced by another: fifteen, as in Karpenter, so
+/// that the new one is not itself replaced at once.
+const SPOT_TYPES_LEAST: usize = 15;
+
+/// Why nothing comes of a set.
+pub(super) type Refused = (&'static str, String);
+
+/// Whether `candidate` may be consolidated at all.
+pub(super) fn wants(round: &Round, candidate: &Candidate) -> Result<(), Refused> {
+    let no = |code, message: String| Err((code, message));
+    let Some(pool) = round.cluster.pools.get(&candidate.pool) else {
+        return no("PoolNotFound", format!("nodepool not found (NodePool={})", candidate.pool));
+    };
+    if pool.is_static() {
+        return no(
+            "StaticPool",
+            format!("NodePool \"{}\" is static, its nodes are not consolidated", pool.name),
+        );
+    }
+    let Some(node) = round.cluster.nodes.get(&candidate.node) else {
+        return no("NotManaged", "the node is gone".into());
+    };
+    let type_name = node.labels.get(&*label::INSTANCE_TYPE);
+    let types = round.supply.types(candidate.pool);
+    if !types.iter().any(|kind| type_name == Some(&kind.name.0)) {
+        let shown = type_name.map_or("", |name| name.as_str());
+        return no("InstanceTypeNotFound", format!("Instance Type \"{shown}\" not found"));
+    }
+    for key in [*label::CAPACITY_TYPE, *label::ZONE] {
+        if !node.labels.contains_key(&key) {
+            return no("LabelMissing", format!("Node does not have label \"{key}\""));
+        }
+    }
+    if pool.disruption.consolidate_after.duration.is_none() {
+        return no("ConsolidationDisabled", format!("NodePool \"{}\" has consolidation disabled", pool.name));
+    }
+    if !round.claim(candidate).conditions.is_true(ConditionType::Consolidatable) {
+        let after = &pool.disruption.consolidate_after;
+        return no(
+            "NotConsolidatable",
+            format!("its pods have not been quiet for {after} (consolidateAfter)"),
+        );
+    }
+    if candidate.is_empty() {
+        return no("Empty", "the node is empty, which is not consolidation's business".into());
+    }
+    if pool.disruption.policy == ConsolidationPolicy::WhenEmpty {
+        let message =
+            format!("NodePool \"{}\" has consolidation policy WhenEmpty, but node is not empty", pool.name);
+        return no("PolicyWhenEmpty", message);
+    }
+    Ok(())
+}
+
+/// Judges the removal of all of `candidates` together.
+pub(super) fn decide(round: &Round, method: Method, candidates: &[Candidate]) -> Result<Command, Refused> {
+    let chosen: Vec<&Candidate> = candidates.iter().collect();
+    let simulated = round.simulate(&chosen, true);
+    if let Some((pod, why)) = simulated.homeless.first() {
+        return Err(("CannotReschedule", format!("pod {pod} would have no place: {why}")));
+    }
+    let pods: Vec<_> = candidates.iter().flat_map(|candidate| round.leaving_pods(candidate.node)).collect();
+    let ceiling: UsdPerHour = candidates.iter().map(|candidate| candidate.price).sum();
+    let mut found = replacements(&simulated.solution, &pods);
+    let to = destinations(&pods, &simulated.solution, true);
+    if found.len() > 1 {
+        let message = format!("Can't remove without creating {} candidates", found.len());
+        return Err(("NeedsSeveralReplacements", message));
+    }
+    let Some(replacement) = found.pop() else {
+        return Ok(Command::new(method, candidates, Vec::new(), ceiling, to));
+    };
+    let replacement = cheaper(round, candidates, replacement, ceiling)?;
+    let savings = ceiling - replacement.price();
+    Ok(Command::new(method, candidates, vec![replacement], savings, to))
+}
+
+/// `node` with only the types that certainly cost less than `ceiling`.
+fn cheaper(
+    round: &Round,
+    candidates: &[Candidate],
+    mut node: NewNode,
+    ceiling: UsdPerHour,
+) -> Result<NewNode, Refused> {
+    let is_spot_to_spot = candidates.iter().all(|candidate| candidate.is_spot)
+        && node.capacity_types().contains(&CapacityType::Spot);
+    if is_spot_to_spot {
+        if !round.settings.spot_to_spot {
+            let message = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node";
+            return Err(("SpotToSpotDisabled", message.into()));
+        }
+        only_spot(&mut node);
+    }
+    keep_types(&mut node, |options| worst_price(options).is_some_and(|price| price < ceiling));
+    if node.options.is_empty() {
+        return Err(("NoCheaperReplacement", "Can't replace with a cheaper node".into()));
+    }
+    if let Some(key) = short_of_values(round, &node) {
+        return Err((
+            "MinValuesNotMet",
+            format!("Filtering by price: minValues requirement of {key} is not met"),
+        ));
+    }
+    if is_spot_to_spot && candidates.len() == 1 {
+        let types = node.instance_types();
+        if types.len() < SPOT_TYPES_LEAST {
+            let message = format!(
+                "SpotToSpotConsolidation requires {SPOT_TYPES_LEAST} cheaper instance type options than the current \
+                 candidate to consolidate, got {}",
+                types.len()
+            );
+            return Err(("SpotToSpotFlexibility", message));
+        }
+        cut_to_fifteen(round, &mut node, &types);
+    }
+    if node.capacity_types().contains(&CapacityType::Spot) {
+        // Or a shortage of spot would end in a node that costs more.
+        only_spot(&mut node);
+    }
+    Ok(node)
+}
+
+/// The cheapest fifteen, or as many more as minimum values ask for.
+fn cut_to_fifteen(round: &Round, node: &mut NewNode, types: &[TypeName]) {
+    for count in SPOT_TYPES_LEAST..=types.len() {
+        let kept: BTreeSet<TypeName> = types[..count].iter().copied().collect();
+        let mut cut = node.clone();
+        cut.options.retain(|option| kept.contains(&option.instance_type));
+        if short_of_values(round, &cut).is_none() || count == types.len() {
+            *node = cut;
+            return;
+        }
+    }
+}
+
+fn only_spot(node: &mut NewNode) {
+    node.options.retain(|option| option.capacity_type == CapacityType::Spot);
+    node.requirements.replace(*label::CAPACITY_TYPE, Requirement::one(CapacityType::Spot.symbol()));
+}
+
+/// Keeps the types of `node` whose ways to be bought satisfy `keeps`.
+fn keep_types(node: &mut NewNode, keeps: impl Fn(&[LaunchOption]) -> bool) {
+    let kept: BTreeSet<TypeName> = node
+        .instance_types()
+        .into_iter()
+        .filter(|name| {
+            let ways: Vec<LaunchOption> =
+                node.options.iter().filter(|option| option.instance_type == *name).copied().collect();
+            keeps(&ways)
+        })
+        .collect();
+    node.options.retain(|option| kept.contains(&option.instance_type));
+}
+
+/// What a type may cost at worst, bought as the first capacity type that it is sold as.
+fn worst_price(options: &[LaunchOption]) -> Option<UsdPerHour> {
+    [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand].into_iter().find_map(|kind| {
+        options.iter().filter(|option| option.capacity_type == kind).map(|option| option.price).max()
+    })
+}
+
+fn short_of_values(round: &Round, node: &NewNode) -> Option<crate::model::symbol::Symbol> {
+    let types = node.instance_types().into_iter().collect();
+    missing_values(node, &round.supply.types(node.pool), &types)
+}
+
+/// Takes from `node` what costs as much as a type of `candidates` that is among its own: removing the others and keeping
+/// that node would be better.
+pub(super) fn without_same_types(
+    round: &Round,
+    candidates: &[Candidate],
+    mut node: NewNode,
+) -> Result<NewNode, Refused> {
+    let offered: BTreeSet<TypeName> = node.instance_types().into_iter().collect();
+    let lowest = candidates
+        .iter()
+        .filter(|candidate| {
+            let known = round.cluster.nodes.get(&candidate.node);
+            let name = known.and_then(|node| node.labels.get(&*label::INSTANCE_TYPE));
+            name.is_some_and(|name| offered.contains(&TypeName(*name)))
+        })
+        .map(|candidate| candidate.price)
+        .min();
+    if let Some(lowest) = lowest {
+        keep_types(&mut node, |options| worst_price(options).is_some_and(|price| price < lowest));
+    }
+    if node.options.is_empty() || short_of_values(round, &node).is_some() {
+        return Err(("SameType", "the replacement would be of a type that is removed".into()));
+    }
+    Ok(node)
+}
+
+/// The order in which candidates are taken: what saves most per disruption first.
+pub(super) fn sort(candidates: &mut [Candidate]) {
+    candidates.sort_by(|a, b| {
+        cost::by_savings((a.price, a.disruption), (b.price, b.disruption))
+            .then_with(|| (a.pool, a.node).cmp(&(b.pool, b.node)))
+    });
+}

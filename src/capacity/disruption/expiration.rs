@@ -1,0 +1,62 @@
+//! Nodes that are older than their claim allows: they go whatever budgets say, and room for their pods is planned as they go.
+
+use jiff::Timestamp;
+
+use super::candidates::Candidate;
+use super::command::{Command, Destination, Method, destinations, replacements};
+use super::round::Round;
+use crate::capacity::scheduling::Place;
+use crate::model::claim::NodeClaim;
+use crate::model::label;
+use crate::model::money::UsdPerHour;
+use crate::model::name::{NodeName, PoolName};
+
+/// When `claim` is too old; `None`: never.
+pub(crate) fn due(claim: &NodeClaim) -> Option<Timestamp> {
+    claim.created?.checked_add(claim.spec.expire_after.duration?).ok()
+}
+
+/// The next claim that is too old, the oldest first.
+pub(super) fn plan(round: &mut Round) -> Option<Command> {
+    let is_due = |claim: &&std::sync::Arc<NodeClaim>| {
+        claim.deleted.is_none()
+            && !round.made.contains(&claim.name)
+            && claim.pool().is_some()
+            && due(claim).is_some_and(|due| due <= round.now)
+    };
+    let claim =
+        round.cluster.claims.values().filter(is_due).min_by_key(|claim| (claim.created, claim.name))?.clone();
+    let node = round.cluster.node_of(&claim).cloned();
+    let pool = claim.pool().unwrap_or_else(|| PoolName::new(""));
+    let candidate = Candidate {
+        node: node.as_ref().map_or(NodeName(claim.name.0), |node| node.name),
+        claim: claim.name,
+        pool,
+        price: node
+            .as_ref()
+            .map_or(UsdPerHour::ZERO, |node| super::cost::price(node, &round.supply.types(pool))),
+        disruption: 0,
+        is_spot: node.is_some_and(|node| {
+            node.labels.get(&*label::CAPACITY_TYPE).is_some_and(|kind| &**kind == "spot")
+        }),
+    };
+    let pods = round.leaving_pods(candidate.node);
+    let simulated = round.simulate_with(&[&candidate], false, &round.made);
+    let mut solution = simulated.solution;
+    // What waits for other reasons is not this command's business.
+    solution.new_nodes.retain(|new| new.pods.iter().any(|pod| pods.contains(pod)));
+    let replacements = replacements(&solution, &pods);
+    let spent: UsdPerHour = replacements.iter().map(|node| node.price()).sum();
+    let mut to = destinations(&pods, &solution, true);
+    let is_leaving = |place: &Place| match place {
+        Place::Claim(name) => round.made.contains(name),
+        Place::Node(_) => false,
+    };
+    for (_, place) in &mut to {
+        if matches!(place, Destination::Existing(place) if is_leaving(place)) {
+            *place = Destination::Nowhere;
+        }
+    }
+    let savings = candidate.price - spent;
+    Some(Command::new(Method::Expiration, &[candidate], replacements, savings, to))
+}

@@ -1,0 +1,288 @@
+//! The picture that a round of disruption judges, and that its commands change: what the next round sees is what the cluster
+//! would be had they been started.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::candidates::{Candidate, Class, KeepReason, admit};
+use super::command::{Command, is_waiting};
+use super::{Settings, marking};
+use crate::capacity::cluster::Cluster;
+use crate::capacity::provisioning;
+use crate::capacity::scheduling::{
+    self, Mode, NewNode, Place, Request, Solution, Supply, moving_pods, provisionable_pods,
+};
+use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
+use crate::model::label;
+use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, ProviderId};
+use crate::model::pod::Pod;
+use crate::model::workload::PodDisruptionBudget;
+
+pub(crate) struct Round<'a> {
+    pub cluster: Cluster,
+    pub supply: &'a Supply,
+    pub scheduling: &'a scheduling::Settings,
+    pub settings: &'a Settings,
+    pub now: Timestamp,
+    /// Nodes that pods are about to be bound to.
+    pub nominated: BTreeSet<NodeName>,
+    /// Claims that this plan would make.
+    pub made: BTreeSet<ClaimName>,
+    /// Why a node stays, as far as some method said so.
+    pub notes: BTreeMap<NodeName, KeepReason>,
+    /// Nodes that were judged one by one and stay: as commands start there is only less room for their pods.
+    pub hopeless: BTreeMap<NodeName, KeepReason>,
+    /// Nodes that take no moved pods yet, because their own are too fresh.
+    settling: BTreeSet<NodeName>,
+    waiting: Vec<Arc<Pod>>,
+    budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
+}
+
+/// Where pods of some candidates would go if those went.
+#[derive(Clone, Debug)]
+pub(crate) struct Simulated {
+    pub solution: Solution,
+    /// Pods that run now and would have no place.
+    pub homeless: Vec<(ObjectKey, String)>,
+}
+
+impl<'a> Round<'a> {
+    pub fn new(
+        cluster: Cluster,
+        supply: &'a Supply,
+        scheduling: &'a scheduling::Settings,
+        settings: &'a Settings,
+        now: Timestamp,
+    ) -> Self {
+        let mut budgets_by_namespace: BTreeMap<Namespace, Vec<_>> = BTreeMap::new();
+        for budget in cluster.budgets.values() {
+            budgets_by_namespace.entry(budget.key.namespace).or_default().push(budget.clone());
+        }
+        let mut round = Self {
+            supply,
+            scheduling,
+            settings,
+            now,
+            nominated: BTreeSet::new(),
+            made: BTreeSet::new(),
+            notes: BTreeMap::new(),
+            hopeless: BTreeMap::new(),
+            settling: BTreeSet::new(),
+            waiting: provisionable_pods(&cluster).0,
+            budgets_by_namespace,
+            cluster,
+        };
+        round.mark();
+        round
+    }
+
+    /// Counts nodes that wait for their replacements as on their way out, and works out anew which claims are consolidatable, and which have drifted besides those that are known to.
+    fn mark(&mut self) {
+        let claims: Vec<Arc<NodeClaim>> = self.cluster.claims.values().cloned().collect();
+        for claim in claims {
+            if is_waiting(&claim) && claim.deleted.is_none() {
+                self.cluster.put_claim(Arc::new(NodeClaim { deleted: Some(self.now), ..(*claim).clone() }));
+                continue;
+            }
+            if let Some(conditions) =
+                marking::marked(&self.cluster, self.supply, &claim, self.now, false).conditions
+            {
+                self.cluster.put_claim(Arc::new(NodeClaim { conditions, ..(*claim).clone() }));
+            }
+        }
+        let settles = |node: &&Arc<crate::model::node::Node>| {
+            self.cluster
+                .claim_of(node)
+                .is_some_and(|claim| marking::is_settling(&self.cluster, claim, self.now))
+        };
+        self.settling = self.cluster.nodes.values().filter(settles).map(|node| node.name).collect();
+    }
+
+    /// PodDisruptionBudgets of a namespace.
+    pub fn budgets_in(&self, namespace: Namespace) -> impl Iterator<Item = &Arc<PodDisruptionBudget>> {
+        self.budgets_by_namespace.get(&namespace).into_iter().flatten()
+    }
+
+    /// Every node that may go, by name; the reasons of the others are noted.
+    pub fn candidates(&mut self, class: Class) -> Vec<Candidate> {
+        let nodes: Vec<_> = self.cluster.nodes.values().cloned().collect();
+        let mut admitted = Vec::new();
+        for node in nodes {
+            match admit(self, &node, class) {
+                Ok(candidate) => admitted.push(candidate),
+                Err(reason) if class == Class::Graceful => drop(self.notes.insert(node.name, reason)),
+                Err(_) => {}
+            }
+        }
+        admitted
+    }
+
+    pub fn note(&mut self, node: NodeName, code: &'static str, message: impl Into<String>) {
+        self.notes.insert(node, KeepReason::new(code, message));
+    }
+
+    pub fn claim(&self, candidate: &Candidate) -> &Arc<NodeClaim> {
+        self.cluster
+            .claims
+            .get(&candidate.claim)
+            .expect("a candidate's claim is in the picture it was found in")
+    }
+
+    /// Pods of `node` that have to run elsewhere once it goes, by name; those that cannot be moved before included.
+    pub fn leaving_pods(&self, node: NodeName) -> Vec<ObjectKey> {
+        self.cluster.pods_of(node).filter(|pod| super::cost::has_to_move(pod)).map(|pod| pod.key).collect()
+    }
+
+    /// Where everything would go without `candidates`.
+    pub fn simulate(&self, candidates: &[&Candidate], is_consolidation: bool) -> Simulated {
+        self.simulate_with(candidates, is_consolidation, &BTreeSet::new())
+    }
+
+    /// The same, with claims that may not be counted on.
+    pub fn simulate_with(
+        &self,
+        candidates: &[&Candidate],
+        is_consolidation: bool,
+        without: &BTreeSet<ClaimName>,
+    ) -> Simulated {
+        let nodes: BTreeSet<NodeName> = candidates.iter().map(|candidate| candidate.node).collect();
+        let mut claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
+        claims.extend(without);
+        let going = moving_pods(&self.cluster, self.now);
+        let own = nodes
+            .iter()
+            .flat_map(|node| self.cluster.pods_of(*node))
+            .filter(|pod| scheduling::is_reschedulable(&self.cluster, pod, self.now));
+        let own: Vec<Arc<Pod>> = own.cloned().collect();
+        let mut pods = self.waiting.clone();
+        pods.extend(own.iter().cloned());
+        pods.extend(going.iter().cloned());
+        let none = BTreeSet::new();
+        let settling = if is_consolidation { &self.settling } else { &none };
+        let solution = scheduling::solve(&Request {
+            cluster: &self.cluster,
+            supply: self.supply,
+            now: self.now,
+            pods: &pods,
+            without_nodes: &nodes,
+            without_claims: &claims,
+            settings: self.scheduling,
+            mode: Mode::Simulation { settling },
+        });
+        let homeless = self.homeless(&solution, &own, &going);
+        Simulated { solution, homeless }
+    }
+
+    /// Running pods without a place, or with one on a node that nobody can rely on yet.
+    fn homeless(
+        &self,
+        solution: &Solution,
+        own: &[Arc<Pod>],
+        going: &[Arc<Pod>],
+    ) -> Vec<(ObjectKey, String)> {
+        let own: BTreeSet<ObjectKey> = own.iter().map(|pod| pod.key).collect();
+        let going: BTreeSet<ObjectKey> = going.iter().map(|pod| pod.key).collect();
+        let mut homeless = Vec::new();
+        for pod in &solution.unschedulable {
+            if own.contains(&pod.pod) || going.contains(&pod.pod) {
+                let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
+                homeless.push((pod.pod, why.join("; ")));
+            }
+        }
+        for (place, pods) in &solution.existing {
+            if self.is_reliable(place) {
+                continue;
+            }
+            for pod in pods.iter().filter(|pod| own.contains(*pod)) {
+                let message = match place {
+                    Place::Claim(name) => format!("would schedule against uninitialized nodeclaim/{name}"),
+                    Place::Node(name) => format!("would schedule against uninitialized node/{name}"),
+                };
+                homeless.push((*pod, message));
+            }
+        }
+        homeless.sort();
+        homeless
+    }
+
+    /// A node that is initialized, or not ours.
+    fn is_reliable(&self, place: &Place) -> bool {
+        match place {
+            Place::Claim(_) => false,
+            Place::Node(name) => self.cluster.nodes.get(name).is_none_or(|node| {
+                self.cluster.claim_of(node).is_none() || super::candidates::is_true(node, *label::INITIALIZED)
+            }),
+        }
+    }
+
+    /// Carries out in this picture what `solution` says of waiting pods: nodes are nominated, new ones are on their way.
+    pub fn provision(&mut self, solution: &Solution) {
+        for (place, pods) in &solution.existing {
+            if let Place::Node(name) = place
+                && !pods.is_empty()
+            {
+                self.nominated.insert(*name);
+            }
+        }
+        self.buy(&solution.new_nodes);
+    }
+
+    /// Starts `command` in this picture: its nodes are on their way out, its replacements on their way in.
+    pub fn start(&mut self, command: &Command) {
+        for claim in &command.claims {
+            if let Some(known) = self.cluster.claims.get(claim) {
+                let deleted = Some(known.deleted.unwrap_or(self.now));
+                self.cluster.put_claim(Arc::new(NodeClaim { deleted, ..(**known).clone() }));
+            }
+        }
+        for (_, to) in &command.pods {
+            if let super::Destination::Existing(Place::Node(name)) = to {
+                self.nominated.insert(*name);
+            }
+        }
+        self.buy(&command.replacements);
+        for node in &command.nodes {
+            self.notes.remove(node);
+        }
+    }
+
+    /// Claims for `nodes`, launched as the cheapest that each may be, not joined.
+    fn buy(&mut self, nodes: &[NewNode]) {
+        let solution = Solution { new_nodes: nodes.to_vec(), ..Solution::default() };
+        let seed = self.made.len() as u64;
+        let settings = self.scheduling;
+        let purchase =
+            provisioning::claims_for(&self.cluster, self.supply, &solution, settings, self.now, seed);
+        let dropped: BTreeSet<usize> = purchase.dropped.iter().map(|(at, _)| *at).collect();
+        let bought = nodes.iter().enumerate().filter(|(at, _)| !dropped.contains(at)).map(|(_, node)| node);
+        for ((claim, _), node) in purchase.claims.into_iter().zip(bought) {
+            self.made.insert(claim.name);
+            let launched = launched(&claim, node, self.supply, self.now);
+            self.cluster.put_claim(Arc::new(launched));
+        }
+    }
+}
+
+/// `claim` as its launch would leave it.
+pub(crate) fn launched(claim: &NodeClaim, node: &NewNode, supply: &Supply, now: Timestamp) -> NodeClaim {
+    let option = node.launch();
+    let mut claim = claim.clone();
+    let types = supply.types(node.pool);
+    if let Some(kind) = types.iter().find(|kind| kind.name == option.instance_type) {
+        for (key, values) in kind.requirements.iter() {
+            if let Some(value) = values.single() {
+                claim.labels.entry(key).or_insert(value);
+            }
+        }
+        claim.capacity = kind.capacity.clone();
+        claim.allocatable = kind.allocatable.clone();
+    }
+    claim.labels.insert(*label::INSTANCE_TYPE, option.instance_type.0);
+    claim.labels.insert(*label::ZONE, option.zone.0);
+    claim.labels.insert(*label::CAPACITY_TYPE, option.capacity_type.symbol());
+    claim.provider_id = Some(ProviderId::new(&format!("planned:///{}/{}", option.zone, claim.name)));
+    claim.conditions.set(ConditionType::Launched, ConditionStatus::True, "Launched", "", now);
+    claim
+}

@@ -1,0 +1,124 @@
+//! What the engine remembers to spare repetition: what it has told people, and which of its own changes nobody confirmed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::capacity::cluster::Cluster;
+use crate::model::action::{Action, Notice, Subject};
+use crate::model::claim::NodeClaim;
+use crate::model::name::{ClaimName, NodeName};
+use crate::model::node::Node;
+use crate::model::symbol::Symbol;
+
+/// The same thing is told again after so long: fifteen minutes, as in Karpenter.
+const REPEAT_AFTER: SignedDuration = SignedDuration::from_mins(15);
+/// A change that was not seen in the cluster after so long is taken for lost.
+const CONFIRM_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+/// Notices are forgotten in bulk once there are so many.
+const TOLD_MAX: usize = 50_000;
+
+/// What people were told, and when.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told(BTreeMap<(Subject, Symbol), (Arc<str>, Timestamp)>);
+
+impl Told {
+    /// Whether `notice` says something new; it counts as told from now on.
+    pub fn is_news(&mut self, notice: &Notice, now: Timestamp) -> bool {
+        let key = (notice.subject, notice.reason);
+        let is_known = self.0.get(&key).is_some_and(|(message, at)| {
+            *message == notice.message && now.duration_since(*at) < REPEAT_AFTER
+        });
+        if !is_known {
+            if self.0.len() >= TOLD_MAX {
+                self.0.retain(|_, (_, at)| now.duration_since(*at) < REPEAT_AFTER);
+            }
+            self.0.insert(key, (notice.message.clone(), now));
+        }
+        !is_known
+    }
+}
+
+/// Objects that the engine changed in its own picture and has not seen since: as they were, and since when.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unconfirmed {
+    claims: BTreeMap<ClaimName, (Option<Arc<NodeClaim>>, Timestamp)>,
+    nodes: BTreeMap<NodeName, (Option<Arc<Node>>, Timestamp)>,
+}
+
+impl Unconfirmed {
+    pub fn note(&mut self, action: &Action, cluster: &Cluster, now: Timestamp) {
+        match action {
+            Action::CreateClaim(claim) => drop(self.claims.entry(claim.name).or_insert((None, now))),
+            Action::DeleteClaim { claim }
+            | Action::UpdateClaim { claim, .. }
+            | Action::FinalizeClaim { claim } => {
+                if let Some(known) = cluster.claims.get(claim) {
+                    self.claims.entry(*claim).or_insert_with(|| (Some(known.clone()), now));
+                }
+            }
+            Action::UpdateNode { node, .. } | Action::DeleteNode { node } | Action::FinalizeNode { node } => {
+                if let Some(known) = cluster.nodes.get(node) {
+                    self.nodes.entry(*node).or_insert_with(|| (Some(known.clone()), now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn confirm_claim(&mut self, name: ClaimName) {
+        self.claims.remove(&name);
+    }
+
+    pub fn confirm_node(&mut self, name: NodeName) {
+        self.nodes.remove(&name);
+    }
+
+    pub fn next(&self) -> Option<Timestamp> {
+        let claims = self.claims.values().map(|(_, since)| *since);
+        let since = claims.chain(self.nodes.values().map(|(_, since)| *since)).min()?;
+        Some(since + CONFIRM_WITHIN)
+    }
+
+    /// Takes back what was not seen for too long; tells which claims that concerns.
+    pub fn expire(&mut self, now: Timestamp, cluster: &mut Cluster) -> Vec<ClaimName> {
+        self.restore(cluster, |_, since| now.duration_since(since) >= CONFIRM_WITHIN)
+    }
+
+    /// Takes back what was assumed of the object that `subject` names, alone or after a slash or a space.
+    pub fn take_back(&mut self, subject: &str, cluster: &mut Cluster) -> Vec<ClaimName> {
+        let name = subject.rsplit(['/', ' ']).next().unwrap_or(subject);
+        self.restore(cluster, |other, _| other == name)
+    }
+
+    fn restore(
+        &mut self,
+        cluster: &mut Cluster,
+        is_lost: impl Fn(&str, Timestamp) -> bool,
+    ) -> Vec<ClaimName> {
+        let mut names = Vec::new();
+        self.nodes.retain(|name, (former, since)| {
+            let is_lost = is_lost(name.as_str(), *since);
+            if is_lost {
+                match former.take() {
+                    Some(former) => cluster.put_node(former),
+                    None => cluster.remove_node(*name),
+                }
+            }
+            !is_lost
+        });
+        self.claims.retain(|name, (former, since)| {
+            let is_lost = is_lost(name.as_str(), *since);
+            if is_lost {
+                names.push(*name);
+                match former.take() {
+                    Some(former) => cluster.put_claim(former),
+                    None => cluster.remove_claim(*name),
+                }
+            }
+            !is_lost
+        });
+        names
+    }
+}

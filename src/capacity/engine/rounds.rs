@@ -1,0 +1,344 @@
+//! The work that looks at the whole cluster, and when it is worth doing: placing pods, judging nodes, counting pools.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Engine, EngineSettings};
+use crate::capacity::cluster::Cluster;
+use crate::capacity::decision::{Plan, Steps};
+use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
+use crate::capacity::disruption::round::Round;
+use crate::capacity::disruption::{self, validation};
+use crate::capacity::provisioning;
+use crate::capacity::scheduling::{self, Mode, NewNode, Place, Request, Solution};
+use crate::capacity::static_capacity;
+use crate::model::action::{Action, Notice, Subject};
+use crate::model::claim::NodeClaim;
+use crate::model::name::{ClaimName, NodeName, PoolName};
+use crate::model::quantity::Resources;
+
+/// Pods that wait although nothing new came are looked at again after so long, if anything else changed.
+const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
+/// Between two passes over all nodes.
+const PASS_EVERY: SignedDuration = SignedDuration::from_secs(10);
+/// Nodes are judged anew after so long although nothing happened: time itself may have changed the answer.
+const PASS_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// The most commands that one pass starts; the next pass follows soon.
+const COMMANDS_MAX: usize = 20;
+/// What pools use is reported at most so often.
+const REPORT_EVERY: SignedDuration = SignedDuration::from_secs(10);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Provisioning {
+    /// Pod events that are not written on their claims yet.
+    pub pod_events: BTreeMap<ClaimName, Timestamp>,
+    /// Nodes that pods are about to be bound to, and how long disruption leaves them alone for it.
+    nominated: BTreeMap<NodeName, Timestamp>,
+    /// The last round, and what it knew.
+    last: Option<(Timestamp, u64)>,
+    reported_at: Option<Timestamp>,
+}
+
+impl Provisioning {
+    pub fn wake_at(&self, cluster: &Cluster, revision: u64) -> Option<Timestamp> {
+        let (at, known) = self.last?;
+        let is_stale = known != revision && cluster.waiting_pods().next().is_some();
+        is_stale.then(|| at + RETRY_AFTER)
+    }
+
+    pub fn report_at(&self) -> Option<Timestamp> {
+        self.reported_at.map(|at| at + REPORT_EVERY)
+    }
+
+    fn nominate(&mut self, node: NodeName, until: Timestamp) {
+        self.nominated.insert(node, until);
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Disrupting {
+    /// Decisions that wait for their second look.
+    proposals: Vec<(Timestamp, Command)>,
+    /// The last pass, and what it knew.
+    last: Option<(Timestamp, u64)>,
+    /// When a budget's window opens or closes next.
+    window_at: Option<Timestamp>,
+}
+
+impl Disrupting {
+    pub fn wake_at(&self, revision: u64) -> Option<Timestamp> {
+        let ripe = self.proposals.iter().map(|(at, _)| *at).min();
+        ripe.or_else(|| self.pass_at(revision))
+    }
+
+    /// When the next pass is due.
+    fn pass_at(&self, revision: u64) -> Option<Timestamp> {
+        let (at, known) = self.last?;
+        let stale = if known == revision { at + PASS_AFTER } else { at + PASS_EVERY };
+        Some(self.window_at.map_or(stale, |window| stale.min(window.max(at + PASS_EVERY))))
+    }
+}
+
+impl Engine {
+    /// What names of claims made at `now` are drawn from.
+    fn seed(&self, now: Timestamp) -> u64 {
+        self.settings.seed.rotate_left(32) ^ now.as_millisecond().unsigned_abs()
+    }
+
+    /// The picture in which nodes that wait for their replacements are on their way out: their pods need room.
+    fn view(&self, now: Timestamp) -> Cluster {
+        let mut view = self.cluster.clone();
+        for name in &self.waiting {
+            if let Some(claim) =
+                view.claims.get(name).filter(|claim| is_waiting(claim) && claim.deleted.is_none())
+            {
+                view.put_claim(Arc::new(NodeClaim { deleted: Some(now), ..(**claim).clone() }));
+            }
+        }
+        view
+    }
+
+    /// Places pods that wait, and those of nodes on their way out, if a batch is ripe.
+    pub(super) fn provision(&mut self, now: Timestamp, out: &mut Steps) {
+        let is_ripe = self.batch.take(self.settings.batch, now);
+        let retry_at = self.provisioning.wake_at(&self.cluster, self.revision);
+        let is_retry =
+            self.batch.ripe_at(self.settings.batch).is_none() && retry_at.is_some_and(|at| at <= now);
+        if !is_ripe && !is_retry {
+            return;
+        }
+        let view = self.view(now);
+        let (mut pods, rejected) = scheduling::provisionable_pods(&view);
+        let waiting: BTreeSet<_> = pods.iter().map(|pod| pod.key).collect();
+        pods.extend(scheduling::moving_pods(&view, now));
+        let supply = self.open_supply();
+        let settings = self.settings.scheduling.clone();
+        let solution = scheduling::solve(&Request {
+            cluster: &view,
+            supply: &supply,
+            now,
+            pods: &pods,
+            without_nodes: &BTreeSet::new(),
+            without_claims: &BTreeSet::new(),
+            settings: &settings,
+            mode: Mode::Provisioning,
+        });
+        let seed = self.seed(now);
+        let purchase = provisioning::claims_for(&view, &supply, &solution, &settings, now, seed);
+        let mut steps = Steps::default();
+        for (claim, pods) in &purchase.claims {
+            let message = bought(&solution.new_nodes, pods);
+            steps.push(Action::CreateClaim(claim.clone()), "Provisioned", message);
+        }
+        for pod in solution.unschedulable.iter().filter(|pod| waiting.contains(&pod.pod)) {
+            let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
+            steps.push(failed_scheduling(pod.pod, &why.join("; ")), "FailedScheduling", why.join("; "));
+        }
+        for pod in &rejected {
+            let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
+            steps.push(failed_scheduling(pod.pod, &why.join("; ")), "FailedScheduling", why.join("; "));
+        }
+        let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));
+        for (place, pods) in &solution.existing {
+            if let (Place::Node(node), false) = (place, pods.is_empty()) {
+                self.provisioning.nominate(*node, until);
+            }
+        }
+        self.take(steps, now, out);
+        self.provisioning.last = Some((now, self.revision));
+        let former = (*self.plan).clone();
+        self.plan = Arc::new(Plan { provisioning: solution, rejected, ..former });
+    }
+
+    /// Makes the nodes that static pools lack.
+    pub(super) fn keep_replicas(&mut self, now: Timestamp, out: &mut Steps) {
+        for name in std::mem::take(&mut self.replicas_changed) {
+            let Some(pool) = self.cluster.pools.get(&name).filter(|pool| pool.is_static()).cloned() else {
+                continue;
+            };
+            let supply = self.open_supply();
+            let nodes = static_capacity::missing(&self.cluster, &supply, &pool);
+            if nodes.is_empty() {
+                continue;
+            }
+            let settings = self.settings.scheduling.clone();
+            let claims =
+                static_capacity::claims(&self.cluster, &supply, nodes, &settings, now, self.seed(now));
+            let mut steps = Steps::default();
+            for claim in claims {
+                let message = format!("pool {name} keeps {} nodes", pool.replicas.unwrap_or(0));
+                steps.push(Action::CreateClaim(claim), "Provisioned", message);
+            }
+            self.take(steps, now, out);
+        }
+    }
+
+    /// Judges which nodes may go, if that is due; looks again at what was decided before.
+    pub(super) fn disrupt(&mut self, now: Timestamp, out: &mut Steps) {
+        if self.disrupting.proposals.iter().any(|(at, _)| *at <= now) {
+            self.carry_out_proposals(now, out);
+        }
+        let is_due = self.disrupting.last.is_none()
+            || self.disrupting.pass_at(self.revision).is_some_and(|at| at <= now);
+        if !self.disrupting.proposals.is_empty() || !is_due {
+            return;
+        }
+        let supply = self.open_supply();
+        let settings = self.settings.clone();
+        let mut round = self.round(&supply, &settings, now);
+        let plan = disruption::plan_in(&mut round, COMMANDS_MAX);
+        drop(round);
+        for command in &plan.commands {
+            if command.method.is_validated() {
+                self.disrupting.proposals.push((now + validation::PAUSE, command.clone()));
+            } else {
+                self.start(command, now, out);
+            }
+        }
+        let windows =
+            self.cluster.pools.values().filter_map(|pool| disruption::budgets::next_change(pool, now));
+        self.disrupting.window_at = windows.min();
+        self.disrupting.last = Some((now, self.revision));
+        let former = (*self.plan).clone();
+        self.plan = Arc::new(Plan { disruption: plan, ..former });
+    }
+
+    fn round<'a>(
+        &mut self,
+        supply: &'a scheduling::Supply,
+        settings: &'a EngineSettings,
+        now: Timestamp,
+    ) -> Round<'a> {
+        self.provisioning.nominated.retain(|_, until| now < *until);
+        let mut round =
+            Round::new(self.cluster.clone(), supply, &settings.scheduling, &settings.disruption, now);
+        round.nominated = self.provisioning.nominated.keys().copied().collect();
+        round
+    }
+
+    /// The second look at decisions, each in the picture that the earlier ones leave.
+    fn carry_out_proposals(&mut self, now: Timestamp, out: &mut Steps) {
+        let supply = self.open_supply();
+        let settings = self.settings.clone();
+        let (ripe, later) =
+            std::mem::take(&mut self.disrupting.proposals).into_iter().partition(|(at, _)| *at <= now);
+        self.disrupting.proposals = later;
+        let ripe: Vec<(Timestamp, Command)> = ripe;
+        let mut round = self.round(&supply, &settings, now);
+        let mut standing = Vec::new();
+        let mut steps = Steps::default();
+        for (_, command) in ripe {
+            match validation::validate(&mut round, &command) {
+                Ok(command) => {
+                    round.start(&command);
+                    standing.push(command);
+                }
+                Err(why) => {
+                    for node in &command.nodes {
+                        let notice = Notice {
+                            subject: Subject::Node(*node),
+                            is_warning: false,
+                            reason: "ConsolidationRejected".into(),
+                            message: why.as_str().into(),
+                        };
+                        steps.push(Action::Publish(notice), "ConsolidationRejected", why.clone());
+                    }
+                }
+            }
+        }
+        drop(round);
+        self.take(steps, now, out);
+        for command in standing {
+            self.start(&command, now, out);
+        }
+    }
+
+    fn start(&mut self, command: &Command, now: Timestamp, out: &mut Steps) {
+        let supply = self.open_supply();
+        let settings = self.settings.scheduling.clone();
+        let solution = Solution { new_nodes: command.replacements.clone(), ..Solution::default() };
+        let seed = self.seed(now);
+        let purchase = provisioning::claims_for(&self.cluster, &supply, &solution, &settings, now, seed);
+        if let Some((_, refusal)) = purchase.dropped.first() {
+            let mut steps = Steps::default();
+            for node in &command.nodes {
+                let notice = Notice {
+                    subject: Subject::Node(*node),
+                    is_warning: true,
+                    reason: "DisruptionBlocked".into(),
+                    message: refusal.message.as_str().into(),
+                };
+                steps.push(Action::Publish(notice), "DisruptionBlocked", refusal.message.clone());
+            }
+            return self.take(steps, now, out);
+        }
+        let replacements: Vec<Arc<NodeClaim>> = purchase.claims.into_iter().map(|(claim, _)| claim).collect();
+        let mut steps = Steps::default();
+        command::start(&self.cluster, command, &replacements, now, &mut steps);
+        let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));
+        for (_, to) in &command.pods {
+            if let Destination::Existing(Place::Node(node)) = to {
+                self.provisioning.nominate(*node, until);
+            }
+        }
+        self.take(steps, now, out);
+    }
+
+    /// Writes what pools use, where that changed.
+    pub(super) fn report_pools(&mut self, now: Timestamp, out: &mut Steps) {
+        if self.pools_changed.is_empty() {
+            return;
+        }
+        if let Some(at) = self.provisioning.report_at().filter(|at| now < *at) {
+            out.wake(at);
+            return;
+        }
+        self.provisioning.reported_at = Some(now);
+        let mut steps = Steps::default();
+        for name in std::mem::take(&mut self.pools_changed) {
+            if !self.cluster.pools.contains_key(&name) {
+                self.reported.remove(&name);
+                continue;
+            }
+            let usage = usage(&self.cluster, name);
+            if self.reported.get(&name) != Some(&usage) {
+                let (used, nodes) = usage.clone();
+                self.reported.insert(name, usage);
+                let message = format!("{nodes} nodes");
+                steps.push(Action::UpdatePool { pool: name, used, nodes }, "PoolStatus", message);
+            }
+        }
+        self.take(steps, now, out);
+    }
+}
+
+/// Capacity and number of a pool's nodes.
+fn usage(cluster: &Cluster, pool: PoolName) -> (Resources, u32) {
+    let (mut used, mut nodes) = (Resources::new(), 0);
+    for claim in cluster.claims_of(pool) {
+        nodes += 1;
+        used.add(cluster.node_of(claim).map_or(&claim.capacity, |node| &node.capacity));
+    }
+    (used, nodes)
+}
+
+fn bought(nodes: &[NewNode], pods: &[crate::model::name::ObjectKey]) -> String {
+    let node = nodes.iter().find(|node| node.pods == pods);
+    let cheapest = node.map_or_else(String::new, |node| {
+        let launch = node.launch();
+        let (kind, zone) = (launch.instance_type, launch.zone);
+        format!("; cheapest is {kind} in {zone}, {}, at ${} an hour", launch.capacity_type, launch.price)
+    });
+    format!("{} pods need a node{cheapest}", pods.len())
+}
+
+fn failed_scheduling(pod: crate::model::name::ObjectKey, why: &str) -> Action {
+    Action::Publish(Notice {
+        subject: Subject::Pod(pod),
+        is_warning: true,
+        reason: "FailedScheduling".into(),
+        message: why.into(),
+    })
+}

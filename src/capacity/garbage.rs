@@ -1,0 +1,47 @@
+//! What one side forgot: machines without a claim, claims without a machine.
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::cluster::Cluster;
+use super::decision::Steps;
+use crate::model::action::Action;
+use crate::model::claim::ConditionType;
+use crate::model::name::ProviderId;
+use crate::model::observation::Instance;
+
+/// How old a machine must be before the lack of a claim counts: its claim may be about to learn of it.
+const GRACE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Compares the list of all our machines with the claims.
+pub(crate) fn collect(cluster: &Cluster, instances: &[Instance], now: Timestamp) -> Steps {
+    let mut steps = Steps::default();
+    let alive: BTreeSet<ProviderId> =
+        instances.iter().filter(|one| !one.is_terminating).map(|one| one.provider_id).collect();
+    for claim in cluster.claims.values().filter(|claim| claim.deleted.is_none()) {
+        let is_lost = claim.conditions.is_true(ConditionType::Registered)
+            && claim.provider_id.is_some_and(|id| !alive.contains(&id));
+        let is_alive = cluster.node_of(claim).is_some_and(|node| node.is_ready());
+        if is_lost && !is_alive {
+            let message = "its machine is gone and its node is not ready";
+            steps.push(Action::DeleteClaim { claim: claim.name }, "GarbageCollected", message);
+        }
+    }
+    for instance in instances.iter().filter(|one| !one.is_terminating) {
+        let is_known = cluster.claim_by_instance(instance.provider_id).is_some()
+            || instance.claim.is_some_and(|name| {
+                cluster.claims.get(&name).is_some_and(|claim| claim.provider_id.is_none())
+            });
+        if is_known || now.duration_since(instance.launched) < GRACE {
+            continue;
+        }
+        let message = "no claim belongs to this machine";
+        steps.push(Action::Terminate { instance: instance.provider_id }, "GarbageCollected", message);
+        if let Some(node) = cluster.nodes.values().find(|node| node.provider_id == Some(instance.provider_id))
+        {
+            steps.push(Action::DeleteNode { node: node.name }, "GarbageCollected", message);
+        }
+    }
+    steps
+}

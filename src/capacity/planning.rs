@@ -1,0 +1,62 @@
+//! The whole question at once: given this cluster at this moment, what would be bought and what would go?
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::cluster::Cluster;
+use super::decision::Plan;
+use super::disruption;
+use super::disruption::round::launched;
+use super::engine::EngineSettings;
+use super::provisioning::claims_for;
+use super::scheduling::{
+    Mode, NewNode, Request, Settings, Solution, Supply, moving_pods, provisionable_pods, solve,
+};
+use crate::model::claim::NodeClaim;
+
+/// Where pods that wait, or whose node is on its way out, would go.
+pub fn place(cluster: &Cluster, supply: &Supply, now: Timestamp, scheduling: &Settings) -> Solution {
+    let mut pods = provisionable_pods(cluster).0;
+    pods.extend(moving_pods(cluster, now));
+    solve(&Request {
+        cluster,
+        supply,
+        now,
+        pods: &pods,
+        without_nodes: &BTreeSet::new(),
+        without_claims: &BTreeSet::new(),
+        settings: scheduling,
+        mode: Mode::Provisioning,
+    })
+}
+
+/// The claim that `node` would get, launched as the cheapest that it may be; `None` if limits do not allow it any more.
+pub fn buy(
+    cluster: &Cluster,
+    supply: &Supply,
+    node: &NewNode,
+    settings: &EngineSettings,
+    now: Timestamp,
+    seed: u64,
+) -> Option<Arc<NodeClaim>> {
+    let solution = Solution { new_nodes: vec![node.clone()], ..Solution::default() };
+    let purchase = claims_for(cluster, supply, &solution, &settings.scheduling, now, seed);
+    let (claim, _) = purchase.claims.first()?;
+    Some(Arc::new(launched(claim, node, supply, now)))
+}
+
+/// Judges `cluster` as it is at `now`. Waiting pods are placed first; what may go is judged as if they were on their way.
+pub fn plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Plan {
+    plan_with(cluster, &Supply::of(cluster), now, settings)
+}
+
+/// The same with a supply that is at hand.
+pub fn plan_with(cluster: &Cluster, supply: &Supply, now: Timestamp, settings: &EngineSettings) -> Plan {
+    let rejected = provisionable_pods(cluster).1;
+    let provisioning = place(cluster, supply, now, &settings.scheduling);
+    let disruption =
+        disruption::plan(cluster, supply, &provisioning, &settings.scheduling, &settings.disruption, now);
+    Plan { provisioning, rejected, disruption }
+}

@@ -1,0 +1,183 @@
+//! Pools that keep a number of nodes: made from the template alone, whatever pods ask for.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::cluster::Cluster;
+use super::disruption::candidates::Candidate;
+use super::disruption::command::{Command, Destination, Method, is_waiting};
+use super::disruption::expiration;
+use super::disruption::round::Round;
+use super::provisioning;
+use super::scheduling::{self, NewNode, Solution, Supply, is_protected};
+use crate::model::action::LaunchOption;
+use crate::model::claim::NodeClaim;
+use crate::model::label::{self, Labels};
+use crate::model::money::UsdPerHour;
+use crate::model::name::{NodeName, PoolName};
+use crate::model::pool::NodePool;
+use crate::model::quantity::{Resources, resource};
+use crate::model::requirement::{Requirement, Requirements};
+
+/// A static pool's claims: those that serve, those that go once their replacement is there, those that are going.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    pub active: u64,
+    pub leaving: u64,
+    pub deleting: u64,
+}
+
+pub(crate) fn census(cluster: &Cluster, pool: &NodePool) -> Census {
+    let mut census = Census::default();
+    for claim in cluster.claims_of(pool.name) {
+        if is_waiting(claim) {
+            census.leaving += 1;
+        } else if claim.deleted.is_some() {
+            census.deleting += 1;
+        } else {
+            census.active += 1;
+        }
+    }
+    census
+}
+
+/// How many more claims `limits.nodes` of `pool` allows.
+pub(crate) fn room(pool: &NodePool, census: &Census) -> u64 {
+    let limit = pool.limits.as_ref().and_then(|limits| limits.listed(*resource::NODES));
+    let used = census.active + census.leaving + census.deleting;
+    limit.map_or(u64::MAX, |limit| u64::try_from(limit).unwrap_or(0).saturating_sub(used))
+}
+
+/// A node as `pool`'s template alone describes it; `None`: nothing that it allows is available.
+pub(crate) fn new_node(cluster: &Cluster, supply: &Supply, pool: &NodePool) -> Option<NewNode> {
+    let template = &pool.template;
+    let mut requirements: Requirements = template.requirements.clone();
+    let mut labels: Labels = template.labels.clone();
+    labels.insert(*label::NODEPOOL, pool.name.0);
+    labels.insert(template.class.label_key(), template.class.name.0);
+    for (key, value) in &labels {
+        requirements.add(*key, Requirement::one(*value));
+    }
+    let types = supply.types(pool.name);
+    let mut options: Vec<LaunchOption> = Vec::new();
+    for kind in types.iter().filter(|kind| kind.requirements.intersects(&template.requirements).is_ok()) {
+        let open =
+            kind.offerings.iter().filter(|offering| offering.is_available && offering.suits(&requirements));
+        options.extend(open.map(|offering| LaunchOption {
+            price: offering.price,
+            instance_type: kind.name,
+            zone: offering.zone,
+            capacity_type: offering.capacity_type,
+            reservation: offering.reservation.map(|reservation| reservation.id),
+        }));
+    }
+    options.sort_by_key(|option| {
+        (option.price, option.instance_type, option.capacity_type, option.zone, option.reservation)
+    });
+    let is_known = cluster.pools.contains_key(&pool.name);
+    (is_known && !options.is_empty()).then(|| NewNode {
+        pool: pool.name,
+        requirements,
+        labels,
+        taints: template.taints.clone(),
+        requests: Resources::new(),
+        pods: Vec::new(),
+        options,
+        is_min_values_relaxed: false,
+    })
+}
+
+/// New nodes of `pool` that are missing to its replicas, as far as limits allow.
+pub(crate) fn missing(cluster: &Cluster, supply: &Supply, pool: &NodePool) -> Vec<NewNode> {
+    let Some(replicas) = pool.replicas.filter(|_| pool.is_ready && !pool.is_deleting) else {
+        return Vec::new();
+    };
+    let census = census(cluster, pool);
+    let wanted = u64::from(replicas).saturating_sub(census.active + census.leaving);
+    let count = wanted.min(room(pool, &census)).min(1000);
+    let node = if count > 0 { new_node(cluster, supply, pool) } else { None };
+    node.map_or_else(Vec::new, |node| vec![node; count as usize])
+}
+
+/// Claims for `nodes`, whose names differ by their number.
+pub(crate) fn claims(
+    cluster: &Cluster,
+    supply: &Supply,
+    nodes: Vec<NewNode>,
+    settings: &scheduling::Settings,
+    now: Timestamp,
+    seed: u64,
+) -> Vec<Arc<NodeClaim>> {
+    let solution = Solution { new_nodes: nodes, ..Solution::default() };
+    let purchase = provisioning::claims_for(cluster, supply, &solution, settings, now, seed);
+    purchase.claims.into_iter().map(|(claim, _)| claim).collect()
+}
+
+/// Nodes of static pools beyond their replicas: unlaunched claims first, then idle ones, then what costs least to move.
+pub(crate) fn scale_down(round: &mut Round) -> Vec<Command> {
+    let pools: Vec<Arc<NodePool>> =
+        round.cluster.pools.values().filter(|pool| pool.is_static()).cloned().collect();
+    pools.iter().filter_map(|pool| scale_down_pool(round, pool)).collect()
+}
+
+fn scale_down_pool(round: &Round, pool: &NodePool) -> Option<Command> {
+    let census = census(&round.cluster, pool);
+    let excess = census.active.saturating_sub(u64::from(pool.replicas?)) as usize;
+    if excess == 0 {
+        return None;
+    }
+    let mut serving: Vec<&Arc<NodeClaim>> = round
+        .cluster
+        .claims_of(pool.name)
+        .filter(|claim| claim.deleted.is_none() && !is_waiting(claim))
+        .collect();
+    serving.sort_by_cached_key(|claim| (weight(round, claim), claim.name));
+    let types = round.supply.types(pool.name);
+    let chosen: Vec<Candidate> = serving
+        .into_iter()
+        .take(excess)
+        .map(|claim| {
+            let node = round.cluster.node_of(claim);
+            Candidate {
+                node: node.map_or(NodeName(claim.name.0), |node| node.name),
+                claim: claim.name,
+                pool: pool.name,
+                price: node.map_or(UsdPerHour::ZERO, |node| super::disruption::price_of(node, &types)),
+                disruption: 0,
+                is_spot: false,
+            }
+        })
+        .collect();
+    let savings = chosen.iter().map(|candidate| candidate.price).sum();
+    let pods = chosen.iter().flat_map(|candidate| round.leaving_pods(candidate.node));
+    let pods = pods.map(|pod| (pod, Destination::Nowhere)).collect();
+    Some(Command::new(Method::StaticScaleDown, &chosen, Vec::new(), savings, pods))
+}
+
+/// What goes first has the least weight.
+fn weight(round: &Round, claim: &NodeClaim) -> (bool, bool, bool, i128) {
+    let Some(node) = round.cluster.node_of(claim) else {
+        return (claim.provider_id.is_some(), false, false, 0);
+    };
+    let pods: Vec<_> = round.cluster.pods_of(node.name).filter(|pod| !pod.is_terminal()).collect();
+    let is_protected = pods.iter().any(|pod| is_protected(pod, round.now));
+    let is_busy = pods.iter().any(|pod| !pod.is_daemon());
+    let cost: i128 = pods.iter().map(|pod| i128::from(super::disruption::eviction_cost(pod))).sum();
+    let left = remaining_millis(claim, round.now);
+    (true, is_busy || is_protected, is_protected, cost * left)
+}
+
+/// What is left of a claim's life, in thousandths.
+fn remaining_millis(claim: &NodeClaim, now: Timestamp) -> i128 {
+    let (Some(due), Some(life)) = (expiration::due(claim), claim.spec.expire_after.duration) else {
+        return 1000;
+    };
+    let left = due.duration_since(now).as_millis().max(0);
+    (left * 1000 / life.as_millis().max(1)).clamp(0, 1000)
+}
+
+/// Pools of `cluster` that keep a number of nodes.
+pub(crate) fn pools(cluster: &Cluster) -> impl Iterator<Item = PoolName> + '_ {
+    cluster.pools.values().filter(|pool| pool.is_static()).map(|pool| pool.name)
+}

@@ -1,0 +1,258 @@
+//! Where a plan ends: it is carried out in memory, one decision after the other, until nothing is left to do.
+//!
+//! Nothing fails here and nothing takes time but what the decisions themselves wait for: every launch succeeds as the cheapest
+//! offering, every pod starts where the plan put it. So the end is what the decisions lead to, not what luck makes of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::capacity::cluster::Cluster;
+use crate::capacity::disruption::{Command, Destination, Step, has_to_move, join, next_step, quiet_at};
+use crate::capacity::engine::EngineSettings;
+use crate::capacity::planning;
+use crate::capacity::scheduling::{NewNode, Place, Supply, is_going, is_reschedulable};
+use crate::model::claim::NodeClaim;
+use crate::model::label;
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, TypeName, Zone};
+use crate::model::offering::CapacityType;
+use crate::model::pod::{Pod, PodPhase};
+
+/// A plan that goes on for longer is taken for one that never ends.
+pub const STEPS_MAX: u64 = 1000;
+/// How far the clock moves after each step: enough for pods to start.
+const STRIDE: SignedDuration = SignedDuration::from_mins(1);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettledNode {
+    pub name: NodeName,
+    /// `None`: nobody's of ours.
+    pub pool: Option<PoolName>,
+    pub instance_type: Option<TypeName>,
+    pub zone: Option<Zone>,
+    pub capacity_type: Option<CapacityType>,
+}
+
+/// The cluster at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// By name.
+    pub nodes: Vec<SettledNode>,
+    pub steps: u64,
+    /// Nothing was left to do.
+    pub quiescent: bool,
+}
+
+/// Carries out all that is to be done from `now` on.
+pub fn settle(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Settled {
+    let mut settling =
+        Settling { cluster: cluster.clone(), supply: Supply::of(cluster), now, settings, made: 0 };
+    let (mut steps, mut quiescent) = (0, false);
+    while steps < STEPS_MAX {
+        if settling.step() {
+            steps += 1;
+            settling.now += STRIDE;
+        } else if let Some(next) = settling.next_quiet() {
+            settling.now = next;
+        } else {
+            quiescent = true;
+            break;
+        }
+    }
+    Settled { nodes: settling.nodes(), steps, quiescent }
+}
+
+struct Settling<'a> {
+    cluster: Cluster,
+    supply: Supply,
+    now: Timestamp,
+    settings: &'a EngineSettings,
+    made: u64,
+}
+
+impl Settling<'_> {
+    /// Does what is to be done now; tells whether there was anything.
+    fn step(&mut self) -> bool {
+        let arrived = self.join_launched();
+        let placed = self.place_pods();
+        let left = self.remove_going();
+        if arrived || placed || left {
+            return true;
+        }
+        let Step { commands, new_nodes } = next_step(
+            &self.cluster,
+            &self.supply,
+            &self.settings.scheduling,
+            &self.settings.disruption,
+            self.now,
+        );
+        let has_commands = !commands.is_empty() || !new_nodes.is_empty();
+        for node in &new_nodes {
+            self.add(node);
+        }
+        for command in commands {
+            self.carry_out(&command);
+        }
+        has_commands
+    }
+
+    /// Machines that are on their way arrive.
+    fn join_launched(&mut self) -> bool {
+        let waiting: Vec<Arc<NodeClaim>> = self
+            .cluster
+            .claims
+            .values()
+            .filter(|claim| {
+                claim.deleted.is_none() && claim.provider_id.is_some() && !claim.allocatable.is_empty()
+            })
+            .filter(|claim| self.cluster.node_of(claim).is_none())
+            .cloned()
+            .collect();
+        for claim in &waiting {
+            join(&mut self.cluster, claim, NodeName(claim.name.0), self.now);
+        }
+        !waiting.is_empty()
+    }
+
+    /// Finds a place for pods that wait, or whose node is on its way out.
+    fn place_pods(&mut self) -> bool {
+        let solution = planning::place(&self.cluster, &self.supply, self.now, &self.settings.scheduling);
+        let mut moves: Vec<(ObjectKey, NodeName)> = Vec::new();
+        for (place, pods) in &solution.existing {
+            if let Place::Node(node) = place {
+                moves.extend(pods.iter().map(|pod| (*pod, *node)));
+            }
+        }
+        for node in &solution.new_nodes {
+            if let Some(name) = self.add(node) {
+                moves.extend(node.pods.iter().map(|pod| (*pod, name)));
+            }
+        }
+        let any = !moves.is_empty() || !solution.new_nodes.is_empty();
+        self.bind_all(moves);
+        any
+    }
+
+    /// Nodes whose pods have left, or are to leave by a deadline, go.
+    fn remove_going(&mut self) -> bool {
+        let stays = |pod: &Arc<Pod>| has_to_move(pod) && !is_reschedulable(&self.cluster, pod, self.now);
+        let is_free = |node: NodeName, claim: Option<&Arc<NodeClaim>>| {
+            claim.is_some_and(|claim| claim.spec.termination_grace.is_some())
+                || !self.cluster.pods_of(node).any(|pod| stays(pod))
+        };
+        let going: Vec<(NodeName, Option<ClaimName>)> = self
+            .cluster
+            .nodes
+            .values()
+            .filter(|node| is_going(&self.cluster, node) && is_free(node.name, self.cluster.claim_of(node)))
+            .map(|node| (node.name, self.cluster.claim_of(node).map(|claim| claim.name)))
+            .collect();
+        for (node, claim) in &going {
+            self.remove(*node, *claim);
+        }
+        let lost: Vec<ClaimName> = self
+            .cluster
+            .claims
+            .values()
+            .filter(|claim| claim.deleted.is_some() && self.cluster.node_of(claim).is_none())
+            .map(|claim| claim.name)
+            .collect();
+        lost.iter().for_each(|claim| self.cluster.remove_claim(*claim));
+        !going.is_empty() || !lost.is_empty()
+    }
+
+    fn carry_out(&mut self, command: &Command) {
+        let names: Vec<Option<NodeName>> = command.replacements.iter().map(|node| self.add(node)).collect();
+        let place_of = |to: &Destination| match to {
+            Destination::Existing(Place::Node(name)) => Some(*name),
+            Destination::Replacement(at) => names.get(*at).copied().flatten(),
+            Destination::Existing(Place::Claim(_)) | Destination::Nowhere => None,
+        };
+        let moves = command.pods.iter().filter_map(|(pod, to)| Some((*pod, place_of(to)?))).collect();
+        self.bind_all(moves);
+        for (node, claim) in command.nodes.iter().zip(&command.claims) {
+            self.remove(*node, Some(*claim));
+        }
+    }
+
+    /// Buys `node` and lets it join.
+    fn add(&mut self, node: &NewNode) -> Option<NodeName> {
+        self.made += 1;
+        let name = NodeName::new(&format!("new-{}", self.made));
+        let claim = planning::buy(&self.cluster, &self.supply, node, self.settings, self.now, self.made)?;
+        join(&mut self.cluster, &claim, name, self.now);
+        Some(name)
+    }
+
+    fn bind_all(&mut self, moves: Vec<(ObjectKey, NodeName)>) {
+        let mut touched: BTreeMap<ClaimName, ()> = BTreeMap::new();
+        for (key, name) in moves {
+            let Some(pod) = self.cluster.pods.get(&key).cloned() else { continue };
+            let bound = Pod {
+                node: Some(name),
+                nominated_node: None,
+                phase: PodPhase::Running,
+                deleted: None,
+                started: Some(self.now),
+                is_ready: true,
+                is_unschedulable: false,
+                ..(*pod).clone()
+            };
+            self.cluster.put_pod(Arc::new(bound));
+            let claim = self.cluster.nodes.get(&name).and_then(|node| self.cluster.claim_of(node));
+            touched.extend(claim.map(|claim| (claim.name, ())));
+        }
+        for name in touched.into_keys() {
+            if let Some(claim) = self.cluster.claims.get(&name).cloned() {
+                let last_pod_event = Some(self.now);
+                self.cluster.put_claim(Arc::new(NodeClaim { last_pod_event, ..(*claim).clone() }));
+            }
+        }
+    }
+
+    /// The node goes; what it ran and has to run on waits for another place.
+    fn remove(&mut self, node: NodeName, claim: Option<ClaimName>) {
+        let pods: Vec<Arc<Pod>> = self.cluster.pods_of(node).cloned().collect();
+        for pod in pods {
+            if has_to_move(&pod) {
+                let waiting = Pod {
+                    node: None,
+                    phase: PodPhase::Pending,
+                    deleted: None,
+                    started: None,
+                    is_ready: false,
+                    is_unschedulable: true,
+                    ..(*pod).clone()
+                };
+                self.cluster.put_pod(Arc::new(waiting));
+            } else {
+                self.cluster.remove_pod(pod.key);
+            }
+        }
+        self.cluster.remove_node(node);
+        if let Some(claim) = claim {
+            self.cluster.remove_claim(claim);
+        }
+    }
+
+    /// When the pods of some node will next have been quiet for long enough.
+    fn next_quiet(&self) -> Option<Timestamp> {
+        let claims = self.cluster.claims.values();
+        claims.filter_map(|claim| quiet_at(&self.cluster, claim)).filter(|at| *at > self.now).min()
+    }
+
+    fn nodes(&self) -> Vec<SettledNode> {
+        let of = |node: &Arc<crate::model::node::Node>| {
+            let label = |key| node.labels.get(&key).copied();
+            SettledNode {
+                name: node.name,
+                pool: label(*label::NODEPOOL).map(PoolName),
+                instance_type: label(*label::INSTANCE_TYPE).map(TypeName),
+                zone: label(*label::ZONE).map(Zone),
+                capacity_type: label(*label::CAPACITY_TYPE).and_then(|kind| CapacityType::parse(&kind)),
+            }
+        };
+        self.cluster.nodes.values().map(of).collect()
+    }
+}
