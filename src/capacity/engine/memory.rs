@@ -14,6 +14,8 @@ use crate::model::symbol::Symbol;
 
 /// The same thing is told again after so long: fifteen minutes, as in Karpenter.
 const REPEAT_AFTER: SignedDuration = SignedDuration::from_mins(15);
+/// The same thing in other words is told again sooner.
+const REWORD_AFTER: SignedDuration = SignedDuration::from_mins(1);
 /// A change that was not seen in the cluster after so long is taken for lost.
 const CONFIRM_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 /// Notices are forgotten in bulk once there are so many.
@@ -28,7 +30,8 @@ impl Told {
     pub fn is_news(&mut self, notice: &Notice, now: Timestamp) -> bool {
         let key = (notice.subject, notice.reason);
         let is_known = self.0.get(&key).is_some_and(|(message, at)| {
-            *message == notice.message && now.duration_since(*at) < REPEAT_AFTER
+            let patience = if *message == notice.message { REPEAT_AFTER } else { REWORD_AFTER };
+            now.duration_since(*at) < patience
         });
         if !is_known {
             if self.0.len() >= TOLD_MAX {
