@@ -12,12 +12,12 @@ use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
 
 use crate::gitops::diagnostic::{Diagnostic, Place, Source, nearest};
-use crate::gitops::fleet::TEMPLATES;
+use crate::gitops::fleet::{TEMPLATES, refused};
 use crate::gitops::read::{NESTING_MAX, text_of};
 use crate::gitops::template::{
     self, ADD, CHARGE, CLOSE, EMIT, HELD, JOIN, MULTIPLY, Mark, NUMBER_END, OPEN, SIZED, Traced,
 };
-use crate::model::repository::Repository;
+use crate::model::repository::{Refusal, Repository};
 
 /// Instructions of one rendering.
 const FUEL: u64 = 500_000;
@@ -68,6 +68,8 @@ pub(crate) struct Engine {
     traced: BTreeMap<Arc<str>, Traced>,
     /// Mistakes found while loading, of templates of the repository.
     pub found: Vec<Diagnostic>,
+    /// Paths of the commit that are not read, and why: an include may name one.
+    refused: BTreeMap<Arc<str>, Refusal>,
     meter: Arc<Meter>,
 }
 
@@ -79,6 +81,7 @@ impl Engine {
             marks: Vec::new(),
             traced: BTreeMap::new(),
             found: Vec::new(),
+            refused: repository.refused.clone(),
             meter,
         };
         for (name, text) in BUILT_IN {
@@ -246,6 +249,13 @@ impl Engine {
             let message = format!("`{name}` is outside of templates/, and only templates can be included");
             return Diagnostic::error("PRV1406", place, message)
                 .help("include templates by their name below templates/, without `..`, dot-files and absolute paths");
+        }
+        let path = format!("{TEMPLATES}{name}");
+        let is_part = |refused: &str| {
+            path.strip_prefix(refused).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        if let Some((at, refusal)) = self.refused.iter().find(|(refused, _)| is_part(refused)) {
+            return refused(at, *refusal).also("included here", place);
         }
         let diagnostic = Diagnostic::error("PRV1412", place, format!("there is no template `{name}`"));
         match nearest(name, self.traced.keys().map(|name| &**name)) {

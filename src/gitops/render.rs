@@ -14,7 +14,7 @@ use crate::gitops::context::{self, ClassInput, MapOrder, OWN_CLASS, Surroundings
 use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed, nearest};
 use crate::gitops::engine::Engine;
-use crate::gitops::fleet::{Environment, Fleet, Resolved, refused};
+use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
 use crate::gitops::overlay::merged;
 use crate::gitops::overrides;
 use crate::gitops::read::text_of;
@@ -352,6 +352,10 @@ impl<'a> Run<'a> {
         }
         if self.engine.has(&template) {
             return Some(template);
+        }
+        if let Some((path, refusal)) = self.fleet.repository.refusal_of(&format!("{TEMPLATES}{template}")) {
+            self.found.push(refused(&path.into(), refusal).also("used here", strategy.place.clone()));
+            return None;
         }
         let message =
             format!("there is no strategy `{wanted}`: neither templates/{template} nor a built-in one");

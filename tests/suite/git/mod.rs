@@ -9,3 +9,4 @@ mod ssh;
 mod authoring;
 mod watching;
 mod isolation;
+mod rendering;
