@@ -17,6 +17,9 @@ use crate::model::repository::{CommitId, Refusal, Repository, Revision};
 /// The revision is not a commit: its id is the content's SHA-256 (64 digits) and it has no reference.
 pub fn read_directory(path: &Path, limits: &Limits) -> Result<Repository, GitError> {
     let unreadable = |path: &Path, source: std::io::Error| GitError::Unreadable { path: path.into(), source };
+    // Without a trailing slash, which would show up in every message.
+    let path = path.components().collect::<PathBuf>();
+    let path = path.as_path();
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => {}
         Ok(_) => return Err(GitError::NotADirectory { path: path.into() }),

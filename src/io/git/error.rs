@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::limits::LimitError;
 use super::reference::ReferenceError;
 use super::url::UrlError;
 use crate::model::repository::CommitId;
@@ -52,6 +53,8 @@ pub enum GitError {
     Url(#[from] UrlError),
     #[error(transparent)]
     Reference(#[from] ReferenceError),
+    #[error(transparent)]
+    Limit(#[from] LimitError),
 
     // The repository was found, the revision was not.
     #[error("{source_name} has no {wanted}")]
@@ -152,6 +155,7 @@ impl GitError {
         match self {
             Self::Url(error) => error.help(),
             Self::Reference(error) => error.help(),
+            Self::Limit(error) => error.help(),
             Self::RefNotFound { near, .. } => match near.as_slice() {
                 [] => "The repository has no branch and no tag of that kind; push one, or name another.".into(),
                 near => format!("There is {}.", listed(near)),
@@ -188,20 +192,25 @@ impl GitError {
             },
             Self::SubdirectoryRefused { .. } => "Name a directory of this repository.".into(),
             Self::TooManyFiles { .. } => {
-                "Name the directory of the fleet with the source's path, leave files out with `.provisorignore`, or raise `limits.files`.".into()
+                "Name the directory of the fleet (`--path`), leave files out with `.provisorignore`, or raise the limit (`--limit files=10000`).".into()
             }
             Self::ContentTooLarge { .. } => {
-                "Name the directory of the fleet with the source's path, leave files out with `.provisorignore`, or raise `limits.total_bytes`.".into()
+                "Name the directory of the fleet (`--path`), leave files out with `.provisorignore`, or raise the limit (`--limit total_bytes=20MiB`).".into()
             }
             Self::RepositoryTooLarge { .. } => {
-                "Move the fleet into a repository of its own, or raise `limits.pack_bytes`.".into()
+                "Move the fleet into a repository of its own, or raise the limit (`--limit pack_bytes=512MiB`).".into()
             }
             Self::TooManyReferences { .. } => {
-                "Follow a branch or tag by name, which lists less, or raise `limits.reference_bytes`.".into()
+                "Follow a branch or tag by name, which lists less, or raise the limit (`--limit reference_bytes=64MiB`).".into()
             }
-            Self::Timeout { .. } => "It is tried again; is the server slow, or the repository large?".into(),
+            Self::Timeout { phase: Phase::Listing, .. } => {
+                "Is the server slow? Give it more time (`--limit list_timeout=60s`).".into()
+            }
+            Self::Timeout { phase: Phase::Fetching, .. } => {
+                "Is the server slow, or the repository large? Give it more time (`--limit fetch_timeout=5m`).".into()
+            }
             Self::Stopped { .. } => "Start it again.".into(),
-            Self::Unreachable { .. } => "Check the address, the network and the proxy; it is tried again.".into(),
+            Self::Unreachable { .. } => "Check the address, the network and the proxy.".into(),
             Self::AuthenticationFailed { .. } => {
                 "Private repositories are reached with `ssh://` and a key that your ssh agent offers.".into()
             }
@@ -209,10 +218,10 @@ impl GitError {
             Self::NotFoundOnServer { .. } => {
                 "Check the path of the address; some servers say this too if you may not read the repository.".into()
             }
-            Self::RateLimited { .. } | Self::ServerFailed { .. } => "It is tried again later.".into(),
+            Self::RateLimited { .. } | Self::ServerFailed { .. } => "Try again later.".into(),
             Self::Redirected { target, .. } => format!("If you trust it, use `{target}` as the address."),
             Self::NotGit { .. } => "Use the address that `git clone` would use.".into(),
-            Self::Protocol { .. } => "It is tried again; if it stays, try `git ls-remote` from here.".into(),
+            Self::Protocol { .. } => "Try again; if it stays, see what `git ls-remote` says from here.".into(),
             Self::CommitNotOffered { .. } => {
                 "Name the branch that has the commit too (`branch`), so that it can be found from there.".into()
             }
@@ -261,6 +270,7 @@ impl GitError {
             }
             Self::Url(_)
             | Self::Reference(_)
+            | Self::Limit(_)
             | Self::BadSubdirectory { .. }
             | Self::UnsupportedRepository { .. }
             | Self::SshMissing { .. }
@@ -275,6 +285,7 @@ impl GitError {
         match self {
             Self::Url(_) => "URLInvalid",
             Self::Reference(_) | Self::BadSubdirectory { .. } => "ReferenceInvalid",
+            Self::Limit(_) => "LimitInvalid",
             Self::RefNotFound { .. }
             | Self::NoVersionInRange { .. }
             | Self::AmbiguousRef { .. }

@@ -10,6 +10,7 @@
 mod url;
 mod reference;
 mod error;
+mod limits;
 mod local;
 mod remote;
 mod tree;
@@ -22,12 +23,12 @@ mod author;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 pub use author::{Author, commit_changes, commit_files, init_repository};
 pub use directory::read_directory;
 pub use error::{ErrorClass, GitError, NextStep, Phase};
 pub use history::{History, Rewrite};
+pub use limits::{LimitError, Limits};
 pub use poll::{AfterFailure, INTERVAL, INTERVAL_MIN, Poller};
 pub use reference::{Purpose, RefName, Reference, ReferenceError, ReferenceFields, Resolved};
 pub use url::{RepositoryUrl, UrlError, UrlRules};
@@ -66,41 +67,6 @@ impl Source {
             allow_insecure_http: false,
             allow_local: true,
             ssh_program: "ssh".into(),
-        }
-    }
-}
-
-/// How much of anything is accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Files considered, and directories looked into.
-    pub files: usize,
-    /// A larger file is left out and named; only what needs it fails.
-    pub file_bytes: u64,
-    pub total_bytes: u64,
-    /// What one fetch may download.
-    pub pack_bytes: u64,
-    /// What the cache of one repository may hold; it is started anew above that.
-    pub store_bytes: u64,
-    /// What a server may list as references.
-    pub reference_bytes: u64,
-    pub connect_timeout: Duration,
-    pub list_timeout: Duration,
-    pub fetch_timeout: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            files: 5_000,
-            file_bytes: 1 << 20,
-            total_bytes: 10 << 20,
-            pack_bytes: 256 << 20,
-            store_bytes: 1 << 30,
-            reference_bytes: 16 << 20,
-            connect_timeout: Duration::from_secs(10),
-            list_timeout: Duration::from_secs(15),
-            fetch_timeout: Duration::from_secs(60),
         }
     }
 }

@@ -332,7 +332,7 @@ pub(crate) fn pick(
                     let wanted = format!("branch or tag `{}`", name.as_str());
                     match all.tips.is_empty() {
                         true => Err(GitError::EmptyRepository { source_name: source_name() }),
-                        false => Err(not_found(source_name(), wanted, name.as_str(), "refs/", &all)),
+                        false => Err(not_found(source_name(), wanted, name.as_str(), "", &all)),
                     }
                 }
             }
@@ -382,15 +382,16 @@ fn not_found(source_name: String, wanted: String, near_to: &str, group: &str, al
     GitError::RefNotFound { source_name, wanted, near: nearest(near_to, group, all) }
 }
 
-/// The most similar names of one group, most similar first.
+/// The most similar names of one group, most similar first; without a group, branches and tags by their short names.
 fn nearest(wanted: &str, group: &str, all: &Advertised) -> Vec<String> {
-    let short_group = if group == "refs/" { "" } else { group };
     let names = all.tips.iter().filter(|tip| tip.name.starts_with(group));
     let mut names: Vec<(usize, &str)> = names
-        .map(|tip| tip.name.strip_prefix(short_group).unwrap_or(&tip.name))
+        .filter(|tip| !group.is_empty() || shortened(&tip.name) != tip.name)
+        .map(|tip| if group == "refs/" { tip.name.as_str() } else { shortened(&tip.name) })
         .map(|name| (strsim::damerau_levenshtein(shortened(name), shortened(wanted)), name))
         .collect();
     names.sort_unstable();
+    names.dedup();
     names.into_iter().take(NEAR_MAX).map(|(_, name)| name.to_owned()).collect()
 }
 

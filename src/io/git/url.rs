@@ -84,7 +84,7 @@ impl UrlError {
             }
             Self::GitProtocol { .. } => "Use the `https://` or `ssh://` address of the same repository.".into(),
             Self::InsecureHttp { .. } => {
-                "Use `https://`; or accept that anyone on the way can change the content, with `allow_insecure_http`.".into()
+                "Use `https://`; or accept that anyone on the way can change the content, with `--allow-insecure-http`.".into()
             }
             Self::LocalRefused { .. } => "Use an `https://` or `ssh://` address, or allow file sources.".into(),
             Self::Password { .. } => {

@@ -31,6 +31,17 @@ pub struct CommitArgs {
     /// Accept `http://` addresses, where anyone on the way can change the content
     #[arg(long)]
     pub allow_insecure_http: bool,
+    /// Accept more, or less, than usual: `files=10000`, `total_bytes=20MiB`, `fetch_timeout=2m`
+    #[arg(long = "limit", value_name = "NAME=VALUE")]
+    pub limits: Vec<String>,
+}
+
+impl CommitArgs {
+    fn limits(&self) -> Result<Limits, git::GitError> {
+        let mut limits = Limits::default();
+        self.limits.iter().try_for_each(|assignment| limits.set(assignment))?;
+        Ok(limits)
+    }
 }
 
 impl RepositoryArgs {
@@ -50,18 +61,19 @@ pub fn open(place: &str, at: &CommitArgs, console: &Console) -> Result<Repositor
     let rules = UrlRules { allow_insecure_http: at.allow_insecure_http, allow_local: true };
     let url = RepositoryUrl::parse(place, rules).map_err(git::GitError::from)?;
     let subdirectory = Subdirectory::parse(at.path.as_deref().unwrap_or_default())?;
+    let limits = at.limits()?;
     let is_plain_path = !place.starts_with("file:");
     if let Some(directory) = url.local_path().filter(|path| is_plain_path && !is_bare(path))
         && at.reference.is_none()
     {
-        return Ok(git::read_directory(&directory.join(subdirectory.as_str()), &Limits::default())?);
+        return Ok(git::read_directory(&directory.join(subdirectory.as_str()), &limits)?);
     }
     let reference = match &at.reference {
         Some(word) => Reference::any(word).map_err(git::GitError::from)?,
         None => Reference::Head,
     };
     let allow_insecure_http = at.allow_insecure_http;
-    let source = Source { reference, subdirectory, allow_insecure_http, ..Source::new(place) };
+    let source = Source { reference, subdirectory, limits, allow_insecure_http, ..Source::new(place) };
     let source = git::open(&source, &cache())?;
     let progress = Progress::start(console, &format!("reading {}", source.name()));
     let resolved = source.resolve()?;

@@ -54,6 +54,24 @@ impl Fixture {
         self.git(&["rev-parse", "HEAD"])
     }
 
+    /// Adds commits to `main`, each with another content of the file `a`, in one go.
+    pub fn grow(&self, count: usize) {
+        let tip = self.git(&["rev-parse", "main"]);
+        let stream: String = (1..=count)
+            .map(|number| {
+                let from = if number == 1 { format!("from {tip}\n") } else { String::new() };
+                let content = number.to_string();
+                format!(
+                    "commit refs/heads/main\ncommitter Ada <ada@example.com> {number} +0000\ndata 4\nmore\n\
+                     {from}M 100644 inline a\ndata {}\n{content}\n",
+                    content.len()
+                )
+            })
+            .collect();
+        self.git_with_input(&["fast-import", "--quiet"], stream.as_bytes());
+        self.git(&["reset", "--quiet", "--hard", "main"]);
+    }
+
     /// Runs `git` in the work tree, without anybody's configuration, and returns what it prints.
     pub fn git(&self, args: &[&str]) -> String {
         git_in(&self.work_tree(), args, b"")

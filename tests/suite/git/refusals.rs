@@ -121,7 +121,7 @@ fn git_063_too_many_files_are_an_error_with_the_count() {
             told(&error),
             format!(
                 "`{name}` has more than 5000 files to consider; `many/5000.toml` is one too many\n\
-                 Name the directory of the fleet with the source's path, leave files out with `.provisorignore`, or raise `limits.files`."
+                 Name the directory of the fleet (`--path`), leave files out with `.provisorignore`, or raise the limit (`--limit files=10000`)."
             )
         );
         assert_eq!((error.class(), error.reason()), (ErrorClass::Input, "TooManyFiles"));

@@ -120,9 +120,7 @@ fn references_of_every_kind_are_found_on_a_server() {
 fn git_012_a_commit_with_a_branch_is_looked_for_in_its_history() {
     let fixture = Fixture::with(&[("a", "0")]);
     let old = fixture.git(&["rev-parse", "HEAD"]);
-    for number in 1..80 {
-        fixture.commit("more", &[("a", &number.to_string())]);
-    }
+    fixture.grow(79);
     fixture.git(&["checkout", "--quiet", "-b", "side"]);
     let side = fixture.commit("aside", &[("a", "aside")]);
     let server = HttpServer::start(fixture.dir.path());
@@ -392,7 +390,10 @@ fn git_062_a_pack_over_the_limit_is_not_finished() {
         error_of(&server, &error),
         "the pack of `http://HOST/fleet/.git` is larger than 1048576 bytes"
     );
-    assert_eq!(error.help(), "Move the fleet into a repository of its own, or raise `limits.pack_bytes`.");
+    assert_eq!(
+        error.help(),
+        "Move the fleet into a repository of its own, or raise the limit (`--limit pack_bytes=512MiB`)."
+    );
     assert_eq!((error.class(), error.reason()), (ErrorClass::Input, "RepoTooLarge"));
     fixture.read(&source(&server)).expect("within the usual limits");
 
@@ -463,9 +464,7 @@ fn rewrites_are_seen_through_a_shallow_store() {
     let rewritten =
         |old: &CommitId, new: &CommitId, how| History::Rewritten { old: old.clone(), new: new.clone(), how };
     let first = fetch();
-    for number in 1..70 {
-        fixture.commit("more", &[("a", &number.to_string())]);
-    }
+    fixture.grow(69);
     let far = fetch();
     assert_eq!(history(&first, &far), History::FastForward, "69 commits apart");
     fixture.git(&["reset", "--quiet", "--hard", "HEAD~3"]);

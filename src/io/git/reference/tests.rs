@@ -131,4 +131,6 @@ fn a_missing_branch_lists_the_nearest_names() {
     let error = pick_from(&fields.choose(Purpose::Production).expect("valid"), &tips).expect_err("missing");
     assert_eq!(error.to_string(), "`fleet` has no branch `mian`");
     assert_eq!(error.help(), "There is `main` and `staging`.");
+    let error = pick_from(&Reference::any("stagging").expect("a word"), &tips).expect_err("missing");
+    assert_eq!(error.help(), "There is `staging`, `main` and `mian`.");
 }
