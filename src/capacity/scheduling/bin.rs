@@ -163,7 +163,8 @@ impl Bin {
             }
         }
         let refused = refusal.expect("there is at least one narrowing");
-        Err(if by_choice { Refused::InDomain(Box::new(refused)) } else { refused })
+        let is_about_domain = by_choice && refused != Refused::Reserved;
+        Err(if is_about_domain { Refused::InDomain(Box::new(refused)) } else { refused })
     }
 
     /// Only for a node that would be opened does anybody ask why; there, all pods before this one play no part.

@@ -10,3 +10,8 @@ mod preferences;
 mod pools;
 mod spread;
 mod affinity;
+mod packing;
+mod min_values;
+mod nodes;
+mod volumes;
+mod reserved;

@@ -1,0 +1,181 @@
+//! How many different types, zones or sizes a node must be able to choose from.
+
+use provisor::capacity::provisioning;
+use provisor::capacity::scheduling::{Code, MinValuesPolicy};
+use provisor::model::label::annotation;
+use provisor::model::offering::{CapacityType, InstanceType};
+use provisor::model::pool::NodePool;
+use provisor::model::requirement::Operator::*;
+
+use super::world::*;
+
+const FAMILY: &str = "karpenter.k8s.aws/family";
+
+/// One type of so many CPUs and Gi, spot in two zones, with a number as its family.
+fn kind(name: &str, size: &str, family: &str) -> InstanceType {
+    let memory = format!("{size}Gi");
+    let spot = [(Z1, CapacityType::Spot, 0.52), (Z2, CapacityType::Spot, 0.52)];
+    let mut kind = machine(name, &[("cpu", size), ("memory", &memory), ("pods", "10")], &spot);
+    kind.requirements.add(FAMILY.into(), requirement(In, &[family]));
+    kind
+}
+
+fn two_kinds() -> Vec<InstanceType> {
+    vec![kind("1", "4", "1"), kind("2", "4", "2")]
+}
+
+fn wanting_three_types() -> NodePool {
+    pool("default").require_at_least(INSTANCE_TYPE, In, &["1", "2", "3"], 3)
+}
+
+fn small() -> A {
+    pod("a").cpu("0.9").memory("0.9Gi")
+}
+
+fn best_effort(pools: Vec<NodePool>, types: Vec<InstanceType>) -> World {
+    let mut world = World::new(pools, types);
+    world.settings.min_values = MinValuesPolicy::BestEffort;
+    world
+}
+
+#[test]
+fn sch_101_too_few_types_are_refused() {
+    let mut world = World::new(vec![wanting_three_types()], two_kinds());
+    let round = world.run(&[small()]);
+    assert_eq!(round.codes("a"), [Code::MinValuesNotMet]);
+}
+
+#[test]
+fn sch_102_by_best_effort_the_minimum_is_lowered_and_said_to_be() {
+    let mut world = best_effort(vec![wanting_three_types()], two_kinds());
+    let round = world.run(&[small()]);
+    let claim = round.claim();
+    assert_eq!(types_of(claim), ["1", "2"]);
+    assert_eq!(claim.spec.requirements.get(INSTANCE_TYPE.into()).unwrap().min_values, Some(2));
+    assert_eq!(claim.annotations[&*annotation::MIN_VALUES_RELAXED].as_str(), "true");
+    let plain = best_effort(vec![pool("default")], two_kinds()).run(&[small()]);
+    assert_eq!(plain.claim().annotations[&*annotation::MIN_VALUES_RELAXED].as_str(), "false");
+}
+
+/// Rows: SCH-103, SCH-104
+#[test]
+fn a_lowered_minimum_comes_before_a_lighter_pool() {
+    let mut lighter = wanting_three_types();
+    lighter.name = "lighter".into();
+    for other in [pool("lighter"), lighter] {
+        let mut world = best_effort(vec![wanting_three_types().weight(100), other], two_kinds());
+        world.run(&[small()]);
+        assert_eq!(world.value_of("a", NODEPOOL), Some("default"));
+    }
+}
+
+fn wanting_three_zones() -> NodePool {
+    pool("default").require_at_least(ZONE, In, &[Z1, Z2, Z3], 3)
+}
+
+/// Rows: SCH-105, SCH-106, SCH-107
+#[test]
+fn zones_can_be_too_few_as_well() {
+    let one_kind = || vec![kind("1", "4", "1")];
+    let mut world = World::new(vec![wanting_three_zones()], one_kind());
+    assert_eq!(world.run(&[small()]).codes("a"), [Code::MinValuesNotMet]);
+    let mut world = best_effort(vec![wanting_three_zones()], one_kind());
+    let round = world.run(&[small()]);
+    assert_eq!(values_of(round.claim(), ZONE), [Z1, Z2, Z3]);
+    assert_eq!(round.claim().spec.requirements.get(ZONE.into()).unwrap().min_values, Some(2));
+    let both = wanting_three_zones().require_at_least(INSTANCE_TYPE, In, &["1", "2", "3"], 3);
+    let round = best_effort(vec![both], one_kind()).run(&[small()]);
+    let least = |key: &str| round.claim().spec.requirements.get(key.into()).unwrap().min_values;
+    assert_eq!((least(INSTANCE_TYPE), least(ZONE)), (Some(1), Some(2)));
+    assert_eq!(types_of(round.claim()), ["1"]);
+}
+
+/// Two pods, of which the small types hold one, so that sharing a node would leave a single type.
+fn nodes_for(asked: NodePool, types: Vec<InstanceType>) -> Vec<usize> {
+    let mut world = World::new(vec![asked], types);
+    let round = world.run(&many(2, &small()));
+    round.purchase.claims.iter().map(|(claim, _)| types_of(claim).len()).collect()
+}
+
+/// Rows: SCH-358, SCH-359, SCH-361, SCH-363, SCH-364, SCH-367, SCH-368
+#[test]
+fn a_second_pod_opens_a_node_rather_than_break_the_minimum() {
+    let by_type = |min| pool("default").require_at_least(INSTANCE_TYPE, In, &["a", "b", "c"], min);
+    let is_two_wide_nodes = |nodes: Vec<usize>| nodes.len() == 2 && nodes.iter().all(|types| *types >= 2);
+    assert!(is_two_wide_nodes(nodes_for(by_type(2), vec![kind("a", "1", "1"), kind("b", "4", "4")])));
+    let three = || vec![kind("a", "1", "2"), kind("b", "1", "3"), kind("c", "4", "4")];
+    let asked = pool("default").require_at_least(FAMILY, Gt, &["2"], 2);
+    assert!(is_two_wide_nodes(nodes_for(asked, three())));
+    let asked = pool("default").require_at_least(FAMILY, Lt, &["4"], 2);
+    let sizes = vec![kind("a", "1", "2"), kind("b", "2", "3"), kind("c", "4", "4")];
+    assert!(is_two_wide_nodes(nodes_for(asked, sizes)));
+    let asked = by_type(1).require_at_least(INSTANCE_TYPE, NotIn, &["c"], 2);
+    assert!(is_two_wide_nodes(nodes_for(
+        asked,
+        vec![kind("a", "1", "1"), kind("b", "4", "2"), kind("c", "4", "3")]
+    )));
+    let four = vec![kind("a", "1", "2"), kind("b", "1", "3"), kind("c", "4", "4"), kind("d", "4", "5")];
+    let asked =
+        pool("default").require_at_least(FAMILY, Gt, &["2"], 1).require_at_least(FAMILY, Lt, &["5"], 2);
+    assert!(is_two_wide_nodes(nodes_for(asked, four)));
+    let asked = pool("default").require_at_least(INSTANCE_TYPE, Exists, &[], 1).require_at_least(
+        INSTANCE_TYPE,
+        In,
+        &["a", "b"],
+        2,
+    );
+    assert!(is_two_wide_nodes(nodes_for(asked, vec![kind("a", "1", "1"), kind("b", "4", "4")])));
+    let mut arm = kind("a", "1", "1");
+    arm.requirements.replace(ARCH.into(), requirement(In, &["arm64"]));
+    let asked = pool("default").require_at_least(ARCH, Exists, &[], 2).require_at_least(
+        INSTANCE_TYPE,
+        In,
+        &["a", "b"],
+        1,
+    );
+    assert!(is_two_wide_nodes(nodes_for(asked, vec![arm, kind("b", "4", "4")])));
+}
+
+/// Rows: SCH-360, SCH-362, SCH-365
+#[test]
+fn a_minimum_that_even_an_empty_node_misses_is_named() {
+    let asked = pool("default").require_at_least(FAMILY, Exists, &[], 2);
+    let mut world = World::new(vec![asked], vec![kind("a", "1", "2"), kind("b", "1", "3")]);
+    let round = world.run(&many(2, &small().or(&[(FAMILY, Gt, &["2"])])));
+    assert_eq!(world.waiting(), 2);
+    assert!(round.message("a-001").contains(FAMILY), "{}", round.message("a-001"));
+    let asked = pool("default").require_at_least(FAMILY, Lt, &["4"], 2);
+    assert!(nodes_for(asked, vec![kind("a", "1", "2"), kind("b", "4", "4")]).is_empty());
+    let ten = (0..10).map(|at| kind(&format!("t{at}"), "4", "1")).collect();
+    let asked = pool("default").require_at_least(INSTANCE_TYPE, Exists, &[], 11);
+    assert!(nodes_for(asked, ten).is_empty());
+}
+
+#[test]
+fn a_list_of_types_that_had_to_be_cut_below_the_minimum_buys_nothing() {
+    let types: Vec<InstanceType> = (0..700)
+        .map(|at| {
+            let mut one =
+                kind(&format!("t{at:03}"), "4", if at < provisioning::TYPES_MAX { "1" } else { "2" });
+            let price = f64::from(u32::try_from(at).unwrap()) + 1.0;
+            offer(&mut one, &[(Z1, CapacityType::Spot, price)]);
+            one.requirements.replace(
+                FAMILY.into(),
+                requirement(In, &[if at < provisioning::TYPES_MAX { "1" } else { "2" }]),
+            );
+            one
+        })
+        .collect();
+    let mut world = World::new(vec![pool("default").require_at_least(FAMILY, Exists, &[], 2)], types);
+    let round = world.run(&[small()]);
+    assert!(round.purchase.claims.is_empty());
+    assert_eq!(round.purchase.dropped[0].1.code, Code::MinValuesNotMet);
+}
+
+#[test]
+fn sch_926_an_open_node_is_not_relaxed_further() {
+    let mut world = best_effort(vec![wanting_three_types()], vec![kind("1", "1", "1"), kind("2", "4", "2")]);
+    let round = world.run(&many(2, &small()));
+    assert_eq!(round.new_nodes().len(), 2);
+    assert!(round.purchase.claims.iter().all(|(claim, _)| types_of(claim).len() == 2));
+}

@@ -1,0 +1,290 @@
+//! Volumes: where they are, and how many of them a node can attach.
+
+use std::sync::Arc;
+
+use provisor::capacity::scheduling::Code;
+use provisor::model::name::{NodeName, ObjectKey};
+use provisor::model::pod::{NodeTerm, PodVolume};
+use provisor::model::requirement::Operator::*;
+use provisor::model::requirement::Requirements;
+use provisor::model::symbol::Symbol;
+use provisor::model::workload::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass};
+
+use super::world::*;
+
+const DRIVER: &str = "fake-csi.provider.com";
+
+fn in_zones(zones: &[&str]) -> Requirements {
+    [(Symbol::new(ZONE), requirement(In, zones))].into_iter().collect()
+}
+
+fn zone_term(zone: &str) -> NodeTerm {
+    term(&[(ZONE, In, &[zone])])
+}
+
+fn class(name: &str, topologies: Vec<Requirements>) -> StorageClass {
+    StorageClass {
+        name: name.into(),
+        provisioner: DRIVER.into(),
+        binds_immediately: false,
+        topologies,
+        is_default: false,
+    }
+}
+
+fn claim(name: &str, volume: Option<&str>, class: Option<&str>) -> PersistentVolumeClaim {
+    PersistentVolumeClaim {
+        key: ObjectKey::new("default", name),
+        volume: volume.map(Symbol::new),
+        storage_class: class.map(Symbol::new),
+        is_lost: false,
+        is_deleting: false,
+        is_bind_completed: true,
+    }
+}
+
+fn volume(name: &str, terms: Vec<NodeTerm>) -> PersistentVolume {
+    PersistentVolume {
+        name: name.into(),
+        terms,
+        is_local: false,
+        driver: Some(DRIVER.into()),
+        is_deleting: false,
+    }
+}
+
+/// A plain world with class `zonal` (second and third zone) and the given claims and volumes.
+fn world(claims: Vec<PersistentVolumeClaim>, volumes: Vec<PersistentVolume>) -> World {
+    let mut world = World::plain();
+    let zonal = class("zonal", vec![in_zones(&[Z2, Z3])]);
+    world.cluster.storage_classes.insert(zonal.name, Arc::new(zonal));
+    for claim in claims {
+        world.cluster.volume_claims.insert(claim.key, Arc::new(claim));
+    }
+    for volume in volumes {
+        world.cluster.volumes.insert(volume.name, Arc::new(volume));
+    }
+    world
+}
+
+/// Rows: SCH-070, SCH-071, SCH-072, SCH-073, SCH-074, SCH-213, SCH-214, SCH-215
+#[test]
+fn volumes_that_cannot_be_used_hold_their_pod_back() {
+    let bound = |edit: fn(&mut PersistentVolumeClaim)| {
+        let mut bound = claim("data", Some("pv"), Some("zonal"));
+        edit(&mut bound);
+        bound
+    };
+    let free = || vec![volume("pv", Vec::new())];
+    let gone = || vec![PersistentVolume { is_deleting: true, ..volume("pv", Vec::new()) }];
+    let cases = [
+        ("no claim", vec![], vec![], false),
+        ("bound, class empty", vec![claim("data", Some("pv"), Some(""))], free(), true),
+        ("unbound, class empty", vec![claim("data", None, Some(""))], vec![], false),
+        ("bound, class missing", vec![claim("data", Some("pv"), Some("missing"))], free(), true),
+        ("unbound, class missing", vec![claim("data", None, Some("missing"))], vec![], false),
+        ("unbound, class immediate", vec![claim("data", None, Some("immediate"))], vec![], false),
+        ("claim being deleted", vec![bound(|claim| claim.is_deleting = true)], free(), false),
+        ("claim lost", vec![bound(|claim| claim.is_lost = true)], free(), false),
+        ("volume missing", vec![bound(|_| {})], vec![], false),
+        ("volume being deleted", vec![bound(|_| {})], gone(), false),
+        ("bound", vec![bound(|_| {})], free(), true),
+        ("not really bound", vec![bound(|claim| claim.is_bind_completed = false)], free(), false),
+    ];
+    for (what, claims, volumes, is_placed) in cases {
+        let mut world = world(claims, volumes);
+        let immediate = StorageClass { binds_immediately: true, ..class("immediate", Vec::new()) };
+        world.cluster.storage_classes.insert(immediate.name, Arc::new(immediate));
+        let round = world.run(&[pod("a").claim("data"), pod("healthy")]);
+        assert_eq!(world.is_bound("a"), is_placed, "{what}");
+        assert_eq!(round.rejected.get("a"), (!is_placed).then_some(&Code::VolumeNotUsable), "{what}");
+        assert!(world.is_bound("healthy"), "{what}");
+    }
+}
+
+#[test]
+fn sch_075_a_broken_volume_holds_up_nobody_else() {
+    let mut world = world(Vec::new(), Vec::new());
+    world.run(&[pod("broken").claim("none"), pod("healthy")]);
+    assert!(world.is_bound("healthy") && !world.is_bound("broken"));
+}
+
+fn ephemeral(name: &str, volume: &str) -> A {
+    let mut one = pod(name);
+    one.shape
+        .volumes
+        .push(PodVolume::Ephemeral { volume: volume.into(), storage_class: Some("zonal".into()) });
+    one
+}
+
+/// Rows: SCH-076, SCH-077, SCH-078
+#[test]
+fn the_class_of_an_unbound_claim_narrows_the_zones() {
+    let named = || (vec![claim("data", None, Some("zonal"))], pod("a").claim("data"));
+    let inline = || (vec![claim("a-data", None, Some("zonal"))], ephemeral("a", "data"));
+    for (claims, one) in [named(), inline()] {
+        let mut world = world(claims, Vec::new());
+        world.run(&[one.or(&[(ZONE, In, &[Z1, Z3])])]);
+        assert_eq!(world.value_of("a", ZONE), Some(Z3));
+    }
+    for (claims, one) in [named(), inline()] {
+        let mut world = world(claims, Vec::new());
+        let round = world.run(&[one.select(ZONE, Z1)]);
+        assert_eq!(round.codes("a"), [Code::VolumeElsewhere]);
+    }
+}
+
+/// Rows: SCH-079, SCH-082
+#[test]
+fn a_bound_volume_pins_the_zone() {
+    let mut there = world(vec![claim("data", Some("pv"), None)], vec![volume("pv", vec![zone_term(Z3)])]);
+    there.run(&[pod("a").claim("data")]);
+    assert_eq!(there.value_of("a", ZONE), Some(Z3));
+    let mut elsewhere = world(vec![claim("data", Some("pv"), None)], vec![volume("pv", vec![zone_term(Z3)])]);
+    elsewhere.run(&[pod("a").claim("data").select(ZONE, Z1)]);
+    assert!(!elsewhere.is_bound("a"));
+}
+
+/// Rows: SCH-080, SCH-081, SCH-204
+#[test]
+fn the_host_of_a_local_volume_is_not_waited_for() {
+    let on_host = || vec![term(&[(HOSTNAME, In, &["gone"])])];
+    for (is_local, is_placed) in [(true, true), (false, false)] {
+        let disk = PersistentVolume { is_local, ..volume("pv", on_host()) };
+        let mut world = world(vec![claim("data", Some("pv"), None)], vec![disk]);
+        world.run(&[pod("a").claim("data")]);
+        assert_eq!(world.is_bound("a"), is_placed);
+    }
+    let mut terms = on_host();
+    terms.push(zone_term("invalid"));
+    let disk = PersistentVolume { is_local: true, ..volume("pv", terms) };
+    let mut world = world(vec![claim("data", Some("pv"), None)], vec![disk]);
+    world.run(&[pod("a").claim("data")]);
+    assert!(world.is_bound("a"));
+}
+
+#[test]
+fn sch_083_the_zone_of_a_volume_survives_dropped_terms() {
+    let mut world = world(vec![claim("data", Some("pv"), None)], vec![volume("pv", vec![zone_term(Z3)])]);
+    let one =
+        pod("a").claim("data").or(&[("unknown", In, &["x"])]).or(&[(CAPACITY_TYPE, In, &["on-demand"])]);
+    world.run(&[one]);
+    assert_eq!(world.value_of("a", ZONE), Some(Z3));
+}
+
+fn spacious(node: &str, limit: u32, world: &mut World) {
+    world.put_node(node, &[(ZONE, Z1)], &[("cpu", "1024"), ("memory", "1024Gi"), ("pods", "1024")]);
+    let name = NodeName::new(node);
+    let csi = CsiNode { node: name, limits: vec![(DRIVER.into(), limit)] };
+    world.cluster.csi_nodes.insert(name, Arc::new(csi));
+}
+
+/// Rows: SCH-200, SCH-461
+#[test]
+fn a_node_attaches_no_more_than_it_can() {
+    let claims = (0..12).map(|at| claim(&format!("data-{at}"), None, Some("anywhere"))).collect();
+    let mut world = world(claims, Vec::new());
+    let anywhere = class("anywhere", Vec::new());
+    world.cluster.storage_classes.insert(anywhere.name, Arc::new(anywhere));
+    spacious("n1", 10, &mut world);
+    let pods: Vec<A> = (0..6)
+        .map(|at| {
+            pod(&format!("a-{at}")).claim(&format!("data-{}", 2 * at)).claim(&format!("data-{}", 2 * at + 1))
+        })
+        .collect();
+    world.run(&pods);
+    assert_eq!((0..6).filter(|at| world.host_of(&format!("a-{at}")) == Some("n1")).count(), 5);
+    assert_eq!(world.waiting(), 0);
+    world.run(&[pod("again").claim("data-0")]);
+    assert_eq!(world.host_of("again"), Some("n1"), "what is attached already costs nothing");
+}
+
+#[test]
+fn sch_201_a_shared_claim_counts_once() {
+    let mut world = world(vec![claim("data", Some("pv"), None)], vec![volume("pv", Vec::new())]);
+    spacious("n1", 1, &mut world);
+    world.run(&many(100, &pod("a").claim("data")));
+    assert_eq!(world.cluster.nodes.len(), 1);
+}
+
+#[test]
+fn sch_202_volumes_without_a_driver_are_not_counted() {
+    let nfs = PersistentVolume { driver: None, ..volume("pv", Vec::new()) };
+    let mut world = world(vec![claim("data", Some("pv"), Some(""))], vec![nfs]);
+    spacious("n1", 0, &mut world);
+    world.run(&many(5, &pod("a").claim("data").claim("data")));
+    assert_eq!(world.cluster.nodes.len(), 1);
+    assert_eq!(world.waiting(), 0);
+}
+
+/// Rows: SCH-203, SCH-205
+#[test]
+fn alternatives_of_a_volume_leave_room_for_anti_affinity() {
+    let alone = |name: &str, claim: &str| {
+        pod(name).claim(claim).label("app", "x").far(near(ZONE, with_label("app", "x")))
+    };
+    let either = || vec![zone_term(Z1), zone_term(Z2)];
+    let claims = vec![claim("one", Some("pv-1"), None), claim("two", Some("pv-2"), None)];
+    let mut bound = world(claims, vec![volume("pv-1", either()), volume("pv-2", either())]);
+    bound.run(&[alone("a", "one"), alone("b", "two")]);
+    assert_eq!(bound.skew(ZONE, "app", "x"), [1, 1]);
+    let claims = vec![claim("one", None, Some("either")), claim("two", None, Some("either"))];
+    let mut unbound = world(claims, Vec::new());
+    let either = class("either", vec![in_zones(&[Z1]), in_zones(&[Z2])]);
+    unbound.cluster.storage_classes.insert(either.name, Arc::new(either));
+    unbound.run(&[alone("a", "one"), alone("b", "two")]);
+    assert_eq!(unbound.skew(ZONE, "app", "x"), [1, 1]);
+}
+
+#[test]
+fn sch_206_the_alternatives_of_two_volumes_are_combined() {
+    let asks = |entries: &[(&str, &str)]| -> Requirements {
+        entries.iter().map(|(key, value)| (Symbol::new(key), requirement(In, &[value]))).collect()
+    };
+    let a = class("a", vec![asks(&[(SPECIAL, "required")]), asks(&[(SPECIAL, "optional")])]);
+    let b = class(
+        "b",
+        vec![asks(&[(ZONE, Z1), (SPECIAL, "optional")]), asks(&[(ZONE, Z2), (SPECIAL, "required")])],
+    );
+    let mut world = world(vec![claim("one", None, Some("a")), claim("two", None, Some("b"))], Vec::new());
+    world.types = ladder(5);
+    for class in [a, b] {
+        world.cluster.storage_classes.insert(class.name, Arc::new(class));
+    }
+    world.run(&[pod("x").claim("one").claim("two")]);
+    assert_eq!((world.value_of("x", ZONE), world.value_of("x", SPECIAL)), (Some(Z1), Some("optional")));
+}
+
+#[test]
+fn sch_349_a_volume_decides_the_zone_and_the_spread_still_counts_all_three() {
+    let mut rule = spread(ZONE, 1, with_label("app", "x"));
+    rule.min_domains = Some(3);
+    let one = pod("x").label("app", "x").spread(rule);
+    let mut world = world(vec![claim("data", Some("pv"), None)], vec![volume("pv", vec![zone_term(Z1)])]);
+    world.put_pool(pool("default").require(CAPACITY_TYPE, In, &["on-demand"]));
+    world.run(&many(3, &one));
+    world.run(&[A { name: "last".into(), ..one.claim("data") }]);
+    assert_eq!(world.value_of("last", ZONE), Some(Z1));
+    assert_eq!(world.skew(ZONE, "app", "x"), [1, 1, 2]);
+}
+
+#[test]
+fn sch_936_a_volume_and_a_spread_that_disagree_leave_the_pod_waiting() {
+    let one = pod("x").label("app", "x").spread(spread(ZONE, 1, with_label("app", "x")));
+    let mut world = world(vec![claim("data", Some("pv"), None)], vec![volume("pv", vec![zone_term(Z1)])]);
+    world.run(&[A { name: "first".into(), ..one.clone().select(ZONE, Z1) }]);
+    let round = world.run(&[A { name: "second".into(), ..one.claim("data") }]);
+    assert_eq!(round.codes("second"), [Code::TopologySpread]);
+}
+
+#[test]
+fn sch_939_a_topology_key_that_no_pool_defines_is_out_of_reach() {
+    let mut world = world(vec![claim("data", None, Some("racked"))], Vec::new());
+    let racked = class("racked", vec![[("rack".into(), requirement(In, &["r1"]))].into_iter().collect()]);
+    world.cluster.storage_classes.insert(racked.name, Arc::new(racked));
+    world.run(&[pod("a").claim("data")]);
+    assert!(!world.is_bound("a"));
+    world.put_pool(pool("default").require("rack", In, &["r1", "r2"]));
+    world.run(&[]);
+    assert_eq!(world.value_of("a", "rack"), Some("r1"));
+}
