@@ -68,6 +68,19 @@ impl Default for BlastLimits {
     }
 }
 
+impl BlastLimits {
+    /// No limits: for a cluster that is only imagined, in which nobody could be asked.
+    pub fn none() -> Self {
+        Self {
+            pools_max: u32::MAX,
+            pools_percent: 100,
+            nodes_percent: 100,
+            nodes_max: None,
+            roll_nodes_max: None,
+        }
+    }
+}
+
 /// A field that somebody else may keep, on the objects that the selectors name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IgnoreRule {

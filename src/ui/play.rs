@@ -14,7 +14,7 @@ use crate::controllers::reconciler::{Reconciler, Turn};
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::plan::RenderProof;
-use crate::gitops::policy::{PruneMode, SyncMode, SyncPolicy};
+use crate::gitops::policy::{BlastLimits, PruneMode, SyncMode, SyncPolicy};
 use crate::gitops::render::{RenderSettings, list_environments, render_environment};
 use crate::gitops::sync::GitEvent;
 use crate::io::cloud::simulated::SimulatedCluster;
@@ -121,8 +121,12 @@ impl Play {
         let catalog = Arc::new(catalog);
         let cloud = CloudHabits { spot_life: script.spot_life, ..CloudHabits::default() };
         let cluster = SimulatedCluster::new(script.seed, script.start, catalog.clone(), Habits { cloud });
-        let policy =
-            SyncPolicy { mode: SyncMode::AutoHeal, prune: PruneMode::Retire, ..SyncPolicy::new("simulated") };
+        let policy = SyncPolicy {
+            mode: SyncMode::AutoHeal,
+            prune: PruneMode::Retire,
+            limits: BlastLimits::none(),
+            ..SyncPolicy::new("simulated")
+        };
         let settings = EngineSettings { seed: script.seed, ..EngineSettings::default() };
         let reconciler = Reconciler::new(cluster, &script.environment, policy, settings);
         let start = script.start;
