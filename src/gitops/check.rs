@@ -4,17 +4,17 @@
 //! itself, what can never be bought, what surely means something else than it says.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::api::{self, FieldError};
 use crate::gitops::diagnostic::{Diagnostic, Place, nearest};
-use crate::gitops::render::RenderSettings;
 use crate::gitops::rendered::{Draft, place_of};
 use crate::gitops::text_form;
 use crate::gitops::tree::Node;
+use crate::model::catalog::Catalog;
 use crate::model::label;
 use crate::model::offering::InstanceType;
 use crate::model::requirement::{Operator, Requirement, Requirements};
@@ -29,6 +29,14 @@ pub struct Instances {
 impl Instances {
     pub fn of(types: Arc<Vec<InstanceType>>) -> Self {
         Self { types }
+    }
+
+    /// What the built-in catalogue knows of a region; nothing for a region that it does not have.
+    pub(crate) fn of_region(region: &str) -> Option<Arc<Self>> {
+        static KNOWN: Mutex<BTreeMap<String, Option<Arc<Instances>>>> = Mutex::new(BTreeMap::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = || Some(Arc::new(Self::of(Catalog::builtin(region).ok()?.instance_types(None))));
+        known.entry(region.to_owned()).or_insert_with(read).clone()
     }
 }
 
@@ -60,7 +68,7 @@ pub(crate) fn pool_fields(pool: &Node, found: &mut Vec<Diagnostic>) {
 }
 
 /// Checks everything that was rendered for an environment.
-pub(crate) fn drafts(drafts: &[Draft], settings: &RenderSettings, found: &mut Vec<Diagnostic>) {
+pub(crate) fn drafts(drafts: &[Draft], instances: Option<&Instances>, found: &mut Vec<Diagnostic>) {
     let mut judged = BTreeMap::new();
     for draft in drafts {
         if !is_allowed(draft, found) {
@@ -68,17 +76,21 @@ pub(crate) fn drafts(drafts: &[Draft], settings: &RenderSettings, found: &mut Ve
         }
         let before = found.len();
         if draft.manifest["kind"] == "NodePool" {
-            pool(draft, settings, &mut judged, found);
+            pool(draft, instances, &mut judged, found);
         }
         let known: Vec<Place> =
             found[before..].iter().filter(|one| one.is_error()).map(|one| one.place.clone()).collect();
         for error in api::validate(&draft.manifest) {
             let diagnostic = refused_by_api(draft, &error);
             // What was said better already is not said again; nor what follows from a file's own mistake.
-            let is_said = known.contains(&diagnostic.place)
-                || found[..before]
-                    .iter()
-                    .any(|one| one.code == "PRV1605" && one.place.source == diagnostic.place.source);
+            let overlaps = |known: &Place| {
+                let (one, other) = (known, &diagnostic.place);
+                one.source == other.source && one.start <= other.end && other.start <= one.end
+            };
+            let is_half_a_window = |one: &Diagnostic| {
+                one.code == "PRV1605" && one.place.source == diagnostic.place.source
+            };
+            let is_said = known.iter().any(overlaps) || found[..before].iter().any(is_half_a_window);
             if !is_said {
                 found.push(diagnostic);
             }
@@ -126,13 +138,14 @@ fn refused_by_api(draft: &Draft, error: &FieldError) -> Diagnostic {
     if place != *entry && place.source != entry.source {
         diagnostic = diagnostic.also("rendered for this entry", entry.clone());
     }
-    diagnostic.help = error.help.clone();
+    let general = || "correct the value here; `provisor render` shows the whole object".to_owned();
+    diagnostic.help = Some(error.help.clone().unwrap_or_else(general));
     diagnostic
 }
 
 fn pool(
     draft: &Draft,
-    settings: &RenderSettings,
+    instances: Option<&Instances>,
     judged: &mut BTreeMap<String, Option<Verdict>>,
     found: &mut Vec<Diagnostic>,
 ) {
@@ -143,7 +156,7 @@ fn pool(
     let before = found.len();
     contradictions(&asked, found);
     if found.len() == before
-        && let Some(instances) = &settings.instances
+        && let Some(instances) = instances
     {
         buyable(draft, &asked, instances, judged, found);
     }

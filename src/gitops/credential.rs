@@ -53,10 +53,15 @@ fn credential(text: &str) -> Option<&'static str> {
     if text.contains("-----BEGIN ") && text.contains("PRIVATE KEY-----") {
         return Some("a private key");
     }
+    let lower = text.to_lowercase();
+    let names_secret = lower.contains("secret_access_key") || lower.contains("secretaccesskey");
     for word in text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '+'))) {
         let is_upper = |word: &str| word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
         if word.len() == 20 && (word.starts_with("AKIA") || word.starts_with("ASIA")) && is_upper(word) {
             return Some("an AWS access key");
+        }
+        if names_secret && word.len() == 40 && bits_per_character(word) > 350 {
+            return Some("an AWS secret key");
         }
         let forge = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"];
         if word.len() >= 20 && forge.iter().any(|prefix| word.starts_with(prefix)) {
@@ -114,7 +119,10 @@ mod tests {
         assert_eq!(credential("-----BEGIN RSA PRIVATE KEY-----"), Some("a private key"));
         assert_eq!(credential("t=ghp_0123456789abcdefghij"), Some("the token of a forge"));
         assert_eq!(credential("kubeadm join ${CLUSTER_ENDPOINT}"), None);
-        assert_eq!(named_secret("db-password", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzz"), None);
+        assert_eq!(
+            credential("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+            Some("an AWS secret key")
+        );
         assert_eq!(named_secret("db-password", "wJalrXUtnFEMIxK7MDENGxbPxRfiCYzz"), Some("a secret"));
         assert_eq!(named_secret("token-parameter", "/shop/join-token"), None);
     }

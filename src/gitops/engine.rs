@@ -225,11 +225,14 @@ impl Engine {
                 Diagnostic::error("PRV1405", place, message).help("render less, or split the environment")
             }
             ErrorKind::InvalidOperation if detail.contains("recursion limit") => {
-                let mut message = "templates or macros are nested too deeply".to_owned();
-                if let Some(cycle) = self.cycle(place.file()) {
-                    message = format!("templates include each other in a circle: {}", cycle.join(" → "));
+                match self.cycle(place.file()) {
+                    Some(cycle) => {
+                        let message = format!("templates include each other in a circle: {}", cycle.join(" → "));
+                        Diagnostic::error("PRV1407", place, message).help("remove one `include` of the circle")
+                    }
+                    None => Diagnostic::error("PRV1407", place, "templates or macros are nested too deeply")
+                        .help("call and include fewer of them inside each other"),
                 }
-                Diagnostic::error("PRV1407", place, message).help("remove one `include` of the circle")
             }
             kind => {
                 let message = if detail.is_empty() { kind.to_string() } else { detail.to_owned() };
@@ -310,6 +313,19 @@ fn undefined_part(mut place: Place, error: &Error) -> Place {
     let start = place.source.line_start(line as usize);
     let text = place.source.line(line as usize);
     let at = place.start as usize - start;
+    // A filter that refuses its input: the mistake stands before the bar.
+    if let Some(before) = text.get(..at).and_then(|before| before.trim_end().strip_suffix('|'))
+        && named.is_none()
+    {
+        let operand = before.trim_end();
+        let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '"' | '\'');
+        let first = operand.char_indices().rev().take_while(|(_, c)| is_path(*c)).last();
+        if let Some((first, _)) = first {
+            place.start = (start + first) as u32;
+            place.end = (start + operand.len()) as u32;
+        }
+        return place;
+    }
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         // The nearest mention that is not a part of a longer word.
         let mentions = text.match_indices(named).map(|(found, _)| found).filter(|found| {
@@ -392,7 +408,7 @@ impl Meter {
 }
 
 fn too_much() -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("{TOO_MUCH} {OUTPUT_MAX} bytes"))
+    Error::new(ErrorKind::InvalidOperation, format!("{TOO_MUCH} {BUILT_MAX} bytes of values"))
 }
 
 /// The output, marks included.
@@ -511,13 +527,8 @@ fn restricted(meter: &Arc<Meter>) -> Environment<'static> {
     add_operators(&mut environment, meter);
     add_filters(&mut environment, meter);
     add_tests(&mut environment);
-    let range = Value::from_function(minijinja::functions::range);
-    let metered = meter.clone();
-    environment.add_function("range", move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
-        let list = range.call(state, &args.into_values())?;
-        metered.charge(list.len().unwrap_or(0) * size_of::<Value>())?;
-        Ok::<_, Error>(list)
-    });
+    // Lazy, so it costs nothing until something is made of it.
+    environment.add_function("range", minijinja::functions::range);
     let dict = Value::from_function(minijinja::functions::dict);
     let metered = meter.clone();
     environment.add_function("dict", move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {

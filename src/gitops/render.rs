@@ -30,7 +30,8 @@ const RENDERED_MAX: usize = 8 * 1024 * 1024;
 /// What rendering needs to know besides the commit.
 #[derive(Clone, Debug, Default)]
 pub struct RenderSettings {
-    /// The instance types that exist, to find misspelt and impossible ones. Without it they are taken on trust.
+    /// The instance types that exist, to find misspelt and impossible ones. Without it the built-in catalogue of the
+    /// environment's `region` counts, and without a region they are taken on trust.
     pub instances: Option<Arc<Instances>>,
     /// In which order templates see tables; only [`check_determinism`] changes it.
     pub order: MapOrder,
@@ -620,7 +621,9 @@ impl<'a> Run<'a> {
                     .help("add `[pools.NAME]`, or mark a file that is only extended with `abstract = true`"),
             );
         }
-        check::drafts(&self.drafts, self.settings, &mut self.found);
+        let region = self.surroundings.region.as_deref();
+        let instances = self.settings.instances.clone().or_else(|| region.and_then(Instances::of_region));
+        check::drafts(&self.drafts, instances.as_deref(), &mut self.found);
         let mut objects: BTreeMap<ObjectRef, DesiredObject> = BTreeMap::new();
         let mut places: BTreeMap<ObjectRef, Place> = BTreeMap::new();
         for draft in self.drafts {

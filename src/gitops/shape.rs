@@ -26,7 +26,7 @@ enum Kind {
     Bool,
     Int { min: Option<i64>, max: Option<i64>, example: String },
     Text { form: Option<String>, one_of: Vec<String>, example: String },
-    List(usize),
+    List { inner: usize, example: String },
     Table(Table),
     Choice(Vec<usize>),
 }
@@ -95,7 +95,12 @@ impl Shape {
             }
             let kept: Vec<&Value> = choices.iter().filter(|choice| !removal(choice)).collect();
             if let [only] = kept.as_slice() {
-                let at = self.add(root, only, names);
+                // Examples stand beside the choice between a value and its removal.
+                let mut only = (*only).clone();
+                if only.get("$ref").is_none() && only.get("examples").is_none() {
+                    only["examples"] = schema["examples"].clone();
+                }
+                let at = self.add(root, &only, names);
                 return Kind::Choice(vec![at]);
             }
             return Kind::Choice(kept.into_iter().map(|choice| self.add(root, choice, names)).collect());
@@ -117,7 +122,7 @@ impl Shape {
                 let example = one_of.first().map(|word| quoted(word)).unwrap_or(example);
                 Kind::Text { form, one_of, example }
             }
-            Some("array") => Kind::List(self.add(root, &schema["items"], names)),
+            Some("array") => Kind::List { inner: self.add(root, &schema["items"], names), example },
             Some("object") => Kind::Table(self.table(root, schema, names)),
             _ => Kind::Anything,
         }
@@ -199,10 +204,10 @@ impl Check<'_> {
                 _ => self.wrong_type(node, name, "a whole number", example),
             },
             Kind::Text { form, one_of, example } => self.text(node, name, form.as_deref(), one_of, example),
-            Kind::List(inner) => match &node.value {
+            Kind::List { inner, .. } => match &node.value {
                 Tree::List(items) => items.iter().for_each(|item| self.at(*inner, item, name)),
                 _ => {
-                    let example = format!("[{}]", self.example(*inner));
+                    let example = self.example(kind);
                     self.wrong_type(node, name, "a list", &example);
                 }
             },
@@ -232,7 +237,7 @@ impl Check<'_> {
             Kind::Bool => matches!(node.value, Tree::Bool(_)),
             Kind::Int { .. } => matches!(node.value, Tree::Int(_)),
             Kind::Text { .. } => matches!(node.value, Tree::Text(..)),
-            Kind::List(_) => matches!(node.value, Tree::List(_)),
+            Kind::List { .. } => matches!(node.value, Tree::List(_)),
             Kind::Table(_) => matches!(node.value, Tree::Map(_)),
             Kind::Choice(choices) => choices.iter().any(|kind| self.takes(*kind, node)),
         }
@@ -247,7 +252,7 @@ impl Check<'_> {
                 Some(form) => form.to_owned(),
                 None => "a text".to_owned(),
             },
-            Kind::List(_) => "a list".to_owned(),
+            Kind::List { .. } => "a list".to_owned(),
             Kind::Table(_) => "a table".to_owned(),
             Kind::Choice(choices) => {
                 choices.iter().map(|kind| self.expected(*kind)).collect::<Vec<_>>().join(" or ")
@@ -259,7 +264,8 @@ impl Check<'_> {
         match &self.shape.nodes[kind] {
             Kind::Int { example, .. } | Kind::Text { example, .. } => example.clone(),
             Kind::Bool => "true".to_owned(),
-            Kind::List(inner) => format!("[{}]", self.example(*inner)),
+            Kind::List { example, .. } if !example.is_empty() => example.clone(),
+            Kind::List { inner, .. } => format!("[{}]", self.example(*inner)),
             Kind::Table(_) => "{ … }".to_owned(),
             Kind::Choice(choices) => self.example(choices[0]),
             Kind::Anything => String::new(),
@@ -318,7 +324,8 @@ impl Check<'_> {
         }
         for missing in table.required.iter().filter(|name| map.get(name).is_none()) {
             let message = format!("{} has no `{missing}`", subject(name));
-            let help = format!("add `{missing}`");
+            let example = table.fields.get(missing).map(|field| self.example(*field)).unwrap_or_default();
+            let help = if example.is_empty() { format!("add `{missing}`") } else { format!("add `{missing}`, such as {example}") };
             self.found.push(Diagnostic::error("PRV1204", head(node), message).help(help));
         }
     }
@@ -389,4 +396,80 @@ fn head(node: &Node) -> crate::gitops::diagnostic::Place {
 /// What YAML 1.1 took for a boolean and 1.2 reads as text.
 fn is_old_boolean(text: &str) -> bool {
     matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off" | "y" | "n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gitops::diagnostic::Source;
+    use crate::gitops::read::{Format, document};
+
+    /// The schemas as they are checked in, both drafts of each.
+    fn emitted(kind: SchemaKind) -> [Shape; 2] {
+        let texts = match kind {
+            SchemaKind::Fleet => [
+                include_str!("../../config-schema/fleet.schema.json"),
+                include_str!("../../config-schema/fleet.draft4.schema.json"),
+            ],
+            SchemaKind::Environment => [
+                include_str!("../../config-schema/environment.schema.json"),
+                include_str!("../../config-schema/environment.draft4.schema.json"),
+            ],
+        };
+        texts.map(|text| Shape::compile(&serde_json::from_str(text).expect("a schema is JSON")))
+    }
+
+    fn mistakes(shape: &Shape, format: Format, text: &str) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        let node = document(&Source::new("file", text), format, &mut found).expect("it parses");
+        shape.check(&node, &mut found);
+        found.into_iter().map(|one| one.code).collect()
+    }
+
+    #[test]
+    fn ren_038_emitted_schemas_take_every_documented_example_in_both_drafts() {
+        let guide = include_str!("../../docs/guide/strategy.md");
+        let mut seen = 0;
+        for block in guide.split("```").skip(1).step_by(2) {
+            let Some((language, text)) = block.split_once('\n') else { continue };
+            let format = match language {
+                "toml" => Format::Toml,
+                "yaml" => Format::Yaml,
+                _ => continue,
+            };
+            let kind =
+                if text.starts_with("# fleet.toml") { SchemaKind::Fleet } else { SchemaKind::Environment };
+            for shape in emitted(kind) {
+                assert_eq!(mistakes(&shape, format, text), [""; 0], "{text}");
+            }
+            seen += 1;
+        }
+        assert!(seen >= 8, "{seen} examples");
+    }
+
+    #[test]
+    fn ren_038_emitted_schemas_refuse_what_is_wrong_in_both_drafts() {
+        for (text, code) in [
+            ("pools.a.limts = { cpu = 1 }", "PRV1201"),
+            ("pools.a.weight = 101", "PRV1206"),
+            ("pools.a.weight = 'high'", "PRV1203"),
+            ("pools.a.expire-after = '7 days'", "PRV1203"),
+            ("pools.a.limits = { memory = '4GB' }", "PRV1203"),
+            ("pools.a.taints = ['gpu']", "PRV1203"),
+            ("pools.a.consolidation-policy = 'WhenUnderutilized'", "PRV1205"),
+            ("pools.a.zones = 'a'", "PRV1203"),
+            ("pools.'A b'.weight = 1", "PRV1207"),
+            ("pools.a.budgets = [{ nodes = '110%' }]", "PRV1203"),
+            ("classes.a.volumes = [{ size = '100GB' }]", "PRV1203"),
+            ("classes.a.ami-family = 'Ubuntu'", "PRV1205"),
+            ("engine = 'other'", "PRV1205"),
+        ] {
+            for shape in emitted(SchemaKind::Environment) {
+                assert_eq!(mistakes(&shape, Format::Toml, text), [code], "{text}");
+            }
+        }
+        for shape in emitted(SchemaKind::Fleet) {
+            assert_eq!(mistakes(&shape, Format::Toml, "defaults.pool.weight = 1"), ["PRV1204"]);
+        }
+    }
 }

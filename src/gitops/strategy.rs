@@ -202,6 +202,7 @@ pub struct Pool {
     #[schemars(example = &"5m")]
     pub consolidate_after: Option<ExpiryText>,
     /// How many nodes may be disrupted at a time. The most restrictive active budget wins. Layers merge by name.
+    #[schemars(example = [BTreeMap::from([("name", "always"), ("nodes", "10%")])])]
     pub budgets: Option<Vec<Budget>>,
     /// A fixed number of nodes, for the strategy `static`.
     #[schemars(range(min = 0), example = 3)]
@@ -304,6 +305,7 @@ pub struct Class {
     #[schemars(example = BTreeMap::from([("team", "shop")]))]
     pub tags: Option<BTreeMap<String, String>>,
     /// Disks. The family's own by default. Layers merge by device.
+    #[schemars(example = [BTreeMap::from([("device", "/dev/xvda"), ("size", "100Gi")])])]
     pub volumes: Option<Vec<Volume>>,
     /// Kubelet settings, as in the EC2NodeClass: `maxPods`, `kubeReserved`, `evictionHard` and so on.
     #[schemars(example = BTreeMap::from([("maxPods", 110)]))]

@@ -1,6 +1,7 @@
 //! One test binary: scenarios, properties, simulation, contracts and the command line.
 
 mod api;
+mod broken_strategies;
 mod catalog_data;
 mod catalogue;
 mod cli;
@@ -9,5 +10,6 @@ mod git;
 mod language;
 mod rendering;
 mod scheduling;
+mod schemas;
 mod strategy;
 mod sync;

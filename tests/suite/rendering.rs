@@ -56,7 +56,7 @@ fn ren_001_an_undefined_variable_is_an_error_at_its_name() {
     assert_eq!(found.place.source.line(6), "  weight: {{ missing }}");
     for filter in ["tojson", "quote", "upper", "int", "string", "join", "length"] {
         let found = only(errors(&templated(&pool(&format!("weight: {{{{ missing | {filter} }}}}")))));
-        assert_eq!(found.code, "PRV1403", "{filter}: {found}");
+        assert_eq!((found.code, caret(&found)), ("PRV1403", "missing"), "{filter}: {found}");
     }
 }
 

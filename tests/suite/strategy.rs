@@ -65,3 +65,59 @@ fn mistakes_are_told_together() {
     let codes: Vec<&str> = found.iter().map(|one| one.code).collect();
     assert_eq!(codes, ["PRV1201", "PRV1203"], "{found:?}");
 }
+
+/// A hundred environments with ten pools each, all on one base.
+fn large() -> provisor::model::repository::Repository {
+    let pools = |environment: usize| -> String {
+        (0..10)
+            .map(|pool| {
+                format!(
+                    "[pools.p{pool}]\nstrategy = \"spot-with-on-demand-fallback\"\nzones = [\"ap-northeast-2a\", \"ap-northeast-2c\"]\nlimits = {{ cpu = \"{}\", memory = \"800Gi\" }}\nweight = 10\nlabels = {{ role = \"web\", team = \"t{environment}\" }}\ntaints = [\"dedicated=p{pool}:NoSchedule\"]\nbudgets = [{{ name = \"always\", nodes = \"10%\" }}]\noverrides = {{ spec.disruption.consolidateAfter = \"5m\" }}\n",
+                    pool + 1
+                )
+            })
+            .collect()
+    };
+    let files: Vec<(String, String)> = (0..100)
+        .map(|at| (format!("environments/e{at}.toml"), format!("extends = \"base\"\n{}", pools(at))))
+        .collect();
+    let mut all = vec![("fleet.toml", "name = \"shop\"\n"), ("environments/base.toml", "abstract = true\n")];
+    all.extend(files.iter().map(|(path, text)| (path.as_str(), text.as_str())));
+    repository(&all)
+}
+
+#[test]
+fn a_thousand_pools_are_judged_quickly() {
+    use provisor::gitops::render::{RenderSettings, validate_repository};
+    let repository = large();
+    let start = std::time::Instant::now();
+    let report = validate_repository(&repository, &RenderSettings::default());
+    let took = start.elapsed();
+    assert!(report.is_valid(), "{}", report.diagnostics);
+    assert_eq!(report.environments.iter().map(|one| one.pools).sum::<usize>(), 1000);
+    println!("{took:?}");
+    // Without optimisation it takes a multiple of the second that a release build has.
+    assert!(took < std::time::Duration::from_secs(30), "{took:?}");
+}
+
+#[test]
+fn ren_040_ren_041_what_cannot_be_bought_is_told() {
+    let said = |more: &str| {
+        let prod = format!("region = 'ap-northeast-2'\n[pools.a]\n{more}");
+        match crate::fleet_files::render(&fleet(&prod)) {
+            Ok(_) => String::new(),
+            Err(found) => found.to_string(),
+        }
+    };
+    for strategy in BUILT_IN_STRATEGIES {
+        assert_eq!(said(&format!("strategy = '{strategy}'\n")), "", "{strategy}");
+    }
+    let none = said("strategy = 'spot'\ninstance-families = ['t3']\nmin-instance-cpu = 64\n");
+    assert!(none.starts_with("environments/prod.toml:5:20: error[PRV1602]: no instance type is left for pool `a`"), "{none}");
+    assert!(none.contains("`karpenter.k8s.aws/instance-cpu Gt [63]` removed the last "), "{none}");
+    let typo = said("strategy = 'spot'\ninstance-types = ['t3.medum']\n");
+    assert!(typo.starts_with("environments/prod.toml:4:18: error[PRV1618]: there is no instance type `t3.medum`"), "{typo}");
+    assert!(typo.contains("did you mean `t3.medium`?"), "{typo}");
+    let zone = said("strategy = 'spot'\nzones = ['us-east-1a']\n");
+    assert!(zone.contains("error[PRV1603]: pool `a` can buy nothing"), "{zone}");
+}

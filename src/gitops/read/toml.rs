@@ -20,7 +20,9 @@ pub(super) fn parse(source: &Arc<Source>, found: &mut Vec<Diagnostic>) -> Option
     let (table, errors) = DeTable::parse_recoverable(&source.text);
     if !errors.is_empty() {
         let mut seen = HashSet::new();
-        for error in &errors {
+        // A file without any `=` is not TOML with many mistakes, but something else.
+        let told = if source.text.contains('=') { errors.len() } else { 1 };
+        for error in &errors[..told] {
             let span = error.span().unwrap_or(0..0);
             if seen.insert(span.start) {
                 found.push(explained(source, &table, error.message(), span));
@@ -157,7 +159,7 @@ fn explained(
 fn hint(text: &str, span: Range<usize>) -> &'static str {
     let line_start = text[..span.start.min(text.len())].rfind('\n').map_or(0, |end| end + 1);
     let line = text[line_start..].lines().next().unwrap_or_default();
-    if line.contains(": ") && !line.contains('=') {
+    if (line.contains(": ") || line.trim_end().ends_with(':')) && !line.contains('=') {
         "TOML writes `key = value`; name the file .yaml if it is YAML"
     } else {
         "texts are quoted, tables are [headed], lists use [ ]"
