@@ -24,11 +24,23 @@ use crate::model::symbol::Symbol;
 #[derive(Clone, Debug, Default)]
 pub struct Instances {
     types: Arc<Vec<InstanceType>>,
+    /// Where they are sold is not known: what a pool says of places is taken on trust.
+    is_anywhere: bool,
 }
 
 impl Instances {
     pub fn of(types: Arc<Vec<InstanceType>>) -> Self {
-        Self { types }
+        Self { types, is_anywhere: false }
+    }
+
+    /// The same for fleets of any region, whatever region `types` are from.
+    pub fn anywhere(types: Arc<Vec<InstanceType>>) -> Self {
+        Self { types, is_anywhere: true }
+    }
+
+    fn ignores(&self, key: Symbol) -> bool {
+        let is_place = key == *label::ZONE || key == *label::REGION || &*key == "topology.k8s.aws/zone-id";
+        self.is_anywhere && is_place
     }
 
     /// What the built-in catalogue knows of a region; nothing for a region that it does not have.
@@ -326,7 +338,7 @@ fn buyable(
     found: &mut Vec<Diagnostic>,
 ) {
     let name = draft.manifest["spec"]["template"]["spec"]["requirements"].to_string();
-    let verdict = judged.entry(name).or_insert_with(|| judge(asked, &instances.types));
+    let verdict = judged.entry(name).or_insert_with(|| judge(asked, instances));
     let pool = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
     let diagnostic = match verdict {
         None => return,
@@ -362,7 +374,8 @@ fn buyable(
     found.push(diagnostic);
 }
 
-fn judge(asked: &[Asked<'_>], types: &[InstanceType]) -> Option<Verdict> {
+fn judge(asked: &[Asked<'_>], instances: &Instances) -> Option<Verdict> {
+    let types = &instances.types;
     if types.is_empty() {
         return None;
     }
@@ -386,6 +399,9 @@ fn judge(asked: &[Asked<'_>], types: &[InstanceType]) -> Option<Verdict> {
     let mut sold_by = Vec::new();
     for (at, one) in asked.iter().enumerate() {
         let key = label::canonical(Symbol::new(one.key));
+        if instances.ignores(key) {
+            continue;
+        }
         if key == *label::ZONE || key == *label::CAPACITY_TYPE {
             offering.add(key, one.requirement.clone());
             sold_by.push(at);

@@ -16,7 +16,7 @@ use crate::ui::exit::{Exit, Failure};
 use crate::ui::table::{Table, counted};
 
 /// The region of the built-in catalogue if nothing tells a better one.
-const REGION: &str = "us-east-1";
+pub const REGION: &str = "us-east-1";
 
 /// Show or renew what the cloud sells: instance types, sizes, prices
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,7 @@ use super::render::states;
 use super::repository::RepositoryArgs;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, show};
-use crate::gitops::render::list_environments;
+use crate::gitops::render::{RenderSettings, list_environments};
 use crate::model::repository::{Repository, Revision};
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
@@ -123,7 +123,7 @@ fn concrete(repository: &Repository) -> Result<Vec<String>, Failure> {
 }
 
 fn one(repository: &Repository, environment: &str) -> Result<DesiredState, Failure> {
-    let (mut states, _) = states(repository, Some(environment))?;
+    let (mut states, _) = states(repository, Some(environment), &RenderSettings::default())?;
     states.pop().ok_or_else(|| Failure::input(format!("there is no environment `{environment}`")))
 }
 

@@ -22,7 +22,7 @@ use crate::capacity::scheduling::{MinValuesPolicy, PreferencePolicy, Settings};
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::nearest;
 use crate::gitops::fleet::Fleet;
-use crate::gitops::render::list_environments;
+use crate::gitops::render::{RenderSettings, list_environments};
 use crate::gitops::tree::Node;
 use crate::io::clock;
 use crate::model::repository::Repository;
@@ -160,7 +160,7 @@ fn desired(args: &Args, console: &Console) -> Result<Option<(DesiredState, Optio
         Some(name) => name.clone(),
         None => only_environment(&repository)?,
     };
-    let (mut states, warnings) = states(&repository, Some(&name))?;
+    let (mut states, warnings) = states(&repository, Some(&name), &RenderSettings::default())?;
     console.warn(&sorted(warnings));
     let region = Fleet::load(&repository)?
         .resolve(&name)?

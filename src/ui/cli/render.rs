@@ -9,7 +9,7 @@ use super::repository::RepositoryArgs;
 use super::validate::settings;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics};
-use crate::gitops::render::{Rendered, render_all, render_environment};
+use crate::gitops::render::{RenderSettings, Rendered, check_determinism, render_all, render_environment};
 use crate::model::repository::Repository;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
@@ -31,6 +31,9 @@ pub struct Args {
     /// Say above every object where it comes from
     #[arg(long)]
     origins: bool,
+    /// Render twice with all tables turned round, and fail if the output depends on their order
+    #[arg(long)]
+    check_determinism: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -58,8 +61,14 @@ struct ObjectDocument {
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let repository = args.repository.open(console)?;
-    let (states, warnings) = states(&repository, args.environment.as_deref())?;
+    let settings = settings();
+    let (states, warnings) = states(&repository, args.environment.as_deref(), &settings)?;
     console.warn(&sorted(warnings));
+    if args.check_determinism {
+        for state in &states {
+            check_determinism(&repository, &state.environment, &settings)?;
+        }
+    }
     if console.is_json() {
         console.json(&RenderDocument { version: 1, environments: states.iter().map(document).collect() })?;
     } else {
@@ -86,11 +95,11 @@ pub fn sorted(found: Vec<Diagnostic>) -> Diagnostics {
 pub fn states(
     repository: &Repository,
     environment: Option<&str>,
+    settings: &RenderSettings,
 ) -> Result<(Vec<DesiredState>, Vec<Diagnostic>), Failure> {
-    let settings = settings();
     let rendered: Vec<Result<Rendered, Diagnostics>> = match environment {
-        Some(name) => vec![render_environment(repository, name, &settings)],
-        None => render_all(repository, &settings)?.into_values().collect(),
+        Some(name) => vec![render_environment(repository, name, settings)],
+        None => render_all(repository, settings)?.into_values().collect(),
     };
     let mut states = Vec::new();
     let mut warnings = Vec::new();

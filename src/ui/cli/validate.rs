@@ -1,11 +1,16 @@
 //! `provisor validate`: a whole repository judged, every mistake with its place.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::catalog::REGION;
 use super::document::DiagnosticDocument;
 use super::repository::{self, CommitArgs};
+use crate::gitops::check::Instances;
 use crate::gitops::render::{RenderSettings, Report, validate_repository};
+use crate::model::catalog::Catalog;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::table::counted;
@@ -100,9 +105,13 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// What is known besides the commit: the instance types that exist.
+/// What is known besides the commit: the instance types that exist. Their names and shapes are the same in every region.
 pub fn settings() -> RenderSettings {
-    RenderSettings::default()
+    let types = Catalog::builtin(REGION).ok().map(|catalog| catalog.instance_types(None));
+    RenderSettings {
+        instances: types.map(|types| Arc::new(Instances::anywhere(types))),
+        ..RenderSettings::default()
+    }
 }
 
 fn document(report: &Report, is_valid: bool, pools: usize) -> ValidateDocument {

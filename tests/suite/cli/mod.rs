@@ -333,3 +333,28 @@ fn explain_shows_every_layer_of_a_value() {
     let help = err(&run(&fleet, "explain dev genral"));
     assert!(help.contains("general"), "{help}");
 }
+
+#[test]
+fn an_instance_family_that_does_not_exist_is_found_before_any_cloud_is_asked() {
+    let (_dir, fleet) = fleet();
+    edit(&fleet, "environments/dev.toml", "limits = {", "instance-families = [\"m7i\", \"m9z\"]\nlimits = {");
+    let done = run(&fleet, "validate");
+    assert_eq!(code(&done), 2);
+    for part in ["`m9z`", "environments/dev.toml:14:21", "did you mean"] {
+        assert!(err(&done).contains(part), "`{part}` is missing in\n{}", err(&done));
+    }
+}
+
+#[test]
+fn a_fleet_of_any_region_knows_the_same_instance_types() {
+    let (_dir, fleet) = fleet();
+    edit(
+        &fleet,
+        "environments/dev.toml",
+        "[\"us-west-2a\", \"us-west-2b\", \"us-west-2c\"]",
+        "[\"ap-northeast-2a\"]",
+    );
+    edit(&fleet, "environments/dev.toml", "us-west-2", "ap-northeast-2");
+    assert_eq!(code(&run(&fleet, "validate")), 0);
+    assert_eq!(code(&run(&fleet, "render dev --check-determinism")), 0);
+}
