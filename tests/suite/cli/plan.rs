@@ -159,7 +159,7 @@ fn a_broken_snapshot_or_catalogue_is_told_with_its_line() {
     std::fs::write(dir.path().join("catalog.csv"), broken).expect("the catalogue is written");
     let done = run(dir.path(), PLAN);
     assert_eq!(code(&done), 2);
-    assert!(err(&done).contains("catalog.csv:3:10"), "{}", err(&done));
+    assert!(err(&done).contains("catalog.csv:3:44"), "{}", err(&done));
 }
 
 #[test]
