@@ -77,6 +77,12 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeClass> {
     zones.dedup();
     let family = family?;
     let spec_value = spec.value().filter(|value| value.is_object())?;
+    let (hash, hash_version) = hash::stored_or(
+        annotation(HASH_ANNOTATION),
+        annotation(HASH_VERSION_ANNOTATION),
+        hash::NODECLASS_VERSION,
+        || hash::of_class(spec_value, family, None),
+    );
     Some(NodeClass {
         name: ClassName(metadata.name),
         is_ready: condition::is_ready(object).unwrap_or(!object.findings().has(super::field::Stage::Runtime)),
@@ -89,9 +95,8 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeClass> {
             _ => InstanceStorePolicy::None,
         },
         zones,
-        hash: annotation(HASH_ANNOTATION).or_else(|| Some(hash::of_class(spec_value, family, None))),
-        hash_version: annotation(HASH_VERSION_ANNOTATION)
-            .or_else(|| Some(Symbol::new(hash::NODECLASS_VERSION))),
+        hash: Some(hash),
+        hash_version: Some(hash_version),
         spec: Arc::new(spec_value.clone()),
     })
 }

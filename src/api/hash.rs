@@ -26,6 +26,20 @@ const DYNAMIC_FIELDS: [&str; 6] = [
     "ipPrefixCount",
 ];
 
+/// The hash and version that an object carries, if another wrote them; else what we compute. Our own are computed anew,
+/// because an edit of the object leaves its annotations behind.
+pub(crate) fn stored_or(
+    hash: Option<Symbol>,
+    version: Option<Symbol>,
+    ours: &str,
+    compute: impl FnOnce() -> Symbol,
+) -> (Symbol, Symbol) {
+    match (hash, version) {
+        (Some(hash), Some(version)) if &*version != ours => (hash, version),
+        _ => (compute(), Symbol::new(ours)),
+    }
+}
+
 /// Of the template without its requirements, which drift by comparison with the node's labels.
 pub fn of_template(template: &NodeTemplate) -> Symbol {
     let input = json!({

@@ -42,15 +42,20 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
     }
     let is_ready = condition::is_ready(object).unwrap_or(!object.findings().has(Stage::Runtime));
     let template = template?;
-    let hash = annotations.get(&*annotation::NODEPOOL_HASH).copied();
-    let hash_version = annotations.get(&*annotation::NODEPOOL_HASH_VERSION).copied();
+    let annotated = |key: Symbol| annotations.get(&key).copied();
+    let (hash, hash_version) = hash::stored_or(
+        annotated(*annotation::NODEPOOL_HASH),
+        annotated(*annotation::NODEPOOL_HASH_VERSION),
+        hash::NODEPOOL_VERSION,
+        || hash::of_template(&template),
+    );
     Some(NodePool {
         name: PoolName(metadata.name),
         uid: metadata.uid,
         created: metadata.created,
         is_deleting: metadata.deleted.is_some(),
-        hash: hash.or_else(|| Some(hash::of_template(&template))),
-        hash_version: hash_version.or_else(|| Some(Symbol::new(hash::NODEPOOL_VERSION))),
+        hash: Some(hash),
+        hash_version: Some(hash_version),
         template: Arc::new(template),
         disruption,
         limits,

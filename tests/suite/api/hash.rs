@@ -52,7 +52,7 @@ fn api_046_a_pools_hash_is_of_its_template_less_requirements() {
 }
 
 #[test]
-fn a_hash_on_the_object_is_kept() {
+fn a_hash_that_another_wrote_is_kept() {
     let annotated = with(
         pool(),
         "metadata/annotations",
@@ -61,6 +61,13 @@ fn a_hash_on_the_object_is_kept() {
     let pool = parse_pool(&annotated);
     assert_eq!((pool.hash, pool.hash_version), (Some("123".into()), Some("v3".into())));
     assert!(pool_hash(&super::pool()).parse::<u64>().is_ok(), "a decimal number");
+    let mut ours = annotated.clone();
+    ours["metadata"]["annotations"]["karpenter.sh/nodepool-hash-version"] = json!("provisor-v1");
+    assert_eq!(
+        pool_hash(&ours),
+        pool_hash(&super::pool()),
+        "ours may be of an older spec, and is computed anew"
+    );
 }
 
 /// Rows: AWS-124, AWS-125, AWS-126, AWS-127, AWS-128

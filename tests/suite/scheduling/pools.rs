@@ -70,11 +70,15 @@ fn a_pool_without_types_is_said_to_have_none() {
     }
 }
 
+/// Rows: API-049
 #[test]
 fn sch_456_of_equal_weights_the_later_name_is_first() {
     let mut world = World::new(vec![pool("a"), pool("b")], assorted());
     world.run(&[pod("x")]);
     assert_eq!(world.value_of("x", NODEPOOL), Some("b"));
+    let mut world = World::new(vec![pool("a").weight(10), pool("b").weight(5)], assorted());
+    world.run(&[pod("x")]);
+    assert_eq!(world.value_of("x", NODEPOOL), Some("a"), "the heavier one before that");
 }
 
 #[test]
