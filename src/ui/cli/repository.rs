@@ -37,7 +37,7 @@ pub struct CommitArgs {
 }
 
 impl CommitArgs {
-    fn limits(&self) -> Result<Limits, git::GitError> {
+    pub(super) fn limits(&self) -> Result<Limits, git::GitError> {
         let mut limits = Limits::default();
         self.limits.iter().try_for_each(|assignment| limits.set(assignment))?;
         Ok(limits)

@@ -12,7 +12,8 @@ use rand_chacha::rand_core::SeedableRng;
 use super::repository::{CommitArgs, cache};
 use crate::io::clock::{self, Stopwatch};
 use crate::io::git::{
-    self, Change, GitError, GitSource, INTERVAL, NextStep, Poller, Reference, Source, Subdirectory,
+    self, Change, GitError, GitSource, History, INTERVAL, NextStep, Poller, Reference, Rewrite, Source,
+    Subdirectory,
 };
 use crate::model::repository::{CommitId, Repository};
 use crate::model::time::parse_duration;
@@ -93,6 +94,7 @@ impl Follower {
         let source = Source {
             reference,
             subdirectory: Subdirectory::parse(args.at.path.as_deref().unwrap_or_default())?,
+            limits: args.at.limits()?,
             allow_insecure_http: args.at.allow_insecure_http,
             ..Source::new(args.repo.as_str())
         };
@@ -107,18 +109,26 @@ impl Follower {
         })
     }
 
-    /// The files of the newest commit, if it is another than the last.
-    async fn ask(&mut self) -> Result<Option<Repository>, GitError> {
+    /// The files of the newest commit, if it is another than the last, and how the two relate.
+    async fn ask(&mut self) -> Result<Option<(Repository, History)>, GitError> {
         let (source, seen) = (self.source.clone(), self.seen.clone());
         let asked = tokio::task::spawn_blocking(move || {
             let resolved = source.resolve()?;
             if seen.as_ref() == Some(&resolved.commit) {
                 return Ok(None);
             }
-            source.fetch(&resolved, &|_| {}, &AtomicBool::new(false)).map(Some)
+            let never = AtomicBool::new(false);
+            let repository = source.fetch(&resolved, &|_| {}, &never)?;
+            let before = seen.as_ref().unwrap_or(&resolved.commit);
+            // A commit that can be read is not held back by a past that cannot.
+            let history = source.history(before, &resolved.commit, &never).unwrap_or_else(|_| {
+                let (old, new) = (before.clone(), resolved.commit.clone());
+                History::Rewritten { old, new, how: Rewrite::Unknown }
+            });
+            Ok::<_, GitError>(Some((repository, history)))
         });
         let answer = asked.await.expect("reading a repository does not panic")?;
-        if let Some(repository) = &answer {
+        if let Some((repository, _)) = &answer {
             self.seen = Some(repository.revision.commit.clone());
         }
         Ok(answer)
@@ -134,7 +144,7 @@ async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Resul
         None => None,
     };
     // The first commit must be usable: without it there is no last good state to keep.
-    let repository = follower.ask().await?.expect("no commit was seen before");
+    let (repository, _) = follower.ask().await?.expect("no commit was seen before");
     let (mut script, notice) = script_of(&repository, args.env.as_deref())?;
     if let Some(notice) = notice {
         console.notice(&notice);
@@ -208,7 +218,7 @@ async fn next_change(watch: &mut Option<git::Watch>) -> Change {
 async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) -> Result<Duration, Failure> {
     match follower.ask().await {
         Ok(None) => Ok(follower.poller.succeeded(&mut follower.rng)),
-        Ok(Some(repository)) => {
+        Ok(Some((repository, history))) => {
             let revision = repository.revision.clone();
             console.data(&format!(
                 "\n{} {} \"{}\"\n",
@@ -216,6 +226,9 @@ async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) 
                 revision.commit.short(),
                 revision.subject
             ))?;
+            if let History::Rewritten { old, how, .. } = history {
+                console.notice(&rewrite_notice(&old, how));
+            }
             match play.take_commit(repository) {
                 Ok(_) => {
                     if let Some(plan) = play.reconciler.preview() {
@@ -239,4 +252,15 @@ async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) 
             Ok(follower.poller.failed(retry_after, clock::now(), &mut follower.rng).next_delay)
         }
     }
+}
+
+/// History that was rewritten is followed, and never silently.
+fn rewrite_notice(old: &CommitId, how: Rewrite) -> String {
+    let what = match how {
+        Rewrite::Rewound => "it goes back to before",
+        Rewrite::Diverged => "it does not descend from",
+        Rewrite::Unrelated => "it shares no history with",
+        Rewrite::Unknown => "it is not known to descend from",
+    };
+    format!("history was rewritten: {what} {}", old.short())
 }
