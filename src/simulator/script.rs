@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::capacity::cluster::Cluster;
@@ -14,20 +15,26 @@ use crate::model::name::{ObjectKey, Zone};
 use crate::model::offering::CapacityType;
 use crate::model::time::{parse_duration, render_duration};
 
+/// Hours, minutes and seconds, such as `1h30m`.
+const DURATION: &str = "^([0-9]+(h|m|s))+$";
+
 /// A Monday morning: the present of a script that names none.
 pub const DEFAULT_START: &str = "2026-03-02T08:00:00Z";
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(title = "Provisor simulation")]
 pub struct Script {
     /// One sentence about what it shows.
     #[serde(default)]
     pub about: String,
     /// The environment that is played.
     pub environment: String,
-    #[serde(default = "default_start", with = "moment")]
+    #[serde(default = "default_start", deserialize_with = "moment")]
+    #[schemars(with = "String")]
     pub start: Timestamp,
-    #[serde(with = "span")]
+    #[serde(deserialize_with = "span")]
+    #[schemars(with = "String", regex(pattern = DURATION))]
     pub duration: SignedDuration,
     #[serde(default)]
     pub seed: u64,
@@ -35,7 +42,8 @@ pub struct Script {
     #[serde(default = "default_region")]
     pub region: String,
     /// How long a spot machine lives on average before EC2 takes it back; absent: only the events take machines.
-    #[serde(default, with = "optional_span")]
+    #[serde(default, deserialize_with = "optional_span")]
+    #[schemars(with = "Option<String>", regex(pattern = DURATION))]
     pub spot_life: Option<SignedDuration>,
     /// Kubernetes manifests of what runs there, by path in the repository.
     #[serde(default)]
@@ -54,10 +62,11 @@ fn default_region() -> String {
     "us-east-1".to_string()
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ScriptEvent {
-    #[serde(with = "span")]
+    #[serde(deserialize_with = "span")]
+    #[schemars(with = "String", regex(pattern = DURATION))]
     pub at: SignedDuration,
     /// A workload's new count of pods.
     pub scale: Option<Scale>,
@@ -70,7 +79,7 @@ pub struct ScriptEvent {
     pub commit: Option<Commit>,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scale {
     /// `NAMESPACE/NAME`.
@@ -79,7 +88,7 @@ pub struct Scale {
 }
 
 /// Offerings that cannot be bought for a while. A list that is absent means all.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Shortage {
     pub capacity_type: Option<CapacityType>,
@@ -88,11 +97,12 @@ pub struct Shortage {
     pub types: Vec<String>,
     #[serde(default)]
     pub zones: Vec<String>,
-    #[serde(rename = "for", with = "span")]
+    #[serde(rename = "for", deserialize_with = "span")]
+    #[schemars(with = "String", regex(pattern = DURATION))]
     pub lasts: SignedDuration,
 }
 
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Commit {
     pub message: String,
@@ -101,10 +111,11 @@ pub struct Commit {
 }
 
 /// What must hold at one moment. Every field that is there is checked.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Expectation {
-    #[serde(with = "span")]
+    #[serde(deserialize_with = "span")]
+    #[schemars(with = "String", regex(pattern = DURATION))]
     pub at: SignedDuration,
     /// Why, for people.
     pub about: String,
@@ -124,7 +135,7 @@ pub struct Expectation {
     pub zones: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Count {
     Exactly(u32),
@@ -148,6 +159,11 @@ impl std::fmt::Display for Count {
             Self::Between { least, most } => write!(out, "{least} to {most}"),
         }
     }
+}
+
+/// The JSON Schema of `simulation.toml`, for editors.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Script).to_value()
 }
 
 /// A script that cannot be played.
@@ -250,32 +266,18 @@ impl Expectation {
     }
 }
 
-mod span {
-    use super::*;
-
-    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SignedDuration, D::Error> {
-        let text = String::deserialize(from)?;
-        parse_duration(&text).map_err(serde::de::Error::custom)
-    }
+fn span<'de, D: serde::Deserializer<'de>>(from: D) -> Result<SignedDuration, D::Error> {
+    let text = String::deserialize(from)?;
+    parse_duration(&text).map_err(serde::de::Error::custom)
 }
 
-mod optional_span {
-    use super::*;
-
-    pub fn deserialize<'de, D: serde::Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<SignedDuration>, D::Error> {
-        span::deserialize(from).map(Some)
-    }
+fn optional_span<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<SignedDuration>, D::Error> {
+    span(from).map(Some)
 }
 
-mod moment {
-    use super::*;
-
-    pub fn deserialize<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
+fn moment<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(serde::de::Error::custom)
 }
 
 #[cfg(test)]

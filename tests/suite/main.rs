@@ -5,6 +5,7 @@ mod broken_strategies;
 mod catalog_data;
 mod catalogue;
 mod cli;
+mod examples;
 mod fleet_files;
 mod git;
 mod language;

@@ -170,7 +170,8 @@ async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Resul
     let mut watch = follower.source.local_path().and_then(|path: &Path| git::watch(path).ok());
     let mut narrator = Narrator::new(console, play.start());
     let clock = Stopwatch::start();
-    let mut next_poll = follower.poller.first_delay(&mut follower.rng);
+    // Asked at once: a commit may have come between the first reading and the watch.
+    let mut next_poll = Duration::ZERO;
     let mut tick = tokio::time::interval(TICK);
     loop {
         let is_asked = tokio::select! {

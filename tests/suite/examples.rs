@@ -1,0 +1,191 @@
+//! The five fleets of `examples/`: each is right, and each comes to what its script expects.
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+const FLEETS: [&str; 5] = ["eks-shop", "bottlerocket-arm64", "inflate-lab", "kubeadm-keda", "gpu-studio"];
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
+}
+
+fn provisor(arguments: &[&str]) -> Command {
+    let mut command = Command::cargo_bin("provisor").expect("the binary is built for the tests");
+    command.args(arguments).env_remove("PROVISOR_REPO");
+    command
+}
+
+fn played(name: &str) -> Value {
+    let place = example(name);
+    let output = provisor(&["simulate", "--output", "json", "--repo", &place.display().to_string()])
+        .output()
+        .expect("the program runs");
+    let answer: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{name}: {}", String::from_utf8_lossy(&output.stderr)));
+    let broken: Vec<&Value> = answer["expectations"]
+        .as_array()
+        .expect("expectations are a list")
+        .iter()
+        .filter(|expectation| expectation["holds"] != true)
+        .collect();
+    assert!(broken.is_empty(), "{name}: {broken:#?}");
+    assert_eq!(output.status.code(), Some(0), "{name}");
+    answer
+}
+
+#[test]
+fn every_example_is_valid() {
+    for name in FLEETS {
+        provisor(&["validate", &example(name).display().to_string()]).assert().success();
+    }
+}
+
+#[test]
+fn every_folder_of_examples_is_played() {
+    let folders = std::fs::read_dir(example("")).expect("examples are there");
+    let mut names: Vec<String> = folders
+        .map(|entry| entry.expect("a readable entry"))
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    let mut known = FLEETS.map(str::to_string);
+    known.sort();
+    assert_eq!(names, known);
+}
+
+#[test]
+fn the_shop_rolls_a_commit_and_survives_an_interruption() {
+    let answer = played("eks-shop");
+    assert_eq!(answer["simulated"], true);
+    assert_eq!(answer["counts"]["SpotWarning"], 1);
+    // The commit at twelve minutes replaced every node of its pool that was there.
+    let rolled = answer["events"].as_array().unwrap().iter().filter(|event| {
+        let at = event["at"].as_str().unwrap();
+        event["kind"] == "Launched" && ("2026-03-02T08:12:00Z".."2026-03-02T08:34:00Z").contains(&at)
+    });
+    assert!(rolled.count() >= 2, "replacements are bought for the roll");
+}
+
+#[test]
+fn bottlerocket_runs_on_graviton() {
+    let answer = played("bottlerocket-arm64");
+    assert!(answer["counts"]["Launched"].as_u64().unwrap() >= 2);
+}
+
+#[test]
+fn inflate_goes_from_zero_to_five_to_zero() {
+    let answer = played("inflate-lab");
+    assert_eq!(answer["nodes"].as_array().unwrap().len(), 0);
+    assert_eq!(answer["counts"]["Bound"], 5);
+}
+
+#[test]
+fn workers_of_a_queue_come_and_go_within_their_limit() {
+    played("kubeadm-keda");
+}
+
+#[test]
+fn gpus_are_bought_when_they_are_needed_and_not_kept() {
+    let answer = played("gpu-studio");
+    assert_eq!(answer["counts"]["SpotWarning"], 1);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let play = |seed: &str| {
+        let place = example("inflate-lab").display().to_string();
+        provisor(&["simulate", "--seed", seed, "--output", "json", "--repo", &place]).output().unwrap().stdout
+    };
+    let once = play("42");
+    assert!(!once.is_empty());
+    assert_eq!(once, play("42"));
+    assert_ne!(once, play("43"), "another seed is another story");
+}
+
+#[test]
+fn the_demo_tells_its_whole_story() {
+    let output = provisor(&["demo", "--no-wait"]).output().unwrap();
+    let story = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{story}");
+    for part in [
+        "Simulated:",
+        "main at",
+        "3 to create",
+        "launch",
+        "$",
+        "A commit:",
+        "rolls",
+        "warning",
+        "give back",
+        "What came of it",
+        "simulated dollars",
+    ] {
+        assert!(story.contains(part), "`{part}` is missing in:\n{story}");
+    }
+    assert!(!story.contains("broken"), "{story}");
+}
+
+/// A commit that cannot be used leaves the last good state in force, and the mistake is shown with its place.
+#[test]
+fn a_broken_commit_changes_nothing() {
+    let fleet = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let status = std::process::Command::new("git").args(arguments).current_dir(fleet.path()).status().unwrap();
+        assert!(status.success(), "git {arguments:?}");
+    };
+    let write = |path: &str, text: &str| {
+        let path = fleet.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    git(&["init", "-q", "-b", "main"]);
+    git(&["config", "user.email", "a@example.com"]);
+    git(&["config", "user.name", "a"]);
+    write("fleet.toml", "name = \"one\"\n");
+    write("environments/dev.toml", "[pools.general]\nstrategy = \"spot\"\n");
+    git(&["add", "-A"]);
+    git(&["commit", "-qm", "good"]);
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("provisor"))
+        .args(["run", "--for", "20s", "--speed", "20", "--repo"])
+        .arg(fleet.path())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut first = String::new();
+    std::io::BufRead::read_line(&mut out, &mut first).unwrap();
+    assert!(first.contains("simulated"), "{first}");
+    let mut line = String::new();
+    while !line.contains("following") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0, "the run follows the repository");
+    }
+    write("environments/dev.toml", "[pools.general]\nstrategy = \"spott\"\n");
+    git(&["commit", "-qam", "broken"]);
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    let mut complaints = String::new();
+    std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut complaints).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{rest}{complaints}");
+    assert!(rest.contains("broken"), "the commit is told: {rest}");
+    assert!(complaints.contains("environments/dev.toml:2:"), "{complaints}");
+    assert!(complaints.contains("last good state"), "{complaints}");
+    assert!(rest.contains("launch"), "nodes are bought all the same: {rest}");
+}
+
+/// Editors check `simulation.toml` with the schema that the program reads it by.
+#[test]
+fn the_schema_of_scripts_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config-schema/simulation.schema.json");
+    let wanted = format!("{:#}\n", provisor::simulator::script::schema());
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &wanted).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == wanted, "config-schema/simulation.schema.json is stale: run `make accept`");
+}
