@@ -1,6 +1,7 @@
 //! An instance type as the scheduler sees it, and the ways to buy it.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use super::label;
 use super::money::UsdPerHour;
@@ -41,7 +42,9 @@ impl CapacityType {
     }
 
     pub fn symbol(self) -> Symbol {
-        Symbol::new(self.as_str())
+        static SYMBOLS: LazyLock<[Symbol; 3]> =
+            LazyLock::new(|| CapacityType::ALL.map(|kind| Symbol::new(kind.as_str())));
+        SYMBOLS[self as usize]
     }
 
     pub fn parse(text: &str) -> Option<Self> {

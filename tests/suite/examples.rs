@@ -133,7 +133,8 @@ fn the_demo_tells_its_whole_story() {
 fn a_broken_commit_changes_nothing() {
     let fleet = tempfile::tempdir().unwrap();
     let git = |arguments: &[&str]| {
-        let status = std::process::Command::new("git").args(arguments).current_dir(fleet.path()).status().unwrap();
+        let status =
+            std::process::Command::new("git").args(arguments).current_dir(fleet.path()).status().unwrap();
         assert!(status.success(), "git {arguments:?}");
     };
     let write = |path: &str, text: &str| {
@@ -162,7 +163,10 @@ fn a_broken_commit_changes_nothing() {
     let mut line = String::new();
     while !line.contains("following") {
         line.clear();
-        assert!(std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0, "the run follows the repository");
+        assert!(
+            std::io::BufRead::read_line(&mut out, &mut line).unwrap() > 0,
+            "the run follows the repository"
+        );
     }
     write("environments/dev.toml", "[pools.general]\nstrategy = \"spott\"\n");
     git(&["commit", "-qam", "broken"]);

@@ -6,9 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::overlay;
+use super::template::requirements_of;
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ClassName, PoolName, TypeName, Zone};
 use crate::model::offering::{CapacityType, InstanceType};
+use crate::model::requirement::Requirements;
 use crate::model::symbol::Symbol;
 
 /// An offering by its names.
@@ -37,9 +39,13 @@ impl Supply {
                 .or_insert_with(|| catalog.instance_types(cluster.classes.get(&class).map(|class| &**class)));
             (pool.name, types.clone())
         });
-        let mut by_pool = by_pool.collect();
+        let mut by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>> = by_pool.collect();
         let overlays = cluster.overlays.values().map(|overlay| &**overlay);
+        // Overlays are judged over every type, those that no pool allows included; only then is the rest put away.
         let overlay_conflicts = overlay::apply(overlays, &cluster.pools, &mut by_pool);
+        for (name, types) in &mut by_pool {
+            *types = Arc::new(allowed(types, &requirements_of(&cluster.pools[name])));
+        }
         Self { by_pool, overlay_conflicts }
     }
 
@@ -69,4 +75,15 @@ impl Supply {
         }
         self
     }
+}
+
+/// Types and offerings that a pool's own requirements leave: every solve looks at all that is here.
+fn allowed(types: &[InstanceType], requirements: &Requirements) -> Vec<InstanceType> {
+    let agrees = types.iter().filter(|kind| kind.requirements.intersects(requirements).is_ok());
+    let narrowed = agrees.map(|kind| {
+        let mut kind = kind.clone();
+        kind.offerings.retain(|offering| offering.suits(requirements));
+        kind
+    });
+    narrowed.filter(|kind| !kind.offerings.is_empty()).collect()
 }
