@@ -150,7 +150,7 @@ fn a_broken_commit_changes_nothing() {
     git(&["add", "-A"]);
     git(&["commit", "-qm", "good"]);
     let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("provisor"))
-        .args(["run", "--for", "20s", "--speed", "20", "--repo"])
+        .args(["run", "--for", "12s", "--speed", "40", "--repo"])
         .arg(fleet.path())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())

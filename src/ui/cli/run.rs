@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -169,6 +169,9 @@ async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Resul
 
     let mut watch = follower.source.local_path().and_then(|path: &Path| git::watch(path).ok());
     let mut narrator = Narrator::new(console, play.start());
+    // The first commit is carried out before the next is asked for: a broken second one must find it in force.
+    let start = play.start();
+    live(&mut play, &mut narrator, start)?;
     let clock = Stopwatch::start();
     // Asked at once: a commit may have come between the first reading and the watch.
     let mut next_poll = Duration::ZERO;
@@ -192,19 +195,22 @@ async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Resul
         }
         let lived = SignedDuration::try_from(clock.elapsed()).unwrap_or(SignedDuration::MAX);
         let now = play.start() + lived * i32::try_from(args.speed).unwrap_or(1);
-        let mut failure = None;
-        play.reconciler.run_until(now, |reconciler, turn| {
-            if failure.is_none() {
-                failure = narrator.tell(reconciler, &turn, |_| {}).err();
-            }
-        });
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
+        live(&mut play, &mut narrator, now)?;
         if deadline.is_some_and(|deadline| clock.elapsed() >= deadline) {
             return Ok(Exit::Done);
         }
     }
+}
+
+/// Lets the cluster live until `until` and tells what happens.
+fn live(play: &mut Play, narrator: &mut Narrator<'_>, until: Timestamp) -> Result<(), Failure> {
+    let mut failure = None;
+    play.reconciler.run_until(until, |reconciler, turn| {
+        if failure.is_none() {
+            failure = narrator.tell(reconciler, &turn, |_| {}).err();
+        }
+    });
+    failure.map_or(Ok(()), Err)
 }
 
 /// The next hint of the watch; never, without one.
