@@ -99,9 +99,8 @@ pub(crate) fn drafts(drafts: &[Draft], instances: Option<&Instances>, found: &mu
                 let (one, other) = (known, &diagnostic.place);
                 one.source == other.source && one.start <= other.end && other.start <= one.end
             };
-            let is_half_a_window = |one: &Diagnostic| {
-                one.code == "PRV1605" && one.place.source == diagnostic.place.source
-            };
+            let is_half_a_window =
+                |one: &Diagnostic| one.code == "PRV1605" && one.place.source == diagnostic.place.source;
             let is_said = known.iter().any(overlaps) || found[..before].iter().any(is_half_a_window);
             if !is_said {
                 found.push(diagnostic);

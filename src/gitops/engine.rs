@@ -227,8 +227,10 @@ impl Engine {
             ErrorKind::InvalidOperation if detail.contains("recursion limit") => {
                 match self.cycle(place.file()) {
                     Some(cycle) => {
-                        let message = format!("templates include each other in a circle: {}", cycle.join(" → "));
-                        Diagnostic::error("PRV1407", place, message).help("remove one `include` of the circle")
+                        let message =
+                            format!("templates include each other in a circle: {}", cycle.join(" → "));
+                        Diagnostic::error("PRV1407", place, message)
+                            .help("remove one `include` of the circle")
                     }
                     None => Diagnostic::error("PRV1407", place, "templates or macros are nested too deeply")
                         .help("call and include fewer of them inside each other"),

@@ -214,7 +214,8 @@ fn index_slot<'v>(
         return None;
     }
     if index > items.len() {
-        let entries = if items.len() == 1 { "1 entry".to_owned() } else { format!("{} entries", items.len()) };
+        let entries =
+            if items.len() == 1 { "1 entry".to_owned() } else { format!("{} entries", items.len()) };
         let message = format!("`{}` does not exist: the list has {entries}", at.path);
         found.push(
             Diagnostic::error("PRV1507", place.clone(), message)

@@ -325,7 +325,11 @@ impl Check<'_> {
         for missing in table.required.iter().filter(|name| map.get(name).is_none()) {
             let message = format!("{} has no `{missing}`", subject(name));
             let example = table.fields.get(missing).map(|field| self.example(*field)).unwrap_or_default();
-            let help = if example.is_empty() { format!("add `{missing}`") } else { format!("add `{missing}`, such as {example}") };
+            let help = if example.is_empty() {
+                format!("add `{missing}`")
+            } else {
+                format!("add `{missing}`, such as {example}")
+            };
             self.found.push(Diagnostic::error("PRV1204", head(node), message).help(help));
         }
     }

@@ -17,6 +17,8 @@ pub struct Narrator<'c> {
     console: &'c Console,
     start: Timestamp,
     told: usize,
+    /// What the Git half said last: the same again is no news.
+    said: String,
 }
 
 /// One line: when, what, to whom.
@@ -29,7 +31,7 @@ struct Line {
 
 impl<'c> Narrator<'c> {
     pub fn new(console: &'c Console, start: Timestamp) -> Self {
-        Self { console, start, told: 0 }
+        Self { console, start, told: 0, said: String::new() }
     }
 
     /// Tells of a turn; `pause` is called before each line with its moment, for those who watch.
@@ -43,17 +45,32 @@ impl<'c> Narrator<'c> {
         let now = reconciler.now();
         for sync in turn.syncs.iter().filter(|sync| sync.is_news) {
             for reason in &sync.reasons {
-                lines.push(Line { at: now, tone: Tone::Notice, word: "sync", text: reason.message.clone() });
+                if self.said != reason.message {
+                    self.said.clone_from(&reason.message);
+                    lines.push(Line {
+                        at: now,
+                        tone: Tone::Notice,
+                        word: "sync",
+                        text: reason.message.clone(),
+                    });
+                }
             }
         }
         let story = reconciler.cluster().world().story();
         let mut bound: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
+        let mut evicted: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
         for (at, happening) in story.since(self.told) {
-            if let Happening::Bound { pod, node } = happening {
-                bound.entry(*node).or_default().push(pod.name.to_string());
-            } else if let Some(line) = line(*at, happening) {
-                lines.push(line);
+            match happening {
+                Happening::Bound { pod, node } => bound.entry(*node).or_default().push(pod.name.to_string()),
+                Happening::Evicted { pod, node: Some(node) } => {
+                    evicted.entry(*node).or_default().push(pod.name.to_string());
+                }
+                _ => lines.extend(line(*at, happening)),
             }
+        }
+        for (node, pods) in evicted {
+            let text = format!("{node} lets go of {}", listed(&pods));
+            lines.push(Line { at: now, tone: Tone::Notice, word: "evict", text });
         }
         for (node, pods) in bound {
             let text = format!("{node} takes {}", listed(&pods));

@@ -113,10 +113,18 @@ fn ren_040_ren_041_what_cannot_be_bought_is_told() {
         assert_eq!(said(&format!("strategy = '{strategy}'\n")), "", "{strategy}");
     }
     let none = said("strategy = 'spot'\ninstance-families = ['t3']\nmin-instance-cpu = 64\n");
-    assert!(none.starts_with("environments/prod.toml:5:20: error[PRV1602]: no instance type is left for pool `a`"), "{none}");
+    assert!(
+        none.starts_with(
+            "environments/prod.toml:5:20: error[PRV1602]: no instance type is left for pool `a`"
+        ),
+        "{none}"
+    );
     assert!(none.contains("`karpenter.k8s.aws/instance-cpu Gt [63]` removed the last "), "{none}");
     let typo = said("strategy = 'spot'\ninstance-types = ['t3.medum']\n");
-    assert!(typo.starts_with("environments/prod.toml:4:18: error[PRV1618]: there is no instance type `t3.medum`"), "{typo}");
+    assert!(
+        typo.starts_with("environments/prod.toml:4:18: error[PRV1618]: there is no instance type `t3.medum`"),
+        "{typo}"
+    );
     assert!(typo.contains("did you mean `t3.medium`?"), "{typo}");
     let zone = said("strategy = 'spot'\nzones = ['us-east-1a']\n");
     assert!(zone.contains("error[PRV1603]: pool `a` can buy nothing"), "{zone}");
