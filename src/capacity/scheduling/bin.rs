@@ -66,6 +66,13 @@ pub(super) struct Surroundings<'a, 'c> {
     pub insists_on_reserved: bool,
 }
 
+impl Surroundings<'_, '_> {
+    /// What topology leaves of a node with these requirements: alternatives, best first.
+    fn narrowings(&self, view: &View, node: &Requirements) -> Result<Vec<Requirements>, Refused> {
+        if view.is_free() { Ok(vec![Requirements::new()]) } else { self.topology.narrowings(view, node) }
+    }
+}
+
 impl Bin {
     /// An empty node of the template, by the name of its future host; `open`: what limits allow.
     pub fn new(template: usize, of: &Template, host: Symbol, open: FixedBitSet, columns: &Columns) -> Self {
@@ -101,17 +108,19 @@ impl Bin {
         if let Some(port) = guest.shape.host_ports.iter().find(clash) {
             return Err(Refused::HostPort(port.port));
         }
+        // The cheapest way to be refused by a crowded node, and a volume could only make it worse.
+        let narrowings = around.narrowings(&guest.view, &requirements)?;
         let mut open = self.open.clone();
         of.narrow(&mut open, &self.requirements, &requirements);
         of.keep_free_ports(&mut open, &guest.shape.host_ports).map_err(Refused::DaemonPort)?;
         if !of.keep_fitting(&mut open, &requests) {
             return Err(self.none_left(of, &requirements, &requests, around));
         }
-        let anywhere = [Requirements::new()];
-        let alternatives =
-            if guest.volumes.alternatives.is_empty() { &anywhere[..] } else { &guest.volumes.alternatives };
+        if guest.volumes.alternatives.is_empty() {
+            return self.narrowed_to_first(of, around, &requirements, narrowings, &open, &requests);
+        }
         let mut first_refusal = None;
-        for volume in alternatives {
+        for volume in &guest.volumes.alternatives {
             let tried = match can_become(of, &requirements, volume) {
                 Ok(()) => self.with_volume(of, guest, around, &requirements, volume, &open, &requests),
                 Err(conflict) => Err(Refused::Volume(conflict)),
@@ -149,15 +158,24 @@ impl Bin {
         if open.is_clear() {
             return Err(self.none_left(of, &placed, requests, around));
         }
-        let narrowings = if guest.view.is_free() {
-            vec![Requirements::new()]
-        } else {
-            around.topology.narrowings(&guest.view, &placed)?
-        };
+        let narrowings = around.narrowings(&guest.view, &placed)?;
+        self.narrowed_to_first(of, around, &placed, narrowings, &open, requests)
+    }
+
+    /// The first of the narrowings that leaves something to buy.
+    fn narrowed_to_first(
+        &self,
+        of: &Template,
+        around: &Surroundings,
+        placed: &Requirements,
+        narrowings: Vec<Requirements>,
+        open: &FixedBitSet,
+        requests: &[i64],
+    ) -> Result<Admission, Refused> {
         let by_choice = narrowings.len() > 1 || narrowings.iter().any(|narrowing| !narrowing.is_empty());
         let mut refusal = None;
         for narrowing in narrowings {
-            match self.narrowed(of, around, &placed, &narrowing, &open, requests) {
+            match self.narrowed(of, around, placed, &narrowing, open, requests) {
                 Ok(admission) => return Ok(admission),
                 Err(refused) => drop(refusal.get_or_insert(refused)),
             }

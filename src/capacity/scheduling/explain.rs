@@ -247,7 +247,6 @@ fn topology_sentence(
     key: Symbol,
     domains: &[(Symbol, i64)],
 ) -> fmt::Result {
-    const SHOWN: usize = 25;
     if domains.is_empty() && rule != TopologyRule::Affinity {
         return write!(out, "nothing defines a value of {key} that the pod could use");
     }
@@ -263,8 +262,7 @@ fn topology_sentence(
         TopologyRule::Together => write!(out, "no domain of {key} suits all of its rules")?,
     }
     if !domains.is_empty() {
-        let shown: Vec<String> =
-            domains.iter().take(SHOWN).map(|(domain, count)| format!("{domain}: {count}")).collect();
+        let shown: Vec<String> = domains.iter().map(|(domain, count)| format!("{domain}: {count}")).collect();
         write!(out, " (pods: {})", shown.join(", "))?;
     }
     Ok(())

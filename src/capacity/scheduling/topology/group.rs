@@ -124,8 +124,10 @@ impl Group {
         self.counts.get(&domain).copied().unwrap_or(0)
     }
 
+    /// Pods by domain, as many as anybody reads.
     pub fn counts(&self) -> Vec<(Symbol, i64)> {
-        self.counts.iter().map(|(domain, count)| (*domain, *count)).collect()
+        const SHOWN: usize = 25;
+        self.counts.iter().take(SHOWN).map(|(domain, count)| (*domain, *count)).collect()
     }
 
     pub fn refusal(&self) -> TopologyRule {
