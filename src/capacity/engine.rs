@@ -432,8 +432,8 @@ impl Engine {
     }
 
     fn supply(&mut self) -> Arc<Supply> {
-        let cluster = &self.cluster;
-        self.supply.get_or_insert_with(|| Arc::new(Supply::of(cluster))).clone()
+        let (cluster, settings) = (&self.cluster, &self.settings.scheduling);
+        self.supply.get_or_insert_with(|| Arc::new(Supply::of(cluster, settings))).clone()
     }
 
     /// What can be bought now.

@@ -49,7 +49,7 @@ pub fn buy(
 
 /// Judges `cluster` as it is at `now`. Waiting pods are placed first; what may go is judged as if they were on their way.
 pub fn plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Plan {
-    plan_with(cluster, &Supply::of(cluster), now, settings)
+    plan_with(cluster, &Supply::of(cluster, &settings.scheduling), now, settings)
 }
 
 /// The same with a supply that is at hand.

@@ -46,8 +46,13 @@ pub struct Settled {
 
 /// Carries out all that is to be done from `now` on.
 pub fn settle(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Settled {
-    let mut settling =
-        Settling { cluster: cluster.clone(), supply: Supply::of(cluster), now, settings, made: 0 };
+    let mut settling = Settling {
+        cluster: cluster.clone(),
+        supply: Supply::of(cluster, &settings.scheduling),
+        now,
+        settings,
+        made: 0,
+    };
     let (mut steps, mut quiescent) = (0, false);
     while steps < STEPS_MAX {
         if settling.step() {

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::overlay;
 use super::template::requirements_of;
+use super::{Settings, overlay};
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ClassName, PoolName, TypeName, Zone};
 use crate::model::offering::{CapacityType, InstanceType};
@@ -28,8 +28,9 @@ impl Supply {
         Self { by_pool, overlay_conflicts: BTreeSet::new() }
     }
 
-    /// What the cluster's catalogue offers to each of its pools; nothing before there is a catalogue.
-    pub fn of(cluster: &Cluster) -> Self {
+    /// What the cluster's catalogue offers to each of its pools, overlays applied if `settings` let them; nothing before
+    /// there is a catalogue.
+    pub fn of(cluster: &Cluster, settings: &Settings) -> Self {
         let Some(catalog) = &cluster.catalog else { return Self::default() };
         let mut by_class: BTreeMap<ClassName, Arc<Vec<InstanceType>>> = BTreeMap::new();
         let by_pool = cluster.pools.values().map(|pool| {
@@ -40,7 +41,7 @@ impl Supply {
             (pool.name, types.clone())
         });
         let mut by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>> = by_pool.collect();
-        let overlays = cluster.overlays.values().map(|overlay| &**overlay);
+        let overlays = cluster.overlays.values().filter(|_| settings.node_overlay).map(|overlay| &**overlay);
         // Overlays are judged over every type, those that no pool allows included; only then is the rest put away.
         let overlay_conflicts = overlay::apply(overlays, &cluster.pools, &mut by_pool);
         for (name, types) in &mut by_pool {
