@@ -410,6 +410,10 @@ impl Engine {
     fn take(&mut self, steps: Steps, now: Timestamp, out: &mut Steps) {
         for planned in &steps.actions {
             self.unconfirmed.note(&planned.action, &self.cluster, now);
+            if let Action::FinalizeNode { node } | Action::DeleteNode { node } = &planned.action {
+                // Its claim goes on once the node is gone, and is not found from it any more then.
+                self.touch_node(*node);
+            }
             assume(&mut self.cluster, &planned.action, now);
             match &planned.action {
                 Action::CreateClaim(claim) => self.touch_claim(claim.name),

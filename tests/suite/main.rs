@@ -2,6 +2,7 @@
 
 mod api;
 mod broken_strategies;
+mod capacity;
 mod catalog_data;
 mod catalogue;
 mod cli;

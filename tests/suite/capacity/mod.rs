@@ -1,0 +1,6 @@
+//! The node half: what is judged, and how a cluster lives under it.
+
+mod town;
+
+mod disruption;
+mod engine;
