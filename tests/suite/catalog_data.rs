@@ -636,3 +636,52 @@ fn all_mistakes_of_a_file_are_named_with_their_place() {
     assert!(mistakes("")[0].contains("no instance type"));
     assert!(Catalog::parse_csv("", "c.csv").unwrap_err()[0].message.contains("empty"));
 }
+
+#[test]
+fn a_catalogue_written_as_a_file_reads_back_the_same() {
+    for region in ["us-east-1", "us-gov-west-1"] {
+        let before = Catalog::builtin(region).unwrap();
+        let after =
+            Catalog::parse_csv(&before.to_csv(), "c.csv").unwrap_or_else(|errors| panic!("{}", errors[0]));
+        assert_eq!(&*after.region, region);
+        // AL2023 does not boot a1, and a file is taken at its word.
+        let sold = |catalog: &Catalog| -> Vec<InstanceType> {
+            let types = catalog.instance_types(None);
+            types.iter().filter(|kind| !kind.name.as_str().starts_with("a1.")).cloned().collect()
+        };
+        let (before, after) = (sold(&before), sold(&after));
+        assert_eq!(before.len(), after.len());
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(before.name, after.name);
+            assert_eq!(before.offerings, after.offerings, "{}", before.name);
+            for name in [*resource::CPU, *resource::MEMORY, *resource::PODS, *resource::EPHEMERAL_STORAGE] {
+                assert_eq!(
+                    before.allocatable.get(name),
+                    after.allocatable.get(name),
+                    "{} {name}",
+                    before.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn what_ec2_describes_becomes_a_catalogue() {
+    let known = catalog();
+    let mut large = known.find("m5.large").unwrap().clone();
+    (large.zones, large.prices) = (vec![Zone::new("eu-west-1a"), Zone::new("eu-west-1b")], BTreeMap::new());
+    let spot = BTreeMap::from([((large.name, Zone::new("eu-west-1b")), "0.0402".parse().unwrap())]);
+    let described = Catalog::described("eu-west-1", vec![(large, true)], &spot);
+    assert_eq!(described.prices, PriceSource::StandIn { region: "us-east-1" });
+    let kind = &described.instance_types(None)[0];
+    let shown: Vec<String> =
+        kind.offerings.iter().map(|o| format!("{} {} {}", o.zone, o.capacity_type, o.price)).collect();
+    assert_eq!(
+        shown,
+        ["eu-west-1b spot 0.0402", "eu-west-1a on-demand 0.096", "eu-west-1b on-demand 0.096"],
+        "no record, no spot price"
+    );
+    assert_eq!(label_of(kind, "topology.kubernetes.io/region"), &Requirement::one("eu-west-1".into()));
+    assert_eq!(kind.capacity.get(ResourceName::new("vpc.amazonaws.com/pod-eni")), 9, "from the tables");
+}

@@ -106,6 +106,45 @@ pub(super) fn load(region: &str) -> Result<Catalog, UnknownRegion> {
     }))
 }
 
+/// What EC2 described of `region`, each type with whether it is sold as spot, and what spot costs there. What EC2 does not tell
+/// (on-demand prices, interfaces for pods' security groups) is taken from the tables.
+pub(super) fn described(
+    region: &str,
+    mut types: Vec<(TypeFacts, bool)>,
+    spot: &BTreeMap<(TypeName, Zone), UsdPerHour>,
+) -> Catalog {
+    let tables = &*TABLES;
+    let region = Symbol::new(region);
+    let listing = PRICED.iter().position(|priced| *priced == region.as_str());
+    for (facts, is_spot_sold) in &mut types {
+        facts.branch_enis = facts_of(facts.name).and_then(|known| known.branch_enis);
+        let prices = tables.prices.get(&facts.name).copied().unwrap_or_default();
+        let on_demand = prices.on_demand[listing.unwrap_or(0)];
+        facts.prices.extend(on_demand.map(|price| (CapacityType::OnDemand, price)));
+        // Without a record there is no price, hence no offering; so nothing is estimated.
+        for zone in facts.zones.iter().filter(|_| *is_spot_sold) {
+            let price = spot.get(&(facts.name, *zone)).copied();
+            if let Some(price) = price {
+                let least = facts.prices.entry(CapacityType::Spot).or_insert(price);
+                *least = (*least).min(price);
+            }
+            facts.zone_prices.insert((*zone, CapacityType::Spot), price);
+        }
+    }
+    let prices = listing.map_or(PriceSource::StandIn { region: HOME }, |_| PriceSource::Published);
+    let note = match listing {
+        Some(_) => format!(
+            "On-demand prices are the price list of {region} of {PRICES_DATE}; spot prices are EC2's own."
+        ),
+        None => format!(
+            "Spot prices are EC2's own. No price list of {region} was at hand: on-demand prices of {HOME} of \
+             {PRICES_DATE} stand in."
+        ),
+    };
+    let facts = types.into_iter().map(|(facts, _)| facts).collect();
+    Catalog::new(Some(region), prices, vec![note], facts, |facts| labels::of_facts(facts, region))
+}
+
 fn notes(region: Symbol, listing: Option<usize>) -> Vec<String> {
     let prices = match listing {
         Some(0) => format!(

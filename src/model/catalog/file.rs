@@ -107,6 +107,55 @@ fn sold(mut facts: TypeFacts, offers: Offers) -> TypeFacts {
     facts
 }
 
+/// The other way round: one row for each type, or several where zones ask different prices. Reading it again gives the same
+/// offerings, and the same room for pods under a class without settings.
+pub(super) fn render(catalog: &Catalog) -> String {
+    let mut text = catalog.notes().iter().map(|note| format!("# {note}\n")).collect::<String>();
+    text.push_str(&COLUMNS.join(","));
+    text.push('\n');
+    let shapes = catalog.instance_types(None);
+    for (facts, kind) in catalog.facts().iter().zip(shapes.iter()) {
+        // Zones by what they ask, in the order of the first zone of each.
+        let mut groups: Vec<([Option<UsdPerHour>; 2], Vec<&str>)> = Vec::new();
+        for zone in &facts.zones {
+            let prices = [CapacityType::OnDemand, CapacityType::Spot].map(|way| facts.price(*zone, way));
+            match groups.iter_mut().find(|(known, _)| *known == prices) {
+                Some((_, zones)) => zones.push(zone.as_str()),
+                None => groups.push((prices, vec![zone.as_str()])),
+            }
+        }
+        for ([on_demand, spot], zones) in groups {
+            let cell = |price: Option<UsdPerHour>| price.map(|price| price.to_string()).unwrap_or_default();
+            let device = |name: &str| {
+                let count = kind.capacity.get(ResourceName::new(name));
+                if count > 0 { count.to_string() } else { String::new() }
+            };
+            let mut ways = Vec::new();
+            ways.extend(on_demand.map(|_| "on-demand"));
+            ways.extend(spot.map(|_| "spot"));
+            let left = |name: ResourceName| name.render(kind.allocatable.get(name));
+            let cells = [
+                facts.name.to_string(),
+                facts.arch.to_string(),
+                facts.vcpus.to_string(),
+                facts.memory_mib.to_string(),
+                left(*resource::CPU),
+                left(*resource::MEMORY),
+                left(*resource::PODS),
+                device("nvidia.com/gpu"),
+                device("aws.amazon.com/neuron"),
+                cell(on_demand),
+                cell(spot),
+                zones.join(" "),
+                ways.join(" "),
+            ];
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+    }
+    text
+}
+
 /// `None` if the row is wrong, which it then says.
 fn read_row(row: &mut Row<'_>) -> Option<(TypeFacts, Offers)> {
     let name = row.required("instance_type");

@@ -67,6 +67,21 @@ impl Catalog {
         file::parse(text, file)
     }
 
+    /// What EC2 described of `region`: each type with its zones and whether it is sold as spot, and what spot costs. On-demand
+    /// prices, which EC2 does not tell, are those of the built-in catalogue.
+    pub fn described(
+        region: &str,
+        types: Vec<(TypeFacts, bool)>,
+        spot: &BTreeMap<(TypeName, Zone), UsdPerHour>,
+    ) -> Self {
+        builtin::described(region, types, spot)
+    }
+
+    /// The catalogue as a file for `--catalog`: what is left for pods under a class without settings, and every price.
+    pub fn to_csv(&self) -> String {
+        file::render(self)
+    }
+
     fn new(
         region: Option<Symbol>,
         prices: PriceSource,

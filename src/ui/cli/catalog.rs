@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::plan::read_input;
+use crate::io::clock;
+use crate::io::cloud::{CloudError, describe_catalog};
 use crate::model::catalog::{Catalog, PriceSource};
 use crate::model::class::NodeClass;
 use crate::model::offering::{CapacityType, InstanceType};
@@ -127,7 +129,7 @@ struct OfferingDocument {
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     match &args.verb {
         CatalogVerb::Show(args) => show(args, console),
-        CatalogVerb::Refresh(args) => refresh(args),
+        CatalogVerb::Refresh(args) => refresh(args, console),
     }
 }
 
@@ -248,13 +250,22 @@ fn table(catalog: &Catalog, types: &[&InstanceType]) -> Table {
     table
 }
 
-fn refresh(args: &RefreshArgs) -> Result<Exit, Failure> {
+fn refresh(args: &RefreshArgs, console: &Console) -> Result<Exit, Failure> {
     let region = args.region.as_deref().unwrap_or(REGION);
-    if cfg!(feature = "aws") {
-        return Err(Failure::outside(format!("prices of {region} cannot be asked for yet"))
-            .help("The built-in catalogue and --catalog files work without AWS."));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::outside(format!("no runtime to ask AWS with: {error}")))?;
+    let catalog = runtime.block_on(describe_catalog(region, clock::now())).map_err(|error| match error {
+        CloudError::Unavailable(_) => without_aws("prices come from AWS"),
+        CloudError::Failed { .. } | CloudError::Empty { .. } => Failure::outside(error.to_string())
+            .help("Credentials and region are found as by every AWS tool; ec2:Describe* must be allowed."),
+    })?;
+    console.data(&catalog.to_csv())?;
+    for note in catalog.notes() {
+        console.talk(note);
     }
-    Err(without_aws("prices come from AWS"))
+    Ok(Exit::Done)
 }
 
 /// What to say when AWS is asked for in a build that cannot talk to it.
