@@ -35,11 +35,13 @@ pub(super) fn apply<'a>(
     let mut prices: BTreeMap<(TypeKey, usize), PriceChange> = BTreeMap::new();
     let mut resources: BTreeMap<(TypeKey, ResourceName), i64> = BTreeMap::new();
     // What overlays of one weight have touched.
-    let mut touched: (BTreeSet<(TypeKey, usize)>, BTreeSet<(TypeKey, ResourceName)>) = Default::default();
+    let mut priced: BTreeSet<(TypeKey, usize)> = BTreeSet::new();
+    let mut added: BTreeSet<(TypeKey, ResourceName)> = BTreeSet::new();
     let mut weight = None;
     for overlay in overlays {
         if weight.replace(overlay.weight) != Some(overlay.weight) {
-            touched = Default::default();
+            priced.clear();
+            added.clear();
         }
         let (offerings, kinds) = selected(overlay, pools, types);
         let amounts: Vec<(TypeKey, ResourceName, i64)> = kinds
@@ -47,20 +49,20 @@ pub(super) fn apply<'a>(
             .flat_map(|kind| overlay.capacity.iter().map(move |(name, amount)| (*kind, name, amount)))
             .collect();
         let changes_prices = overlay.price.is_some();
-        let clashes = (changes_prices && offerings.iter().any(|offering| touched.0.contains(offering)))
-            || amounts.iter().any(|(kind, name, _)| touched.1.contains(&(*kind, *name)));
+        let clashes = (changes_prices && offerings.iter().any(|offering| priced.contains(offering)))
+            || amounts.iter().any(|(kind, name, _)| added.contains(&(*kind, *name)));
         if clashes {
             conflicts.insert(overlay.name);
             continue;
         }
         if let Some(change) = overlay.price {
             for offering in offerings {
-                touched.0.insert(offering);
+                priced.insert(offering);
                 prices.entry(offering).or_insert(change);
             }
         }
         for (kind, name, amount) in amounts {
-            touched.1.insert((kind, name));
+            added.insert((kind, name));
             resources.entry((kind, name)).or_insert(amount);
         }
     }
