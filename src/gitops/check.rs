@@ -424,10 +424,9 @@ fn gpu_without_taint(draft: &Draft, asked: &[Asked<'_>], found: &mut Vec<Diagnos
     let is_gpu_name = |name: &&str| {
         let family = name.split('.').next().unwrap_or(name);
         let letters = family.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let is_graviton_or_plain = ["g", "p", "gr"].iter().any(|prefix| {
+        ["g", "p", "gr"].iter().any(|prefix| {
             letters.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-        });
-        is_graviton_or_plain
+        })
     };
     let wants_gpu = |one: &&Asked<'_>| {
         let is_present =
@@ -442,7 +441,7 @@ fn gpu_without_taint(draft: &Draft, asked: &[Asked<'_>], found: &mut Vec<Diagnos
             "karpenter.k8s.aws/instance-family" | "node.kubernetes.io/instance-type" => {
                 one.operator == Operator::In
                     && !one.values.is_empty()
-                    && one.values.iter().all(|value| is_gpu_name(&value))
+                    && one.values.iter().all(|value| is_gpu_name(value))
             }
             _ => false,
         }

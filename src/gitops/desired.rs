@@ -177,16 +177,16 @@ fn shortest_quantity(text: &str) -> Option<String> {
     // In thousandths, exactly.
     let scale = 10u128.pow(fraction.len() as u32);
     let scaled = format!("{whole}{fraction}").parse::<u128>().ok()?.checked_mul(unit)?;
-    if scaled % scale != 0 {
+    if !scaled.is_multiple_of(scale) {
         return None;
     }
     let thousandths = scaled / scale;
     let fitting = BINARY
         .iter()
-        .find(|(_, unit)| binary.is_some() && thousandths > 0 && thousandths % (unit * 1000) == 0);
+        .find(|(_, unit)| binary.is_some() && thousandths > 0 && thousandths.is_multiple_of(unit * 1000));
     Some(match fitting {
         Some((name, unit)) => format!("{}{name}", thousandths / (unit * 1000)),
-        None if thousandths % 1000 == 0 => (thousandths / 1000).to_string(),
+        None if thousandths.is_multiple_of(1000) => (thousandths / 1000).to_string(),
         None => format!("{thousandths}m"),
     })
 }

@@ -473,7 +473,7 @@ impl<'a> Run<'a> {
             let names = wanted.keys().map(String::as_str).chain(["default"]);
             let help = match nearest(name, names) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("add `[classes.{name}]`, or remove `class` to use the one named `default`"),
+                None => format!("add `[classes.{name}]`, with `external = true` if it is made elsewhere"),
             };
             self.found.push(Diagnostic::error("PRV1607", place, message).help(help));
         }
@@ -492,6 +492,9 @@ impl<'a> Run<'a> {
         };
         let empty = Node::map(key.clone());
         let node = self.with_defaults("class", entry.map_or(&empty, |entry| &entry.node));
+        if node.get("external").is_some_and(|mark| mark.value == Tree::Bool(true)) {
+            return;
+        }
         context::check_class(&node, &mut self.found);
         let Some(preset) = self.preset(name, &node, &key) else { return };
         let variables = self.variables(&node);

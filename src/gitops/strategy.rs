@@ -272,6 +272,9 @@ pub enum DisruptionReason {
 #[derive(JsonSchema)]
 #[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
 pub struct Class {
+    /// True for a class that exists in the cluster and is made elsewhere: pools may name it, nothing is rendered.
+    #[schemars(extend("default" = false), example = true)]
+    pub external: Option<bool>,
     /// The operating system that fills in what is not given: `al2023`, `bottlerocket`, or `self-managed` (Ubuntu that
     /// joins by kubeadm). The strategies `bottlerocket` and `self-managed` choose theirs.
     #[schemars(extend("default" = "al2023"), example = &"bottlerocket")]

@@ -126,6 +126,36 @@ fn ren_040_ren_041_what_cannot_be_bought_is_told() {
         "{typo}"
     );
     assert!(typo.contains("did you mean `t3.medium`?"), "{typo}");
+    // Spot alone, where nothing is sold as spot.
+    let catalog = provisor::model::catalog::Catalog::builtin("ap-northeast-2").expect("it is built in");
+    let mut types = catalog.instance_types(None).to_vec();
+    for shape in &mut types {
+        shape
+            .offerings
+            .retain(|offering| offering.capacity_type != provisor::model::offering::CapacityType::Spot);
+    }
+    let settings = provisor::gitops::render::RenderSettings {
+        instances: Some(std::sync::Arc::new(provisor::gitops::check::Instances::of(std::sync::Arc::new(
+            types,
+        )))),
+        ..Default::default()
+    };
+    let repository = fleet("[pools.a]\nstrategy = 'spot'\ncapacity-types = ['spot']\n");
+    let found =
+        provisor::gitops::render::render_environment(&repository, "prod", &settings).expect_err("no spot");
+    let found = found.to_string();
+    assert!(
+        found.starts_with("environments/prod.toml:3:18: error[PRV1603]: pool `a` can buy nothing"),
+        "{found}"
+    );
     let zone = said("strategy = 'spot'\nzones = ['us-east-1a']\n");
     assert!(zone.contains("error[PRV1603]: pool `a` can buy nothing"), "{zone}");
+}
+
+#[test]
+fn a_class_that_is_made_elsewhere_is_named_and_not_rendered() {
+    let repository =
+        fleet("[pools.a]\nstrategy = 'spot'\nclass = 'shared'\n[classes.shared]\nexternal = true\n");
+    let state = state(&repository);
+    assert_eq!(state.objects.keys().map(ToString::to_string).collect::<Vec<_>>(), ["NodePool/a"]);
 }
