@@ -5,6 +5,7 @@ mod differences;
 mod operations;
 mod properties;
 mod removals;
+mod retiring;
 mod selfheal;
 mod takeover;
 mod windows;

@@ -275,7 +275,7 @@ fn syn_022_the_pool_of_the_controller_stays_even_when_confirmed() {
 }
 
 #[test]
-fn a_pool_with_nodes_is_emptied_before_it_is_deleted() {
+fn syn_023_a_pool_with_nodes_is_emptied_before_it_is_deleted() {
     let mut bench = applied(pruning(), [class("default"), pool("web"), pool("old")]);
     bench.fleet = fleet([("web", 4), ("old", 12)]);
     bench.push(&commit(2, [class("default"), pool("web")]));
@@ -299,7 +299,7 @@ fn a_pool_with_nodes_is_emptied_before_it_is_deleted() {
 }
 
 #[test]
-fn a_pool_that_does_not_empty_waits_for_a_person() {
+fn syn_023_a_pool_that_does_not_empty_waits_for_a_person() {
     let mut bench = applied(pruning(), [class("default"), pool("web"), pool("old")]);
     bench.fleet = fleet([("web", 4), ("old", 2)]);
     bench.push(&commit(2, [class("default"), pool("web")]));
