@@ -13,6 +13,12 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
+/// The present moment as people write it: in whole seconds.
+pub fn now_in_seconds() -> Timestamp {
+    let now = now();
+    Timestamp::from_second(now.as_second()).unwrap_or(now)
+}
+
 /// Measures how long something takes, whatever happens to the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);

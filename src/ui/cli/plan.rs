@@ -124,7 +124,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         None => Picture::default(),
     };
     let (desired, region) = desired(args, console)?.unzip();
-    let now = args.now.or_else(|| picture.latest_moment()).unwrap_or_else(clock::now);
+    let now = args.now.or_else(|| picture.latest_moment()).unwrap_or_else(clock::now_in_seconds);
     let mut sync = document::Sync::default();
     if let Some(state) = &desired {
         sync = picture.sync(state, now);

@@ -107,8 +107,7 @@ pub struct Unschedulable {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Reason {
-    /// Absent when the reason lies in the pod itself or in all pools together.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Null when the reason lies in the pod itself or in all pools together.
     pub pool: Option<String>,
     /// A word that never changes its meaning.
     pub code: String,
