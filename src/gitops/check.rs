@@ -439,9 +439,7 @@ fn gpu_without_taint(draft: &Draft, asked: &[Asked<'_>], found: &mut Vec<Diagnos
                     && one.values.iter().all(|value| matches!(*value, "g" | "p" | "gr"))
             }
             "karpenter.k8s.aws/instance-family" | "node.kubernetes.io/instance-type" => {
-                one.operator == Operator::In
-                    && !one.values.is_empty()
-                    && one.values.iter().all(|value| is_gpu_name(value))
+                one.operator == Operator::In && !one.values.is_empty() && one.values.iter().all(&is_gpu_name)
             }
             _ => false,
         }

@@ -144,7 +144,7 @@ impl Settling<'_> {
         let stays = |pod: &Arc<Pod>| has_to_move(pod) && !is_reschedulable(&self.cluster, pod, self.now);
         let is_free = |node: NodeName, claim: Option<&Arc<NodeClaim>>| {
             claim.is_some_and(|claim| claim.spec.termination_grace.is_some())
-                || !self.cluster.pods_of(node).any(|pod| stays(pod))
+                || !self.cluster.pods_of(node).any(&stays)
         };
         let going: Vec<(NodeName, Option<ClaimName>)> = self
             .cluster

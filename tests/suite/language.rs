@@ -87,7 +87,11 @@ fn ren_010_duplicate_keys_cite_both_places() {
     )));
     assert_eq!(found.code, "PRV1011", "{found}");
     assert_eq!(found.place.position().0, 5, "{found}");
-    assert_eq!(found.chain.first().expect(&found.to_string()).place.position().0, 1, "{found}");
+    assert_eq!(
+        found.chain.first().unwrap_or_else(|| panic!("{}", found.to_string())).place.position().0,
+        1,
+        "{found}"
+    );
     let found = only(errors(&yaml("pools:\n  general:\n    strategy: spot\n    weight: 1\n    weight: 2\n")));
     assert_eq!(at(&found), ("PRV1011", "environments/prod.yaml:5:5".to_owned()));
     assert_eq!(found.chain[0].place.to_string(), "environments/prod.yaml:4:5");

@@ -1,5 +1,7 @@
 //! One test binary: scenarios, properties, simulation, contracts and the command line.
 
+#![allow(clippy::disallowed_methods, reason = "tests bound how long hostile input may take")]
+
 mod api;
 mod broken_strategies;
 mod capacity;

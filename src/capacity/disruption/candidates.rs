@@ -97,10 +97,10 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
     if !cluster.pools.contains_key(&pool) || types.is_empty() {
         return no("PoolNotFound", format!("nodepool not found (NodePool={pool})"));
     }
-    if class == Class::Graceful || claim.spec.termination_grace.is_none() {
-        if let Some(reason) = cluster.pods_of(node.name).find_map(|pod| refusal_of(round, pod)) {
-            return Err(reason);
-        }
+    if (class == Class::Graceful || claim.spec.termination_grace.is_none())
+        && let Some(reason) = cluster.pods_of(node.name).find_map(|pod| refusal_of(round, pod))
+    {
+        return Err(reason);
     }
     let capacity_type = node.labels.get(&*label::CAPACITY_TYPE);
     Ok(Candidate {

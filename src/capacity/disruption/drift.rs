@@ -85,7 +85,13 @@ pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
             let to = pods.into_iter().map(|pod| (pod, Destination::Replacement(0))).collect::<Vec<_>>();
             let pods = to.iter().map(|(pod, _)| *pod).collect();
             let node = crate::capacity::scheduling::NewNode { pods, ..node };
-            commands.push(Command::new(Method::StaticDrift, &[candidate.clone()], vec![node], savings, to));
+            commands.push(Command::new(
+                Method::StaticDrift,
+                std::slice::from_ref(candidate),
+                vec![node],
+                savings,
+                to,
+            ));
         }
     }
     commands

@@ -266,10 +266,11 @@ impl Room {
         }
         self.certainly_meets(full).map_err(Refused::Requirements)?;
         let mut reached = volumes.alternatives.iter().map(|wanted| self.certainly_meets(wanted));
-        if !volumes.alternatives.is_empty() && !reached.clone().any(|met| met.is_ok()) {
-            if let Some(Err(conflict)) = reached.next() {
-                return Err(Refused::Volume(conflict));
-            }
+        if !volumes.alternatives.is_empty()
+            && !reached.clone().any(|met| met.is_ok())
+            && let Some(Err(conflict)) = reached.next()
+        {
+            return Err(Refused::Volume(conflict));
         }
         if view.is_free() { Ok(()) } else { topology.admits_room(view, &self.requirements) }
     }

@@ -205,10 +205,10 @@ impl<'a> Search<'a> {
 
     fn attempt(&mut self, pod: usize) -> Result<(), Failure> {
         let group = self.group_of[pod];
-        if let Some(failure) = &self.groups[group].failure {
-            if failure.is_final || failure.at == self.placed {
-                return Err(failure.clone());
-            }
+        if let Some(failure) = &self.groups[group].failure
+            && (failure.is_final || failure.at == self.placed)
+        {
+            return Err(failure.clone());
         }
         let fault = match &self.groups[group].volumes {
             Err(fault) => Some(Refused::VolumeFault(fault.clone())),
@@ -608,10 +608,12 @@ fn labels_of(template: &Template, requirements: &Requirements) -> Labels {
     labels.insert(pool.template.class.label_key(), pool.template.class.name.0);
     for (key, requirement) in requirements.iter() {
         let is_of_pool = template.requirements.get(key).is_some();
-        if is_of_pool && !label::is_well_known(key) && !label::is_restricted(key) {
-            if let Some(value) = some_value(requirement) {
-                labels.entry(key).or_insert(value);
-            }
+        if is_of_pool
+            && !label::is_well_known(key)
+            && !label::is_restricted(key)
+            && let Some(value) = some_value(requirement)
+        {
+            labels.entry(key).or_insert(value);
         }
     }
     labels

@@ -62,9 +62,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             .caused_by(&error)
             .help("Check the space and the rights.")
     };
-    if let Err(failure) = must_be_empty(dir) {
-        return Err(failure);
-    }
+    must_be_empty(dir)?;
     let name = match &args.name {
         Some(name) => fleet_name(name).filter(|plain| plain == name).ok_or_else(|| {
             Failure::usage(format!("`{name}` is no name for a fleet"))

@@ -11,7 +11,7 @@ fn read(text: &str) -> Snapshot {
 }
 
 fn refused(text: &str) -> String {
-    snapshot::read(text, "cluster.yaml").err().expect("refused").to_string()
+    snapshot::read(text, "cluster.yaml").expect_err("refused").to_string()
 }
 
 fn pods(snapshot: &Snapshot) -> Vec<&Pod> {

@@ -530,7 +530,7 @@ fn dis_170_the_old_node_goes_once_the_new_one_is_initialized() {
     let old = ClaimName::new("n1-claim");
     let new = engine.cluster().claims.values().find(|claim| claim.name != old).expect("its replacement");
     let mut new = (**new).clone();
-    let mut deletes = |engine: &mut Engine, second: i64| {
+    let deletes = |engine: &mut Engine, second: i64| {
         let actions = engine.decide(town.now + seconds(second)).actions;
         actions.iter().any(|one| one.action == Action::DeleteClaim { claim: old })
     };

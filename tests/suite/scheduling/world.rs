@@ -758,7 +758,3 @@ pub fn values_of(claim: &NodeClaim, key: &str) -> Vec<&'static str> {
         .and_then(Requirement::listed)
         .map_or_else(Vec::new, |values| values.iter().map(|value| value.as_str()).collect())
 }
-
-pub fn claim_named(name: &str) -> ClaimName {
-    ClaimName::new(name)
-}

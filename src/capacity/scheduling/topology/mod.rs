@@ -185,10 +185,10 @@ impl<'a> Topology<'a> {
         }
         for (name, host) in &self.hosts {
             let value = host.requirements.get(rule.key).and_then(Requirement::single);
-            if let Some(value) = value.filter(|_| self.staying.contains(name)) {
-                if rule.filter.accepts(&host.requirements, &host.taints, Undefined::Nothing) {
-                    domains.insert(value);
-                }
+            if let Some(value) = value.filter(|_| self.staying.contains(name))
+                && rule.filter.accepts(&host.requirements, &host.taints, Undefined::Nothing)
+            {
+                domains.insert(value);
             }
         }
         domains
