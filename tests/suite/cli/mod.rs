@@ -103,7 +103,7 @@ fn every_verb_has_help_with_examples() {
 }
 
 #[test]
-fn a_starter_fleet_is_valid_and_every_verb_works_on_it() {
+fn syn_067_every_verb_works_on_a_starter_fleet_and_colours_no_pipe() {
     let (_dir, fleet) = fleet();
     for (verb, line) in VERBS {
         let done = run(&fleet, line);
@@ -115,7 +115,7 @@ fn a_starter_fleet_is_valid_and_every_verb_works_on_it() {
 }
 
 #[test]
-fn exit_codes_mean_the_same_for_every_verb() {
+fn syn_066_exit_codes_mean_the_same_for_every_verb() {
     let (_dir, fleet) = fleet();
     for (line, expected) in [
         ("", 64),
@@ -190,7 +190,7 @@ fn a_misspelt_verb_is_guessed() {
 }
 
 #[test]
-fn every_mistake_of_a_repository_is_told_with_its_place() {
+fn syn_067_every_mistake_is_told_with_its_place_and_json_stays_one_document() {
     let (_dir, fleet) = fleet();
     edit(&fleet, "environments/dev.toml", "limits = {", "limts = {");
     edit(&fleet, "environments/prod.toml", "weight = 10", "weight = \"heavy\"");

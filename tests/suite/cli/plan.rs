@@ -187,3 +187,18 @@ fn a_repository_replaces_the_pools_and_says_what_it_changes() {
     );
     assert_eq!(parse(&out(&remote))["capacity"], plan["capacity"]);
 }
+
+#[test]
+fn where_a_plan_ends_is_part_of_the_answer_if_asked_for() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    let done = run(dir.path(), &format!("{PLAN} --until-settled --output json"));
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let plan = parse(&out(&done));
+    schema::conforms("plan", &plan);
+    let settled = &plan["capacity"]["settled"];
+    assert_eq!(settled["quiescent"], true);
+    let nodes = settled["nodes"].as_array().expect("nodes");
+    assert_eq!(nodes.len(), 1);
+    assert_eq!((&nodes[0]["pool"], &nodes[0]["instanceType"]), (&json!("default"), &json!("m5.large")));
+}

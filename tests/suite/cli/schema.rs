@@ -76,7 +76,7 @@ fn published_schemas_are_checked_in() {
 }
 
 #[test]
-fn every_answer_is_one_versioned_document_of_its_schema() {
+fn syn_067_every_answer_is_one_versioned_document_of_its_schema() {
     let (_dir, fleet) = fleet();
     for (verb, line) in VERBS {
         let done = run(&fleet, &format!("{line} --output json"));
