@@ -372,7 +372,7 @@ pub(crate) fn refused(path: &Arc<str>, refusal: Refusal) -> Diagnostic {
         Refusal::LfsPointer => "PRV1006",
         Refusal::UnsafePath | Refusal::Ignored | Refusal::NotAFile => "PRV1007",
     };
-    Diagnostic::error(code, place, format!("`{path}` {refusal}")).help(refusal.help())
+    Diagnostic::error(code, place, format!("the path {refusal}")).help(refusal.help())
 }
 
 fn child<'n>(node: &'n mut Node, key: &str) -> Option<&'n mut Node> {
