@@ -188,9 +188,8 @@ fn claim(
 
 fn annotations(pool: &NodePool, node: &NewNode, class: Option<&NodeClass>) -> Labels {
     let mut annotations = pool.template.annotations.clone();
-    if let Some(hash) = pool.hash {
+    if let Some((hash, version)) = pool.hash.zip(pool.hash_version) {
         annotations.insert(*annotation::NODEPOOL_HASH, hash);
-        let version = pool.hash_version.unwrap_or_else(|| "v3".into());
         annotations.insert(*annotation::NODEPOOL_HASH_VERSION, version);
     }
     if let Some((hash, version)) = class.and_then(|class| class.hash.zip(class.hash_version)) {

@@ -33,7 +33,7 @@ impl Totals {
             let pool = round.cluster.claim_of(node).and_then(|claim| claim.pool());
             let Some(pool) = pool.filter(is_balanced) else { continue };
             let (money, disruption) = totals.entry(pool).or_default();
-            *money += cost::price(node, &round.supply.types(pool));
+            *money += cost::price(node, &round.supply.sold(pool));
             *disruption += cost::disruption_cost(&round.cluster, node.name);
         }
         Self(totals)

@@ -93,7 +93,7 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
     let Some(pool) = node.labels.get(&*label::NODEPOOL).map(|name| PoolName(*name)) else {
         return no("NoPoolLabel", "node doesn't have required label (label=karpenter.sh/nodepool)".into());
     };
-    let types = round.supply.types(pool);
+    let types = round.supply.sold(pool);
     if !cluster.pools.contains_key(&pool) || types.is_empty() {
         return no("PoolNotFound", format!("nodepool not found (NodePool={pool})"));
     }

@@ -40,7 +40,7 @@ pub(super) fn wants(round: &Round, candidate: &Candidate) -> Result<(), Refused>
         return no("NotManaged", "the node is gone".into());
     };
     let type_name = node.labels.get(&*label::INSTANCE_TYPE);
-    let types = round.supply.types(candidate.pool);
+    let types = round.supply.sold(candidate.pool);
     if !types.iter().any(|kind| type_name == Some(&kind.name.0)) {
         let shown = type_name.map_or("", |name| name.as_str());
         return no("InstanceTypeNotFound", format!("Instance Type \"{shown}\" not found"));

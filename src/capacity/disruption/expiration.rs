@@ -34,7 +34,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         pool,
         price: node
             .as_ref()
-            .map_or(UsdPerHour::ZERO, |node| super::cost::price(node, &round.supply.types(pool))),
+            .map_or(UsdPerHour::ZERO, |node| super::cost::price(node, &round.supply.sold(pool))),
         disruption: 0,
         is_spot: node.is_some_and(|node| {
             node.labels.get(&*label::CAPACITY_TYPE).is_some_and(|kind| &**kind == "spot")

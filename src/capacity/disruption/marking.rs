@@ -127,7 +127,7 @@ fn drift(
         Some(due) if now < due => (false, Some(due)),
         _ => (true, None),
     };
-    let types = supply.types(pool.name);
+    let types = supply.sold(pool.name);
     if is_due && !types.is_empty() && !is_sold(claim, &types) {
         return (
             Some(("InstanceTypeNotFound", "its instance type is no longer offered to the pool".into())),

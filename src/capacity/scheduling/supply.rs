@@ -20,12 +20,14 @@ pub type OfferingKey = (TypeName, Zone, CapacityType);
 #[derive(Clone, Debug, Default)]
 pub struct Supply {
     by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
+    /// Before the pools' own requirements: what a node of an earlier requirement is priced by.
+    sold: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
     overlay_conflicts: BTreeSet<Symbol>,
 }
 
 impl Supply {
     pub fn new(by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>) -> Self {
-        Self { by_pool, overlay_conflicts: BTreeSet::new() }
+        Self { sold: by_pool.clone(), by_pool, overlay_conflicts: BTreeSet::new() }
     }
 
     /// What the cluster's catalogue offers to each of its pools, overlays applied if `settings` let them; nothing before
@@ -44,15 +46,21 @@ impl Supply {
         let overlays = cluster.overlays.values().filter(|_| settings.node_overlay).map(|overlay| &**overlay);
         // Overlays are judged over every type, those that no pool allows included; only then is the rest put away.
         let overlay_conflicts = overlay::apply(overlays, &cluster.pools, &mut by_pool);
+        let sold = by_pool.clone();
         for (name, types) in &mut by_pool {
             *types = Arc::new(allowed(types, &requirements_of(&cluster.pools[name])));
         }
-        Self { by_pool, overlay_conflicts }
+        Self { by_pool, sold, overlay_conflicts }
     }
 
     /// Overlays without effect, because one of the same weight speaks of the same thing.
     pub fn overlay_conflicts(&self) -> &BTreeSet<Symbol> {
         &self.overlay_conflicts
+    }
+
+    /// Everything that is sold under the class of `pool`, whether or not the pool asks for it now.
+    pub fn sold(&self, pool: PoolName) -> Arc<Vec<InstanceType>> {
+        self.sold.get(&pool).cloned().unwrap_or_default()
     }
 
     /// Types that `pool` may be offered, in no particular order; none for a pool that is not known.

@@ -259,7 +259,7 @@ impl Pace {
         self.last = at;
         let pause = Duration::from_millis(u64::try_from(gap).unwrap_or(0)).min(PAUSE_MOST);
         if let Some(runtime) = self.runtime.as_ref().filter(|_| !pause.is_zero()) {
-            runtime.block_on(tokio::time::sleep(pause));
+            runtime.block_on(async { tokio::time::sleep(pause).await });
         }
     }
 }

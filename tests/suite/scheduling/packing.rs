@@ -199,7 +199,8 @@ fn every_listed_type_meets_every_constraint_and_the_cheapest_is_launched() {
         (ZONE, Z2),
         (CAPACITY_TYPE, "spot"),
     ];
-    let mut cases: Vec<(Vec<(&str, &str)>, Vec<(&str, &str)>)> = vec![(vec![], vec![])];
+    type Words = Vec<(&'static str, &'static str)>;
+    let mut cases: Vec<(Words, Words)> = vec![(vec![], vec![])];
     for word in words {
         cases.push((vec![*word], vec![]));
         cases.push((vec![], vec![*word]));

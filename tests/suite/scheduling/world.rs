@@ -12,7 +12,7 @@ use provisor::capacity::scheduling::{
 use provisor::model::claim::NodeClaim;
 use provisor::model::label::{self, Labels};
 use provisor::model::money::UsdPerHour;
-use provisor::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, TypeName, Uid, Zone};
+use provisor::model::name::{NodeName, ObjectKey, PoolName, ProviderId, TypeName, Uid, Zone};
 use provisor::model::node::Node;
 use provisor::model::offering::{CapacityType, InstanceType, Offering};
 use provisor::model::pod::{
