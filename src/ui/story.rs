@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::console::{Console, Tone};
 use super::exit::Failure;
@@ -12,7 +13,21 @@ use crate::model::name::NodeName;
 use crate::model::time::render_duration;
 use crate::simulator::story::Happening;
 
-/// Prints what is new since the last time.
+/// Says something about the telling itself: a line for people, a document of a line for programs.
+pub fn say(console: &Console, text: &str) -> Result<(), Failure> {
+    if !console.is_json() {
+        return console.data(text);
+    }
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.into_iter().try_for_each(|message| {
+        console.data(&format!(
+            "{}\n",
+            json!({ "version": 1, "simulated": true, "kind": "Note", "message": message })
+        ))
+    })
+}
+
+/// Prints what is new since the last time: lines for people, one JSON document a line for programs.
 pub struct Narrator<'c> {
     console: &'c Console,
     start: Timestamp,
@@ -41,6 +56,9 @@ impl<'c> Narrator<'c> {
         turn: &Turn,
         mut pause: impl FnMut(Timestamp),
     ) -> Result<(), Failure> {
+        if self.console.is_json() {
+            return self.tell_programs(reconciler, turn);
+        }
         let mut lines = Vec::new();
         let now = reconciler.now();
         for sync in turn.syncs.iter().filter(|sync| sync.is_news) {
@@ -83,6 +101,29 @@ impl<'c> Narrator<'c> {
             let word = self.console.paint(line.tone, &format!("{:<10}", line.word));
             self.console.data(&format!("{elapsed:>8}  {word}  {}\n", line.text))?;
         }
+        Ok(())
+    }
+}
+
+impl Narrator<'_> {
+    fn tell_programs(&mut self, reconciler: &Reconciler, turn: &Turn) -> Result<(), Failure> {
+        let document = |at: Timestamp, kind: &str, subject: String, message: String| {
+            let document = json!({
+                "version": 1, "simulated": true, "at": at.to_string(), "kind": kind, "subject": subject, "message": message,
+            });
+            self.console.data(&format!("{document}\n"))
+        };
+        for sync in turn.syncs.iter().filter(|sync| sync.is_news) {
+            for reason in &sync.reasons {
+                let subject = reconciler.sync().environment().to_string();
+                document(reconciler.now(), reason.reason, subject, reason.message.clone())?;
+            }
+        }
+        let story = reconciler.cluster().world().story();
+        for (at, happening) in story.since(self.told) {
+            document(*at, happening.kind(), happening.subject(), happening.message())?;
+        }
+        self.told = story.len();
         Ok(())
     }
 }

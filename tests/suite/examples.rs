@@ -128,6 +128,22 @@ fn the_demo_tells_its_whole_story() {
     assert!(!story.contains("broken"), "{story}");
 }
 
+#[test]
+fn programs_are_told_the_same_story_one_document_a_line() {
+    let output = provisor(&["demo", "--no-wait", "--output", "json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let story = String::from_utf8(output.stdout).unwrap();
+    let kinds: Vec<String> = story
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .inspect(|document| assert_eq!(document["simulated"], true))
+        .map(|document| document["kind"].as_str().expect("every document has a kind").to_string())
+        .collect();
+    for kind in ["Note", "Launched", "Bound", "SpotWarning", "Evicted", "Terminating"] {
+        assert!(kinds.iter().any(|known| known == kind), "{kind} is missing");
+    }
+}
+
 /// A commit that cannot be used leaves the last good state in force, and the mistake is shown with its place.
 #[test]
 fn a_broken_commit_changes_nothing() {

@@ -16,7 +16,7 @@ use crate::ui::console::{Console, Tone};
 use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::play::{Play, price_notice, script_of};
-use crate::ui::story::Narrator;
+use crate::ui::story::{Narrator, say};
 
 /// Watch the whole job on a simulated cluster: a commit becomes running nodes
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,7 @@ nodes go. No cloud, no cluster, no cost. It takes less than a minute.
 Examples:
   provisor demo
   provisor demo --no-wait              as fast as it can be told
+  provisor demo --output json          for programs: one document a line
   provisor demo --keep ./my-fleet      leave the repository there, to edit and to run")]
 pub struct Args {
     /// What chance begins with
@@ -49,10 +50,6 @@ const PAUSE_MOST: Duration = Duration::from_millis(700);
 const NOTICE_PATIENCE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    if console.is_json() {
-        return Err(Failure::usage("the demo is told to people")
-            .help("`provisor simulate --output json` plays the same fleet for programs"));
-    }
     let place = Place::make(args.keep.as_deref())?;
     let outcome = tell(args, console, &place.path);
     place.clear();
@@ -60,36 +57,37 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 }
 
 fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
-    let heading = |text: &str| console.data(&format!("\n{}\n", console.paint(Tone::Strong, text)));
-    console.data(&format!(
-        "{} everything below happens in memory. No cloud, no cluster, no cost.\n",
-        console.paint(Tone::Notice, "Simulated:")
-    ))?;
+    let heading = |text: &str| say(console, &format!("\n{}\n", console.paint(Tone::Strong, text)));
+    say(
+        console,
+        &format!(
+            "{} everything below happens in memory. No cloud, no cluster, no cost.\n",
+            console.paint(Tone::Notice, "Simulated:")
+        ),
+    )?;
 
     heading("1. A Git repository says which nodes an environment may have")?;
     let mut fleet = Fleet::publish(place)?;
     let repository = fleet.read()?;
     let revision = &repository.revision;
-    console.data(&format!(
-        "   {}  main at {}  \"{}\"\n",
-        place.display(),
-        revision.commit.short(),
-        revision.subject
-    ))?;
+    say(
+        console,
+        &format!("   {}  main at {}  \"{}\"\n", place.display(), revision.commit.short(), revision.subject),
+    )?;
     for environment in list_environments(&repository)?.iter().filter(|known| !known.is_abstract) {
-        console.data(&format!("   environments/{}.toml\n", environment.name))?;
+        say(console, &format!("   environments/{}.toml\n", environment.name))?;
     }
 
     heading("2. Read, validated, rendered, and compared with what is live")?;
     let (script, _) = script_of(&repository, None)?;
     let mut play = Play::new(repository.clone(), script, args.seed)?;
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
-        console.data(&format!("   {notice}\n"))?;
+        say(console, &format!("   {notice}\n"))?;
     }
     let desired = play.take_commit(repository)?;
-    console.data(&format!("   {} becomes {} objects:", play.script.environment, desired.objects.len()))?;
+    say(console, &format!("   {} becomes {} objects:", play.script.environment, desired.objects.len()))?;
     let names: Vec<String> = desired.objects.keys().map(ToString::to_string).collect();
-    console.data(&format!(" {}\n", names.join(", ")))?;
+    say(console, &format!(" {}\n", names.join(", ")))?;
 
     heading("3. Synced; pods wait, nodes are bought, pods run")?;
     let mut pace = Pace::new(args.no_wait, play.start(), play.end());
@@ -109,11 +107,11 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
         let took = fleet.push(&play, &commit)?;
         let repository = fleet.read()?;
         let short = repository.revision.commit.short().to_string();
-        console.data(&format!("   main is now {short}, seen after {} ms\n", took.as_millis()))?;
+        say(console, &format!("   main is now {short}, seen after {} ms\n", took.as_millis()))?;
         play.take_commit(repository)?;
         if let Some(plan) = play.reconciler.preview() {
             for line in plan.to_string().lines() {
-                console.data(&format!("   {line}\n"))?;
+                say(console, &format!("   {line}\n"))?;
             }
         }
         heading("5. Rolled out within its budgets; then EC2 takes a machine back, and it gets quiet")?;
@@ -121,20 +119,23 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
 
     heading("6. What came of it")?;
     let nodes = nodes_of(&play);
-    console.data(&nodes_table(&nodes).to_string())?;
+    say(console, &nodes_table(&nodes).to_string())?;
     let world = play.reconciler.cluster().world();
     let ledger = world.ledger();
     let parts: Vec<String> =
         ledger.by_capacity_type.iter().map(|(kind, usd)| format!("${usd} {kind}")).collect();
-    console.data(&format!(
-        "\n{} machines were bought, {} taken back, {} pods moved; ${} simulated dollars in {} ({})\n",
-        world.story().count("Launched"),
-        world.story().count("SpotWarning"),
-        world.story().count("Evicted"),
-        ledger.total_usd,
-        play.elapsed(play.end()),
-        parts.join(", "),
-    ))?;
+    say(
+        console,
+        &format!(
+            "\n{} machines were bought, {} taken back, {} pods moved; ${} simulated dollars in {} ({})\n",
+            world.story().count("Launched"),
+            world.story().count("SpotWarning"),
+            world.story().count("Evicted"),
+            ledger.total_usd,
+            play.elapsed(play.end()),
+            parts.join(", "),
+        ),
+    )?;
     let broken: Vec<_> = play.verdicts().iter().filter(|verdict| !verdict.failures.is_empty()).collect();
     for verdict in play.verdicts() {
         let (tone, word) =
@@ -144,7 +145,7 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
         } else {
             format!(": {}", verdict.failures.join("; "))
         };
-        console.data(&format!("{}  {}{why}\n", console.paint(tone, word), verdict.about))?;
+        say(console, &format!("{}  {}{why}\n", console.paint(tone, word), verdict.about))?;
     }
     console.data(
         "\nNext: provisor init my-fleet && provisor validate my-fleet && provisor simulate --repo my-fleet\n",

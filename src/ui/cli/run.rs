@@ -20,13 +20,15 @@ use crate::model::time::parse_duration;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::play::{Play, price_notice, script_of};
-use crate::ui::story::Narrator;
+use crate::ui::story::{Narrator, say};
 
 /// Follow a Git repository and keep a cluster as its commits want it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Without a kubeconfig the cluster is simulated, and the first line says so: commits of the repository are real, nodes and
 pods are not. The workloads and events of the fleet's simulation.toml are played in real time, or faster with --speed.
+
+With --output json every line is one document.
 
 A commit that cannot be used changes nothing: the last good state stays, and the mistake is shown.
 
@@ -61,14 +63,13 @@ pub struct Args {
 const TICK: Duration = Duration::from_millis(200);
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    if console.is_json() {
-        return Err(Failure::usage("`run` tells a story that does not end")
-            .help("`provisor simulate --output json` answers with one document"));
-    }
-    console.data(&format!(
-        "{} no kubeconfig, so nodes, pods and EC2 are simulated; commits are real\n",
-        console.paint(Tone::Notice, "Simulated:")
-    ))?;
+    say(
+        console,
+        &format!(
+            "{} no kubeconfig, so nodes, pods and EC2 are simulated; commits are real\n",
+            console.paint(Tone::Notice, "Simulated:")
+        ),
+    )?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -155,15 +156,18 @@ async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Resul
     script.events.retain(|event| event.commit.is_none());
     let mut play = Play::new(repository.clone(), script, args.seed)?;
     let revision = &repository.revision;
-    console.data(&format!(
-        "following {} at {} \"{}\", environment {}\n",
-        follower.source.name(),
-        revision.commit.short(),
-        revision.subject,
-        play.script.environment
-    ))?;
+    say(
+        console,
+        &format!(
+            "following {} at {} \"{}\", environment {}\n",
+            follower.source.name(),
+            revision.commit.short(),
+            revision.subject,
+            play.script.environment
+        ),
+    )?;
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
-        console.data(&format!("{notice}\n"))?;
+        say(console, &format!("{notice}\n"))?;
     }
     play.take_commit(repository)?;
 
@@ -227,19 +231,22 @@ async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) 
         Ok(None) => Ok(follower.poller.succeeded(&mut follower.rng)),
         Ok(Some((repository, history))) => {
             let revision = repository.revision.clone();
-            console.data(&format!(
-                "\n{} {} \"{}\"\n",
-                console.paint(Tone::Strong, "commit"),
-                revision.commit.short(),
-                revision.subject
-            ))?;
+            say(
+                console,
+                &format!(
+                    "\n{} {} \"{}\"\n",
+                    console.paint(Tone::Strong, "commit"),
+                    revision.commit.short(),
+                    revision.subject
+                ),
+            )?;
             if let History::Rewritten { old, how, .. } = history {
                 console.notice(&rewrite_notice(&old, how));
             }
             match play.take_commit(repository) {
                 Ok(_) => {
                     if let Some(plan) = play.reconciler.preview() {
-                        console.data(&format!("{plan}\n"))?;
+                        say(console, &format!("{plan}\n"))?;
                     }
                 }
                 Err(diagnostics) => {
