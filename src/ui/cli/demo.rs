@@ -147,7 +147,8 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
         };
         say(console, &format!("{}  {}{why}\n", console.paint(tone, word), verdict.about))?;
     }
-    console.data(
+    say(
+        console,
         "\nNext: provisor init my-fleet && provisor validate my-fleet && provisor simulate --repo my-fleet\n",
     )?;
     Ok(if broken.is_empty() { Exit::Done } else { Exit::No })
