@@ -24,7 +24,7 @@ const EXTENDS_MAX: usize = 5;
 const FORMAT_VERSION: i64 = 1;
 
 pub(crate) const FLEET_FILE: &str = "fleet.toml";
-const ENVIRONMENTS: &str = "environments/";
+pub(crate) const ENVIRONMENTS: &str = "environments/";
 pub(crate) const TEMPLATES: &str = "templates/";
 
 /// What is known of an environment before it is rendered.
@@ -256,7 +256,7 @@ fn is_abstract(file: &File) -> bool {
 }
 
 /// Name and format of a file directly inside `environments/`.
-fn environment_of(path: &str) -> Option<(&str, Format)> {
+pub(crate) fn environment_of(path: &str) -> Option<(&str, Format)> {
     let file = path.strip_prefix(ENVIRONMENTS)?;
     let format = Format::of(file)?;
     let name = &file[..file.rfind('.')?];

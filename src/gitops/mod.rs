@@ -12,6 +12,7 @@ pub(crate) mod credential;
 pub(crate) mod normal;
 pub(crate) mod overlay;
 pub mod fleet;
+pub mod reads;
 // Rendered.
 pub(crate) mod template;
 pub mod engine;
@@ -23,6 +24,7 @@ pub mod render;
 pub mod explain;
 pub mod desired;
 // Compared and carried out.
+pub mod source;
 pub mod live;
 pub mod tracking;
 pub mod diff;

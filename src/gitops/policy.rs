@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::live::Fleet;
+use super::source::STALE_AFTER;
 use super::window::{Answer, Question, WindowSpec, Windows, matches};
 
 /// Who starts a sync.
@@ -148,6 +149,8 @@ pub struct SyncPolicy {
     pub health_timeout: SignedDuration,
     /// One set for each authority, all of which must let a change pass.
     pub windows: Vec<Windows>,
+    /// How long the source may be silent before health says so.
+    pub stale_after: SignedDuration,
 }
 
 impl SyncPolicy {
@@ -170,6 +173,7 @@ impl SyncPolicy {
             wait_ready: true,
             health_timeout: SignedDuration::from_mins(10),
             windows: Vec::new(),
+            stale_after: STALE_AFTER,
         }
     }
 

@@ -23,6 +23,7 @@ use super::plan::{
     ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, plan_sync,
 };
 use super::policy::{PruneMode, SyncMode, SyncPolicy};
+use super::source::SourceNotice;
 use super::tracking::Owner;
 use crate::model::repository::Revision;
 use heal::Healing;
@@ -57,6 +58,18 @@ pub enum GitEvent {
     FetchFailed {
         error: String,
     },
+    /// The source answered, and what is read of it is as it was. `revision`: a newer commit, which touches nothing of it.
+    Unchanged {
+        revision: Option<Revision>,
+    },
+    /// The source has a head that may not be followed without a person's word. What was wanted before stays wanted and is
+    /// kept up; nothing is removed meanwhile.
+    Held {
+        revision: Revision,
+        notice: SourceNotice,
+    },
+    /// A head was followed, and something about it is to be told.
+    Noticed(SourceNotice),
     /// A full picture of the cluster. Its own `inventory` is used only if none is known yet.
     Live(LiveState),
     /// One object as it is now; `None` when it is gone.
@@ -178,6 +191,21 @@ struct Wanted {
     newest: Option<Revision>,
     fetch_error: Option<String>,
     render_errors: Vec<String>,
+    /// Why the newest head is not followed.
+    held: Option<SourceNotice>,
+    /// What is to be told about the head that is followed.
+    notice: Option<SourceNotice>,
+    /// When the source last said anything but an error; before that, when it first failed.
+    answered_at: Option<Timestamp>,
+}
+
+impl Wanted {
+    /// The source said something at `at`.
+    fn answered(&mut self, at: Timestamp) {
+        self.fetch_error = None;
+        self.held = None;
+        self.answered_at = Some(at);
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -279,13 +307,16 @@ impl Sync {
         let is_settled = self.plan.as_ref().is_some_and(|plan| plan.is_in_sync());
         self.is_plan_stale |= match &event {
             GitEvent::FleetChanged(_) => !is_settled,
-            GitEvent::Tick | GitEvent::Cancelled => false,
+            GitEvent::Tick | GitEvent::Cancelled | GitEvent::Noticed(_) => false,
+            // A poll that finds nothing new changes a plan only if it ends an outage.
+            GitEvent::Unchanged { .. } => self.wanted.fetch_error.is_some() || self.wanted.held.is_some(),
             _ => true,
         };
         match event {
             GitEvent::Rendered { desired, proof } => {
+                self.wanted.answered(at);
                 self.wanted.newest = Some(desired.revision.clone());
-                self.wanted.fetch_error = None;
+                self.wanted.notice = None;
                 self.wanted.render_errors.clear();
                 if self.chain.digest.as_ref() != Some(&desired.digest) {
                     self.chain = Chain { digest: Some(desired.digest.clone()), ..Chain::default() };
@@ -293,11 +324,25 @@ impl Sync {
                 self.wanted.good = Some((desired, proof));
             }
             GitEvent::RenderFailed { revision, errors } => {
+                self.wanted.answered(at);
                 self.wanted.newest = Some(revision);
-                self.wanted.fetch_error = None;
+                self.wanted.notice = None;
                 self.wanted.render_errors = errors;
             }
-            GitEvent::FetchFailed { error } => self.wanted.fetch_error = Some(error),
+            GitEvent::FetchFailed { error } => {
+                self.wanted.answered_at.get_or_insert(at);
+                self.wanted.fetch_error = Some(error);
+            }
+            GitEvent::Unchanged { revision } => {
+                self.wanted.answered(at);
+                self.wanted.newest = revision.or(self.wanted.newest.take());
+            }
+            GitEvent::Held { revision, notice } => {
+                self.wanted.answered(at);
+                self.wanted.newest = Some(revision);
+                self.wanted.held = Some(notice);
+            }
+            GitEvent::Noticed(notice) => self.wanted.notice = Some(notice),
             GitEvent::Live(live) => self.take_picture(live),
             GitEvent::ObjectChanged { object, live } => {
                 let before = self.live.as_ref().and_then(|state| state.objects.get(&object));
@@ -436,7 +481,8 @@ impl Sync {
             policy.prune = policy.prune.max(prune.min(policy.prune_ceiling));
         }
         // A source that does not answer may have been emptied, moved or mended meanwhile: remove nothing on old news.
-        let proof = if self.wanted.fetch_error.is_some() { RenderProof::Once } else { proof.clone() };
+        let is_old_news = self.wanted.fetch_error.is_some() || self.wanted.held.is_some();
+        let proof = if is_old_news { RenderProof::Once } else { proof.clone() };
         let none = Consent::default();
         Some(plan_sync(&PlanInput {
             desired,
@@ -473,6 +519,10 @@ impl Sync {
         wake(decision, self.healing.next_expiry());
         if let Some(error) = &self.wanted.fetch_error {
             decision.reasons.push(reason("FetchFailed", format!("kept the last good commit: {error}")));
+        }
+        if let Some(notice) = &self.wanted.held {
+            let why = format!("kept the last good commit: {}", notice.message);
+            decision.reasons.push(reason(notice.reason, why));
         }
         if let Some(error) = self.wanted.render_errors.first() {
             let why = format!("the newest commit cannot be used, so nothing is written: {error}");

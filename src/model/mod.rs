@@ -16,6 +16,7 @@ pub mod node;
 pub mod pod;
 pub mod workload;
 pub mod catalog;
+pub mod history;
 pub mod repository;
 pub mod observation;
 pub mod action;

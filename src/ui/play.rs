@@ -11,12 +11,11 @@ use crate::api::Object;
 use crate::api::snapshot;
 use crate::capacity::engine::EngineSettings;
 use crate::controllers::reconciler::{Reconciler, Turn};
+use crate::controllers::source::render_commit;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::Diagnostics;
-use crate::gitops::plan::RenderProof;
 use crate::gitops::policy::{BlastLimits, PruneMode, SyncMode, SyncPolicy};
-use crate::gitops::render::{RenderSettings, list_environments, render_environment};
-use crate::gitops::sync::GitEvent;
+use crate::gitops::render::{RenderSettings, list_environments};
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::model::catalog::{Catalog, PriceSource};
 use crate::model::repository::{CommitId, Repository, Revision};
@@ -214,27 +213,11 @@ impl Play {
 
     /// Renders a commit and tells the Git half of it. A commit that cannot be used is told too: the last good state stays.
     pub fn take_commit(&mut self, repository: Repository) -> Result<Arc<DesiredState>, Diagnostics> {
-        let settings = RenderSettings::default();
-        let rendered = render_environment(&repository, &self.script.environment, &settings);
-        let revision = repository.revision.clone();
+        let (event, rendered) =
+            render_commit(&repository, &self.script.environment, &RenderSettings::default());
         self.repository = repository;
-        match rendered {
-            Ok((desired, _)) => {
-                // The second rendering is what lets objects be removed: a set that cannot be repeated removes nothing.
-                let again = render_environment(&self.repository, &self.script.environment, &settings);
-                let proof =
-                    again.map_or(RenderProof::Once, |(again, _)| RenderProof::Twice { digest: again.digest });
-                let desired = Arc::new(desired);
-                self.reconciler.observe(GitEvent::Rendered { desired: desired.clone(), proof });
-                Ok(desired)
-            }
-            Err(diagnostics) => {
-                let errors =
-                    diagnostics.iter().filter(|one| one.is_error()).map(ToString::to_string).collect();
-                self.reconciler.observe(GitEvent::RenderFailed { revision, errors });
-                Err(diagnostics)
-            }
-        }
+        self.reconciler.observe(event);
+        rendered
     }
 
     /// Lives on until the next commit of the script, or its end. `report` sees every turn; expectations are checked on the way.

@@ -189,7 +189,7 @@ pub(super) fn status(sync: &Sync, now: Timestamp) -> SyncStatus {
         environment: sync.environment.clone(),
         as_of: now,
         sync: sync_state(sync),
-        health: health(sync, &objects, &rollout),
+        health: health(sync, now, &objects, &rollout),
         rollout,
         conditions,
         observed_revision: sync.wanted.newest.as_ref().map(render_revision),
@@ -203,7 +203,7 @@ pub(super) fn status(sync: &Sync, now: Timestamp) -> SyncStatus {
 }
 
 fn sync_state(sync: &Sync) -> SyncState {
-    if !sync.wanted.render_errors.is_empty() {
+    if !sync.wanted.render_errors.is_empty() || sync.wanted.held.is_some() {
         return SyncState::Blocked;
     }
     let (Some(plan), Some(_)) = (&sync.plan, &sync.wanted.good) else { return SyncState::Unknown };
@@ -258,14 +258,26 @@ fn objects(sync: &Sync) -> Vec<ObjectStatus> {
         .collect()
 }
 
-fn health(sync: &Sync, objects: &[ObjectStatus], rollout: &Rollout) -> Health {
+/// Since when the source is silent, if that is longer than the policy bears.
+fn stale_since(sync: &Sync, now: Timestamp) -> Option<Timestamp> {
+    sync.wanted.fetch_error.as_ref()?;
+    sync.wanted.answered_at.filter(|answered| now.duration_since(*answered) >= sync.policy.stale_after)
+}
+
+fn health(sync: &Sync, now: Timestamp, objects: &[ObjectStatus], rollout: &Rollout) -> Health {
     if sync.live.is_none() || sync.wanted.good.is_none() {
         return Health::Unknown;
     }
     let suspended = if sync.suspension.is_some() { Health::Suspended } else { Health::Healthy };
     let rolling =
         if matches!(rollout, Rollout::Rolling { .. }) { Health::Progressing } else { Health::Healthy };
-    objects.iter().map(|object| object.health).chain([suspended, rolling]).max().unwrap_or(Health::Healthy)
+    let stale = if stale_since(sync, now).is_some() { Health::Degraded } else { Health::Healthy };
+    objects
+        .iter()
+        .map(|object| object.health)
+        .chain([suspended, rolling, stale])
+        .max()
+        .unwrap_or(Health::Healthy)
 }
 
 fn conditions(sync: &Sync, now: Timestamp) -> Vec<Condition> {
@@ -278,7 +290,13 @@ fn conditions(sync: &Sync, now: Timestamp) -> Vec<Condition> {
     };
     let mut conditions = Vec::new();
     conditions.push(match (&sync.wanted.fetch_error, sync.wanted.render_errors.first()) {
-        (Some(error), _) => condition("SourceReady", false, "FetchFailed", error.clone()),
+        (Some(error), _) => match stale_since(sync, now) {
+            Some(since) => {
+                let message = format!("source stale: no answer since {since}: {error}");
+                condition("SourceReady", false, "SourceStale", message)
+            }
+            None => condition("SourceReady", false, "FetchFailed", error.clone()),
+        },
         (None, Some(error)) => {
             let count = sync.wanted.render_errors.len();
             let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
@@ -286,6 +304,9 @@ fn conditions(sync: &Sync, now: Timestamp) -> Vec<Condition> {
         }
         (None, None) => condition("SourceReady", sync.wanted.good.is_some(), "Rendered", String::new()),
     });
+    for notice in sync.wanted.held.iter().chain(&sync.wanted.notice) {
+        conditions.push(condition(notice.reason, true, notice.reason, notice.message.clone()));
+    }
     if let Some(suspension) = &sync.suspension {
         let until = suspension.until.map_or_else(String::new, |until| format!(" until {until}"));
         let message = format!("by {}{until}: {}", suspension.actor, suspension.reason);

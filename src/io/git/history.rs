@@ -1,39 +1,18 @@
 //! How two commits of one branch relate: did it move on, or was it rewritten?
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+
+use gix::ObjectId;
 
 use super::error::GitError;
-use super::tree::{Objects, object_id};
+use super::tree::{Objects, commit_id, object_id, subject};
+use crate::model::history::{DroppedCommit, History, Rewrite};
 use crate::model::repository::CommitId;
 
 /// A walk longer than this is not worth the answer: it counts as unknown.
 const WALK_MAX: usize = 100_000;
-
-/// The relation of a new head to the commit that was there before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum History {
-    Same,
-    /// The old commit is an ancestor of the new one.
-    FastForward,
-    /// It is not: commits were dropped or replaced.
-    Rewritten {
-        old: CommitId,
-        new: CommitId,
-        how: Rewrite,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rewrite {
-    /// The new head is an ancestor of the old one.
-    Rewound,
-    /// They share older history.
-    Diverged,
-    /// They share nothing: the repository was replaced.
-    Unrelated,
-    /// The ancestry could not be obtained.
-    Unknown,
-}
+/// Dropped commits that are named; whoever needs more asks Git.
+const DROPPED_MAX: usize = 50;
 
 /// All ancestors of a commit, itself included, as far as the store has them.
 struct Ancestry {
@@ -63,7 +42,31 @@ pub(super) fn relation(objects: &Objects<'_>, old: &CommitId, new: &CommitId) ->
     } else {
         Rewrite::Unknown
     };
-    Ok(History::Rewritten { old: old.clone(), new: new.clone(), how })
+    let dropped = match how {
+        Rewrite::Unknown => Vec::new(),
+        _ => dropped(objects, old_id, &of_new)?,
+    };
+    Ok(History::Rewritten { old: old.clone(), new: new.clone(), how, dropped })
+}
+
+/// What `old` has and the new head has not, newest first.
+fn dropped(objects: &Objects<'_>, old: ObjectId, of_new: &Ancestry) -> Result<Vec<DroppedCommit>, GitError> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut waiting = VecDeque::from([old]);
+    while let Some(id) = waiting.pop_front() {
+        if found.len() == DROPPED_MAX {
+            break;
+        }
+        if of_new.commits.contains(&id) || !seen.insert(id) || objects.try_kind(id)?.is_none() {
+            continue;
+        }
+        let data = objects.read_commit(id)?;
+        let commit = objects.parse_commit(id, &data)?;
+        found.push(DroppedCommit { commit: commit_id(id), subject: subject(&commit) });
+        waiting.extend(commit.parents());
+    }
+    Ok(found)
 }
 
 /// `None` if the store does not have enough history to know.

@@ -20,14 +20,16 @@ mod history;
 mod poll;
 mod watch;
 mod author;
+mod acknowledged;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+pub use crate::model::history::{DroppedCommit, History, Rewrite};
+pub use acknowledged::Acknowledgement;
 pub use author::{Author, commit_changes, commit_files, init_repository};
 pub use directory::read_directory;
 pub use error::{ErrorClass, GitError, NextStep, Phase};
-pub use history::{History, Rewrite};
 pub use limits::{LimitError, Limits};
 pub use poll::{AfterFailure, INTERVAL, INTERVAL_MIN, Poller};
 pub use reference::{Purpose, RefName, Reference, ReferenceError, ReferenceFields, Resolved};
@@ -127,6 +129,7 @@ pub type Progress<'a> = dyn Fn(Step) + Sync + 'a;
 pub struct GitSource {
     source: Source,
     source_name: String,
+    identity: String,
     is_insecure: bool,
     store: Store,
 }
@@ -149,13 +152,30 @@ pub fn open(source: &Source, cache: &Path) -> Result<GitSource, GitError> {
         Some(path) => Store::Local(local::find(path)?),
         None => Store::Remote(Box::new(RemoteRepository::new(&url, &source_name, source, cache))),
     };
-    Ok(GitSource { source: source.clone(), source_name, is_insecure: url.is_insecure(), store })
+    Ok(GitSource {
+        source: source.clone(),
+        source_name,
+        identity: url.normalized(),
+        is_insecure: url.is_insecure(),
+        store,
+    })
 }
 
 impl GitSource {
     /// The address as it may be shown: never with a secret.
     pub fn name(&self) -> &str {
         self.source_name.trim_matches('`')
+    }
+
+    /// The same for all ways to write the address of one repository.
+    fn identity(&self) -> String {
+        match &self.store {
+            Store::Local(local) => std::fs::canonicalize(&local.path)
+                .unwrap_or_else(|_| local.path.clone())
+                .display()
+                .to_string(),
+            Store::Remote(_) => self.identity.clone(),
+        }
     }
 
     /// True if anyone on the way could change what is read: a condition to show for as long as it lasts.

@@ -3,6 +3,7 @@
 //! So nothing in a repository can run, link or overwrite anything: no hooks, filters, attributes, symbolic links, case
 //! folding or executable bits exist here. Every object is checked against its id before it is believed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gix::ObjectId;
@@ -114,14 +115,19 @@ fn revision(resolved: &Resolved, commit: &CommitRef<'_>) -> Revision {
         }
         Err(_) => String::new(),
     };
-    let subject =
-        commit.message.lines().map(|line| line.trim()).find(|line| !line.is_empty()).unwrap_or_default();
     Revision {
         commit: resolved.commit.clone(),
         reference: resolved.reference.clone(),
-        subject: subject.to_str_lossy().as_ref().into(),
+        subject: subject(commit),
         author: author.as_str().into(),
     }
+}
+
+/// The first line of a commit's message that says something.
+pub(super) fn subject(commit: &CommitRef<'_>) -> Arc<str> {
+    let line =
+        commit.message.lines().map(|line| line.trim()).find(|line| !line.is_empty()).unwrap_or_default();
+    line.to_str_lossy().as_ref().into()
 }
 
 /// Follows the parts of `root` from the tree of the commit.

@@ -10,6 +10,7 @@ mod render;
 mod diff;
 mod plan;
 mod explain;
+mod ack;
 mod init;
 mod schema;
 mod catalog;
@@ -89,6 +90,7 @@ enum Verb {
     Diff(diff::Args),
     Plan(plan::Args),
     Explain(explain::Args),
+    Ack(ack::Args),
     Init(init::Args),
     Schema(schema::Args),
     Catalog(catalog::Args),
@@ -107,6 +109,7 @@ impl Verb {
             Self::Diff(args) => diff::run(args, console),
             Self::Plan(args) => plan::run(args, console),
             Self::Explain(args) => explain::run(args, console),
+            Self::Ack(args) => ack::run(args, console),
             Self::Init(args) => init::run(args, console),
             Self::Schema(args) => schema::run(args, console),
             Self::Catalog(args) => catalog::run(args, console),

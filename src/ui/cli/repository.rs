@@ -42,6 +42,21 @@ impl CommitArgs {
         self.limits.iter().try_for_each(|assignment| limits.set(assignment))?;
         Ok(limits)
     }
+
+    /// The source that these words and `place` mean.
+    pub(super) fn source(&self, place: &str) -> Result<Source, git::GitError> {
+        let reference = match &self.reference {
+            Some(word) => Reference::any(word)?,
+            None => Reference::Head,
+        };
+        Ok(Source {
+            reference,
+            subdirectory: Subdirectory::parse(self.path.as_deref().unwrap_or_default())?,
+            limits: self.limits()?,
+            allow_insecure_http: self.allow_insecure_http,
+            ..Source::new(place)
+        })
+    }
 }
 
 impl RepositoryArgs {
@@ -60,21 +75,14 @@ impl RepositoryArgs {
 pub fn open(place: &str, at: &CommitArgs, console: &Console) -> Result<Repository, Failure> {
     let rules = UrlRules { allow_insecure_http: at.allow_insecure_http, allow_local: true };
     let url = RepositoryUrl::parse(place, rules).map_err(git::GitError::from)?;
-    let subdirectory = Subdirectory::parse(at.path.as_deref().unwrap_or_default())?;
-    let limits = at.limits()?;
     let is_plain_path = !place.starts_with("file:");
     if let Some(directory) = url.local_path().filter(|path| is_plain_path && !is_bare(path))
         && at.reference.is_none()
     {
-        return Ok(git::read_directory(&directory.join(subdirectory.as_str()), &limits)?);
+        let subdirectory = Subdirectory::parse(at.path.as_deref().unwrap_or_default())?;
+        return Ok(git::read_directory(&directory.join(subdirectory.as_str()), &at.limits()?)?);
     }
-    let reference = match &at.reference {
-        Some(word) => Reference::any(word).map_err(git::GitError::from)?,
-        None => Reference::Head,
-    };
-    let allow_insecure_http = at.allow_insecure_http;
-    let source = Source { reference, subdirectory, limits, allow_insecure_http, ..Source::new(place) };
-    let source = git::open(&source, &cache())?;
+    let source = git::open(&at.source(place)?, &cache())?;
     let progress = Progress::start(console, &format!("reading {}", source.name()));
     let resolved = source.resolve()?;
     let report = |step: Step| match step {

@@ -2,20 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 
 use super::repository::{CommitArgs, cache};
+use crate::controllers::source::{Answer, FollowSettings, Follower, Question, Told};
+use crate::gitops::reads::WatchPath;
+use crate::gitops::render::RenderSettings;
+use crate::gitops::source::SourcePolicy;
 use crate::io::clock::{self, Stopwatch};
-use crate::io::git::{
-    self, Change, GitError, GitSource, History, INTERVAL, NextStep, Poller, Reference, Rewrite, Source,
-    Subdirectory,
-};
-use crate::model::repository::{CommitId, Repository};
+use crate::io::git::{self, Acknowledgement, Change, GitError, GitSource, INTERVAL};
+use crate::model::repository::Revision;
 use crate::model::time::parse_duration;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
@@ -57,6 +55,12 @@ pub struct Args {
     /// How often a repository that cannot be watched is asked, at least 10s
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     interval: String,
+    /// Further paths whose changes count, such as shared/**; repeat it for more
+    #[arg(long, value_name = "GLOB")]
+    watch: Vec<String>,
+    /// Hold rewritten history and moved tags back until `provisor ack` names the commit
+    #[arg(long)]
+    protected: bool,
 }
 
 /// How often the simulated cluster is looked at.
@@ -74,69 +78,35 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
-    let follower = Follower::open(args)?;
-    runtime.block_on(follow(args, console, follower))
+    let source = open(args)?;
+    runtime.block_on(follow(args, console, source))
 }
 
-/// The source, and how it is asked.
-struct Follower {
-    source: Arc<GitSource>,
-    seen: Option<CommitId>,
-    poller: Poller,
-    rng: ChaCha8Rng,
+/// Opens the repository; nothing is asked yet.
+fn open(args: &Args) -> Result<Arc<GitSource>, Failure> {
+    let source = args.at.source(&args.repo)?;
+    Ok(Arc::new(git::open(&source, &cache())?))
 }
 
-impl Follower {
-    fn open(args: &Args) -> Result<Self, Failure> {
-        let reference = match &args.at.reference {
-            Some(word) => Reference::any(word).map_err(GitError::from)?,
-            None => Reference::Head,
-        };
-        let source = Source {
-            reference,
-            subdirectory: Subdirectory::parse(args.at.path.as_deref().unwrap_or_default())?,
-            limits: args.at.limits()?,
-            allow_insecure_http: args.at.allow_insecure_http,
-            ..Source::new(args.repo.as_str())
-        };
-        let interval = parse_duration(&args.interval).map_err(|error| Failure::usage(error.to_string()))?;
-        let interval = Duration::try_from(interval).unwrap_or(INTERVAL);
-        let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
-        Ok(Self {
-            source: Arc::new(git::open(&source, &cache())?),
-            seen: None,
-            poller: Poller::new(interval),
-            rng: ChaCha8Rng::seed_from_u64(seed),
-        })
-    }
-
-    /// The files of the newest commit, if it is another than the last, and how the two relate.
-    async fn ask(&mut self) -> Result<Option<(Repository, History)>, GitError> {
-        let (source, seen) = (self.source.clone(), self.seen.clone());
-        let asked = tokio::task::spawn_blocking(move || {
-            let resolved = source.resolve()?;
-            if seen.as_ref() == Some(&resolved.commit) {
-                return Ok(None);
-            }
-            let never = AtomicBool::new(false);
-            let repository = source.fetch(&resolved, &|_| {}, &never)?;
-            let before = seen.as_ref().unwrap_or(&resolved.commit);
-            // A commit that can be read is not held back by a past that cannot.
-            let history = source.history(before, &resolved.commit, &never).unwrap_or_else(|_| {
-                let (old, new) = (before.clone(), resolved.commit.clone());
-                History::Rewritten { old, new, how: Rewrite::Unknown }
-            });
-            Ok::<_, GitError>(Some((repository, history)))
-        });
-        let answer = asked.await.expect("reading a repository does not panic")?;
-        if let Some((repository, _)) = &answer {
-            self.seen = Some(repository.revision.commit.clone());
-        }
-        Ok(answer)
-    }
+/// How the environment follows it.
+fn settings(args: &Args, environment: &str) -> Result<FollowSettings, Failure> {
+    let watched: Result<Vec<WatchPath>, _> = args.watch.iter().map(|text| WatchPath::parse(text)).collect();
+    let interval = parse_duration(&args.interval).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(FollowSettings {
+        environment: environment.into(),
+        watched: watched.map_err(|error| Failure::usage(error.to_string()))?,
+        policy: if args.protected { SourcePolicy::protected() } else { SourcePolicy::open() },
+        interval: Duration::try_from(interval).unwrap_or(INTERVAL),
+        render: RenderSettings::default(),
+    })
 }
 
-async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Result<Exit, Failure> {
+/// Waits for the answer where waiting is allowed.
+async fn ask(question: Question) -> Result<Answer, GitError> {
+    tokio::task::spawn_blocking(move || question.ask()).await.expect("reading a repository does not panic")
+}
+
+async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Result<Exit, Failure> {
     let deadline = match &args.duration {
         Some(text) => {
             let duration = parse_duration(text).map_err(|error| Failure::usage(error.to_string()))?;
@@ -145,8 +115,9 @@ async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Resul
         None => None,
     };
     // The first commit must be usable: without it there is no last good state to keep.
-    let (repository, _) = follower.ask().await?.expect("no commit was seen before");
-    let (mut script, notice) = script_of(&repository, args.env.as_deref())?;
+    let answer = ask(Question::first(source.clone())).await?;
+    let Answer::Head { repository, .. } = &answer else { unreachable!("no commit was seen before") };
+    let (mut script, notice) = script_of(repository, args.env.as_deref())?;
     if let Some(notice) = notice {
         console.notice(&notice);
     }
@@ -155,12 +126,16 @@ async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Resul
     script.expect.clear();
     script.events.retain(|event| event.commit.is_none());
     let mut play = Play::new(repository.clone(), script, args.seed)?;
+    let settings = settings(args, &play.script.environment)?;
+    let acknowledgement = Acknowledgement::of(&source, &play.script.environment, &cache());
+    let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
+    let mut follower = Follower::new(source, settings, acknowledgement, seed);
     let revision = &repository.revision;
     say(
         console,
         &format!(
             "following {} at {} \"{}\", environment {}\n",
-            follower.source.name(),
+            follower.source().name(),
             revision.commit.short(),
             revision.subject,
             play.script.environment
@@ -169,9 +144,13 @@ async fn follow(args: &Args, console: &Console, mut follower: Follower) -> Resul
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
         say(console, &format!("{notice}\n"))?;
     }
-    play.take_commit(repository)?;
+    let heard = follower.hear(clock::now(), Ok(answer));
+    heard.events.into_iter().for_each(|event| play.reconciler.observe(event));
+    if let Told::Followed { rendered: Err(diagnostics), .. } = heard.told {
+        return Err(diagnostics.into());
+    }
 
-    let mut watch = follower.source.local_path().and_then(|path: &Path| git::watch(path).ok());
+    let mut watch = follower.source().local_path().and_then(|path: &Path| git::watch(path).ok());
     let mut narrator = Narrator::new(console, play.start());
     // The first commit is carried out before the next is asked for: a broken second one must find it in force.
     let start = play.start();
@@ -227,23 +206,25 @@ async fn next_change(watch: &mut Option<git::Watch>) -> Change {
 
 /// Asks the source and takes what is new. How long until it is asked again.
 async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) -> Result<Duration, Failure> {
-    match follower.ask().await {
-        Ok(None) => Ok(follower.poller.succeeded(&mut follower.rng)),
-        Ok(Some((repository, history))) => {
-            let revision = repository.revision.clone();
-            say(
-                console,
-                &format!(
-                    "\n{} {} \"{}\"\n",
-                    console.paint(Tone::Strong, "commit"),
-                    revision.commit.short(),
-                    revision.subject
-                ),
-            )?;
-            if let History::Rewritten { old, how, .. } = history {
-                console.notice(&rewrite_notice(&old, how));
+    let answer = ask(follower.question()).await;
+    let heard = follower.hear(clock::now(), answer);
+    heard.events.into_iter().for_each(|event| play.reconciler.observe(event));
+    match heard.told {
+        Told::Nothing => {}
+        Told::Advanced(revision) => {
+            say_commit(console, &revision)?;
+            say(console, "it touches nothing that the environment reads\n")?;
+        }
+        Told::Held { revision, notice } => {
+            say_commit(console, &revision)?;
+            console.notice(&format!("{}: {}", notice.reason, notice.message));
+        }
+        Told::Followed { revision, notice, rendered } => {
+            say_commit(console, &revision)?;
+            if let Some(notice) = notice {
+                console.notice(&format!("{}: {}", notice.reason, notice.message));
             }
-            match play.take_commit(repository) {
+            match rendered {
                 Ok(_) => {
                     if let Some(plan) = play.reconciler.preview() {
                         say(console, &format!("{plan}\n"))?;
@@ -255,26 +236,13 @@ async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) 
                     console.complain(&failure);
                 }
             }
-            Ok(follower.poller.succeeded(&mut follower.rng))
         }
-        Err(error) => {
-            let retry_after = match error.next_step() {
-                NextStep::Retry { after } => after,
-                _ => None,
-            };
-            console.complain(&Failure::from(error));
-            Ok(follower.poller.failed(retry_after, clock::now(), &mut follower.rng).next_delay)
-        }
+        Told::Failed { error, .. } => console.complain(&Failure::from(error)),
     }
+    Ok(heard.next_delay)
 }
 
-/// History that was rewritten is followed, and never silently.
-fn rewrite_notice(old: &CommitId, how: Rewrite) -> String {
-    let what = match how {
-        Rewrite::Rewound => "it goes back to before",
-        Rewrite::Diverged => "it does not descend from",
-        Rewrite::Unrelated => "it shares no history with",
-        Rewrite::Unknown => "it is not known to descend from",
-    };
-    format!("history was rewritten: {what} {}", old.short())
+fn say_commit(console: &Console, revision: &Revision) -> Result<(), Failure> {
+    let word = console.paint(Tone::Strong, "commit");
+    say(console, &format!("\n{word} {} \"{}\"\n", revision.commit.short(), revision.subject))
 }

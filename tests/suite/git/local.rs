@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicBool;
 
 use provisor::io::git::{
-    self, ErrorClass, GitError, History, Purpose, Reference, ReferenceFields, Rewrite, Source, Subdirectory,
+    self, DroppedCommit, ErrorClass, GitError, History, Purpose, Reference, ReferenceFields, Rewrite, Source,
+    Subdirectory,
 };
 use provisor::model::repository::CommitId;
 
@@ -356,12 +357,24 @@ fn rewritten_history_is_told_apart() {
     let history = |old: &str, new: &str| {
         source.history(&id(old), &id(new), &AtomicBool::new(false)).expect("both are here")
     };
-    let rewritten = |old: &str, new: &str, how| History::Rewritten { old: id(old), new: id(new), how };
+    let rewritten = |old: &str, new: &str, how, dropped: &[(&str, &str)]| {
+        let dropped = dropped
+            .iter()
+            .map(|(commit, subject)| DroppedCommit { commit: id(commit), subject: (*subject).into() });
+        History::Rewritten { old: id(old), new: id(new), how, dropped: dropped.collect() }
+    };
     assert_eq!(history(&first, &first), History::Same);
     assert_eq!(history(&first, &second), History::FastForward);
-    assert_eq!(history(&second, &first), rewritten(&second, &first, Rewrite::Rewound));
-    assert_eq!(history(&second, &other), rewritten(&second, &other, Rewrite::Diverged));
-    assert_eq!(history(&second, &unrelated), rewritten(&second, &unrelated, Rewrite::Unrelated));
+    assert_eq!(
+        history(&second, &first),
+        rewritten(&second, &first, Rewrite::Rewound, &[(&second, "second")])
+    );
+    assert_eq!(
+        history(&second, &other),
+        rewritten(&second, &other, Rewrite::Diverged, &[(&second, "second")])
+    );
+    let all = [(&*second, "second"), (&*first, "first")];
+    assert_eq!(history(&second, &unrelated), rewritten(&second, &unrelated, Rewrite::Unrelated, &all));
     let gone = "0123456789abcdef0123456789abcdef01234567";
-    assert_eq!(history(gone, &first), rewritten(gone, &first, Rewrite::Unknown));
+    assert_eq!(history(gone, &first), rewritten(gone, &first, Rewrite::Unknown, &[]));
 }

@@ -8,5 +8,6 @@ mod remote;
 mod ssh;
 mod authoring;
 mod watching;
+mod following;
 mod isolation;
 mod rendering;

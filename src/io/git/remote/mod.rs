@@ -27,11 +27,12 @@ use gix::protocol::transport::{Protocol, Service};
 use gix::protocol::{Handshake, LsRefsCommand};
 
 use super::error::{GitError, Phase};
-use super::history::{self, History, Rewrite};
+use super::history;
 use super::reference::{Advertised, AdvertisedHead, Picked, Reference, Resolved, Tip, pick};
 use super::tree::{self, Objects, commit_id, object_id};
 use super::url::{Place, RepositoryUrl};
 use super::{Limits, Progress, Source, Step, Subdirectory};
+use crate::model::history::{History, Rewrite};
 use crate::model::repository::{CommitId, Repository};
 use http::HttpLine;
 use ssh::{Complaints, Destination};
