@@ -3,45 +3,48 @@
 use serde_json::{Value, json};
 
 use super::field::Field;
-use crate::model::claim::{Condition, ConditionStatus, ConditionType, Conditions};
+use crate::model::condition::{Condition, ConditionKind, ConditionSet, ConditionStatus};
 use crate::model::symbol::Symbol;
 
 /// What the condition `Ready` says; `None` if there is no such condition, as in a manifest that was never applied.
 pub(crate) fn is_ready(object: &Field<'_, '_>) -> Option<bool> {
+    readiness(object).map(|ready| ready.status == ConditionStatus::True)
+}
+
+/// The condition `Ready`, whatever others the object has.
+pub(crate) fn readiness(object: &Field<'_, '_>) -> Option<Condition> {
     let status = object.get("status");
     let conditions = status.get("conditions");
     let ready = conditions.items().find(|condition| condition.get("type").text() == Some("Ready"))?;
-    Some(ready.get("status").text() == Some("True"))
+    Some(read_one(&ready))
 }
 
-/// The conditions of a claim; types that nobody here knows are left out.
-pub(crate) fn read(list: &Field<'_, '_>) -> Conditions {
-    let mut conditions = Conditions::default();
+/// The conditions of an object; types that nobody here knows are left out.
+pub(crate) fn read<K: ConditionKind>(list: &Field<'_, '_>) -> ConditionSet<K> {
+    let mut conditions = ConditionSet::default();
     for item in list.items() {
-        let Some(kind) = item.get("type").required_text().and_then(ConditionType::parse) else { continue };
-        let status = match item.get("status").required().choice(&["True", "False", "Unknown"]) {
-            Some("True") => ConditionStatus::True,
-            Some("False") => ConditionStatus::False,
-            _ => ConditionStatus::Unknown,
-        };
-        let text = |key: &str| Symbol::new(item.get(key).text().unwrap_or_default());
-        let since = item.get("lastTransitionTime").timestamp();
-        conditions
-            .insert(kind, Condition { status, reason: text("reason"), message: text("message"), since });
+        let Some(kind) = item.get("type").required_text().and_then(K::from_word) else { continue };
+        conditions.insert(kind, read_one(&item));
     }
     conditions
 }
 
-pub(crate) fn render(conditions: &Conditions) -> Value {
-    let render = |(kind, condition): (ConditionType, &Condition)| {
-        let status = match condition.status {
-            ConditionStatus::True => "True",
-            ConditionStatus::False => "False",
-            ConditionStatus::Unknown => "Unknown",
-        };
+fn read_one(item: &Field<'_, '_>) -> Condition {
+    let status = match item.get("status").required().choice(&["True", "False", "Unknown"]) {
+        Some("True") => ConditionStatus::True,
+        Some("False") => ConditionStatus::False,
+        _ => ConditionStatus::Unknown,
+    };
+    let text = |key: &str| Symbol::new(item.get(key).text().unwrap_or_default());
+    let since = item.get("lastTransitionTime").timestamp();
+    Condition { status, reason: text("reason"), message: text("message"), since }
+}
+
+pub(crate) fn render<K: ConditionKind>(conditions: &ConditionSet<K>) -> Value {
+    let render = |(kind, condition): (K, &Condition)| {
         let mut entry = json!({
-            "type": kind.as_str(),
-            "status": status,
+            "type": kind.word(),
+            "status": condition.status.as_str(),
             "reason": condition.reason.as_str(),
             "message": condition.message.as_str(),
         });

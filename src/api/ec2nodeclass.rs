@@ -86,6 +86,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeClass> {
     Some(NodeClass {
         name: ClassName(metadata.name),
         is_ready: condition::is_ready(object).unwrap_or(!object.findings().has(super::field::Stage::Runtime)),
+        readiness: condition::readiness(object),
         is_deleting: metadata.deleted.is_some(),
         ami_family: family,
         kubelet,
@@ -154,7 +155,7 @@ fn check_networks(spec: &Field<'_, '_>) {
 fn terms<'s, 'v>(spec: &'s Field<'_, 'v>, key: &'s str, is_required: bool) -> Field<'s, 'v> {
     let list = spec.get(key);
     list.at_most(TERMS_MAX);
-    if is_required && list.required().value().is_some_and(Value::is_array) && list.len() == 0 {
+    if is_required && list.required_list().value().is_some_and(Value::is_array) && list.len() == 0 {
         list.error("needs at least one term".into());
     }
     list

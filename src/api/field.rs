@@ -49,15 +49,32 @@ impl fmt::Display for FieldError {
 
 /// What was found wrong with an object so far.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(RefCell<Vec<FieldError>>);
+pub(crate) struct Findings {
+    errors: RefCell<Vec<FieldError>>,
+    /// Whoever printed the object writes `null` for what is not set, as programs in Go do.
+    nulls_are_absent: bool,
+}
 
 impl Findings {
+    /// For an object that a program printed: there `null` says no more than leaving the field out.
+    pub(crate) fn of_printed() -> Self {
+        Self { nulls_are_absent: true, ..Self::default() }
+    }
+
     pub(crate) fn into_errors(self) -> Vec<FieldError> {
-        self.0.into_inner()
+        self.errors.into_inner()
     }
 
     pub(crate) fn has(&self, stage: Stage) -> bool {
-        self.0.borrow().iter().any(|error| error.stage == stage)
+        self.errors.borrow().iter().any(|error| error.stage == stage)
+    }
+
+    /// All that belongs to `stage`, as one sentence; `None` if there is nothing.
+    pub(crate) fn told(&self, stage: Stage) -> Option<Symbol> {
+        let errors = self.errors.borrow();
+        let messages: Vec<String> =
+            errors.iter().filter(|error| error.stage == stage).map(ToString::to_string).collect();
+        (!messages.is_empty()).then(|| Symbol::new(&messages.join("; ")))
     }
 }
 
@@ -298,7 +315,8 @@ impl<'p, 'v> Field<'p, 'v> {
                     .or_else(|| nearest(key, known).map(|near| format!("did you mean `{near}`?")))
                     .or_else(|| Some(format!("known here: {}", known.join(", "))));
                 field.note(Stage::UnknownField, format!("there is no field `{key}`"), help);
-            } else if value.is_null() && !DEFAULTED.contains(&key.as_str()) {
+            } else if value.is_null() && !self.findings.nulls_are_absent && !DEFAULTED.contains(&key.as_str())
+            {
                 let help = Some("give it a value or leave it out".into());
                 field.note(Stage::Admission, "must not be empty (null)".into(), help);
             }
@@ -306,18 +324,28 @@ impl<'p, 'v> Field<'p, 'v> {
         true
     }
 
-    /// Notes that it is missing, unless it is there. A `null` is noted by [`only`](Self::only).
+    /// Notes that it is missing, unless it is there. A `null` that counts is noted by [`only`](Self::only).
     pub(crate) fn required(self) -> Self {
-        let is_null = match (self.segment, self.parent.and_then(|parent| parent.value)) {
-            (Segment::Key(key), Some(Value::Object(map))) => map.get(key).is_some_and(Value::is_null),
-            _ => false,
-        };
+        let is_told = self.is_null() && !self.findings.nulls_are_absent;
         // What a missing parent should have held is not told as well.
         let has_parent = self.parent.is_none_or(|parent| parent.value.is_some());
-        if self.value.is_none() && !is_null && has_parent {
+        if self.value.is_none() && !is_told && has_parent {
             self.error("is required".into());
         }
         self
+    }
+
+    /// The same for a list: programs in Go print an empty one as `null`.
+    pub(crate) fn required_list(self) -> Self {
+        if self.is_null() { self } else { self.required() }
+    }
+
+    /// Whether `null` was written here.
+    fn is_null(&self) -> bool {
+        match (self.segment, self.parent.and_then(|parent| parent.value)) {
+            (Segment::Key(key), Some(Value::Object(map))) => map.get(key).is_some_and(Value::is_null),
+            _ => false,
+        }
     }
 
     /// Text that is there and not empty.
@@ -353,7 +381,7 @@ impl<'p, 'v> Field<'p, 'v> {
     }
 
     pub(crate) fn note(&self, stage: Stage, message: String, help: Option<String>) {
-        self.findings.0.borrow_mut().push(FieldError { path: self.path(), message, help, stage });
+        self.findings.errors.borrow_mut().push(FieldError { path: self.path(), message, help, stage });
     }
 
     pub(crate) fn findings(&self) -> &'p Findings {

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::{nodepool, taint};
 use crate::model::class::AmiFamily;
-use crate::model::pool::NodeTemplate;
+use crate::model::pool::{HashStamp, NodeTemplate};
 use crate::model::symbol::Symbol;
 
 /// Version of the algorithm for pools. Raise it when what goes in changes.
@@ -38,6 +38,16 @@ pub(crate) fn stored_or(
         (Some(hash), Some(version)) if &*version != ours => (hash, version),
         _ => (compute(), Symbol::new(ours)),
     }
+}
+
+/// What a pool should be annotated with instead of `annotated`; `None` if that is it.
+pub(crate) fn new_stamp(
+    annotated: (Option<Symbol>, Option<Symbol>),
+    template: &NodeTemplate,
+) -> Option<HashStamp> {
+    let (hash, version) = (of_template(template), Symbol::new(NODEPOOL_VERSION));
+    let is_new_version = annotated.1 != Some(version);
+    (annotated != (Some(hash), Some(version))).then_some(HashStamp { hash, version, is_new_version })
 }
 
 /// Of the template without its requirements, which drift by comparison with the node's labels.

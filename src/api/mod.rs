@@ -32,6 +32,7 @@ use serde_json::Value;
 pub use change::validate_change;
 pub use field::{FieldError, Stage};
 
+use crate::model::buffer::{BufferStatus, CapacityBuffer, PodTemplate};
 use crate::model::claim::NodeClaim;
 use crate::model::class::NodeClass;
 use crate::model::name::Namespace;
@@ -83,7 +84,12 @@ fn check(object: &Field<'_, '_>) {
         (OVERLAY_VERSION, "NodeOverlay") => {
             nodeoverlay::read(object);
         }
-        (version, "CapacityBuffer") if version.starts_with(BUFFER_GROUP) => capacitybuffer::check(object),
+        (version, "CapacityBuffer") if version.starts_with(BUFFER_GROUP) => {
+            capacitybuffer::read(object);
+        }
+        ("v1", "PodTemplate") => {
+            capacitybuffer::read_template(object, &mut PodShapes::default(), &Priorities::default());
+        }
         _ => match replaced(api_version, kind) {
             Some((message, help)) => object.get("apiVersion").error_with_help(message, help),
             None => {
@@ -150,6 +156,8 @@ pub enum Object {
     NodeClaim(Box<NodeClaim>),
     NodeClass(NodeClass),
     NodeOverlay(NodeOverlay),
+    CapacityBuffer(CapacityBuffer),
+    PodTemplate(PodTemplate),
     Node(Node),
     Pod(Pod),
     DaemonSet(DaemonSet),
@@ -169,7 +177,14 @@ pub enum Object {
 impl Object {
     /// Whether it is of a kind that Karpenter defines.
     pub fn is_karpenter(&self) -> bool {
-        matches!(self, Self::NodePool(_) | Self::NodeClaim(_) | Self::NodeClass(_) | Self::NodeOverlay(_))
+        matches!(
+            self,
+            Self::NodePool(_)
+                | Self::NodeClaim(_)
+                | Self::NodeClass(_)
+                | Self::NodeOverlay(_)
+                | Self::CapacityBuffer(_)
+        )
     }
 }
 
@@ -197,7 +212,7 @@ impl Reader {
     /// Like [`parse`](Self::parse), with what an API server lets pass: fields that have no effect, and what the controller
     /// will find fault with.
     pub fn parse_noting(&mut self, value: &Value) -> Result<(Object, Vec<FieldError>), Vec<FieldError>> {
-        let findings = Findings::default();
+        let findings = Findings::of_printed();
         let object = Field::root(value, &findings);
         let parsed = self.read(&object);
         let mut errors = findings.into_errors();
@@ -230,6 +245,12 @@ impl Reader {
             }
             ("karpenter.sh", "NodeOverlay") if api_version == OVERLAY_VERSION => {
                 Object::NodeOverlay(nodeoverlay::read(object)?)
+            }
+            ("autoscaling.x-k8s.io", "CapacityBuffer") => {
+                Object::CapacityBuffer(capacitybuffer::read(object)?)
+            }
+            ("", "PodTemplate") => {
+                Object::PodTemplate(capacitybuffer::read_template(object, shapes, priorities))
             }
             ("", "Node") => Object::Node(node::read(object)),
             ("", "Pod") => Object::Pod(pod::read(object, shapes, priorities)),
@@ -285,6 +306,21 @@ pub fn to_value(object: &Object) -> Option<Value> {
 /// A NodePool as the API server would hold it.
 pub fn render_node_pool(pool: &NodePool) -> Value {
     nodepool::render(pool)
+}
+
+/// The status of a NodePool as the API server would hold it.
+pub fn render_node_pool_status(pool: &NodePool) -> Value {
+    nodepool::render_status(pool)
+}
+
+/// The status of a NodeOverlay.
+pub fn render_overlay_status(overlay: &NodeOverlay) -> Value {
+    serde_json::json!({ "conditions": condition::render(&overlay.conditions) })
+}
+
+/// The status of a CapacityBuffer.
+pub fn render_buffer_status(status: &BufferStatus) -> Value {
+    capacitybuffer::render_status(status)
 }
 
 /// A NodeClaim as Karpenter would write it.

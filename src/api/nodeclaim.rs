@@ -53,7 +53,7 @@ fn read_spec(spec: &Field<'_, '_>) -> Option<ClaimSpec> {
     let resources = spec.get("resources");
     resources.only(&["requests"]);
     let requests = resources.get("requests").resources().unwrap_or_default();
-    let requirements = requirement::read(&spec.get("requirements").required(), Place::Claim);
+    let requirements = requirement::read(&spec.get("requirements").required_list(), Place::Claim);
     let class = nodepool::read_class_ref(&spec.get("nodeClassRef").required());
     let termination_grace = nodepool::read_grace(&spec.get("terminationGracePeriod"));
     let expire_after = nodepool::read_expire_after(spec);

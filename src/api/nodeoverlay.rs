@@ -1,8 +1,8 @@
 //! NodeOverlay `karpenter.sh/v1alpha1` (api.md 6): corrects prices, adds extended resources.
 
-use super::field::Field;
-use super::metadata;
+use super::field::{Field, Stage};
 use super::requirement::{self, Place};
+use super::{condition, metadata};
 use crate::model::money::UsdPerHour;
 use crate::model::pool::{NodeOverlay, PriceChange};
 
@@ -13,7 +13,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeOverlay> {
     let metadata = metadata::read(object);
     let spec = object.get("spec").required();
     spec.only(&["requirements", "price", "priceAdjustment", "capacity", "weight"]);
-    let requirements = requirement::read(&spec.get("requirements").required(), Place::Overlay);
+    let requirements = requirement::read(&spec.get("requirements").required_list(), Place::Overlay);
     let (price, adjustment) = (spec.get("price"), spec.get("priceAdjustment"));
     if price.is_present() && adjustment.is_present() {
         spec.error_with_help("sets both `price` and `priceAdjustment`".into(), "leave one of them out");
@@ -54,6 +54,8 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeOverlay> {
         price: set.or(adjusted),
         capacity: capacity.resources().unwrap_or_default(),
         weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(0),
+        fault: object.findings().told(Stage::Runtime),
+        conditions: condition::read(&object.get("status").get("conditions")),
     })
 }
 

@@ -11,7 +11,7 @@ use crate::model::label::{self, annotation};
 use crate::model::name::{ClassName, PoolName};
 use crate::model::pool::{
     Budget, BudgetNodes, BudgetWindow, ClassRef, ConsolidationPolicy, Disruption, DisruptionReason, NodePool,
-    NodeTemplate,
+    NodeTemplate, PoolUse,
 };
 use crate::model::quantity::Resources;
 use crate::model::symbol::Symbol;
@@ -40,15 +40,21 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
     if spec.get("replicas").is_present() {
         check_static(&spec);
     }
-    let is_ready = condition::is_ready(object).unwrap_or(!object.findings().has(Stage::Runtime));
+    let status = object.get("status");
+    let conditions = condition::read(&status.get("conditions"));
+    let used = status.get("resources").resources().map(|resources| PoolUse {
+        resources,
+        nodes: status.get("nodes").integer().and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+    });
+    let fault = object.findings().told(Stage::Runtime);
+    let is_ready = condition::is_ready(object).unwrap_or(fault.is_none());
     let template = template?;
     let annotated = |key: Symbol| annotations.get(&key).copied();
-    let (hash, hash_version) = hash::stored_or(
-        annotated(*annotation::NODEPOOL_HASH),
-        annotated(*annotation::NODEPOOL_HASH_VERSION),
-        hash::NODEPOOL_VERSION,
-        || hash::of_template(&template),
-    );
+    let (found, version) =
+        (annotated(*annotation::NODEPOOL_HASH), annotated(*annotation::NODEPOOL_HASH_VERSION));
+    let (hash, hash_version) =
+        hash::stored_or(found, version, hash::NODEPOOL_VERSION, || hash::of_template(&template));
+    let new_stamp = hash::new_stamp((found, version), &template);
     Some(NodePool {
         name: PoolName(metadata.name),
         uid: metadata.uid,
@@ -62,6 +68,10 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
         weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(0),
         replicas: replicas.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
         is_ready,
+        new_stamp,
+        fault,
+        conditions,
+        used,
     })
 }
 
@@ -111,7 +121,7 @@ fn read_template(template: &Field<'_, '_>) -> Option<NodeTemplate> {
     let taints = taint::read_checked(&spec.get("taints"));
     let startup_taints = taint::read_checked(&spec.get("startupTaints"));
     taint::check_duplicates(&spec, &taints, &startup_taints);
-    let requirements = requirement::read(&spec.get("requirements").required(), Place::Pool);
+    let requirements = requirement::read(&spec.get("requirements").required_list(), Place::Pool);
     let class = read_class_ref(&spec.get("nodeClassRef").required());
     let termination_grace = read_grace(&spec.get("terminationGracePeriod"));
     let expire_after = read_patience(&spec.get("expireAfter"), EXPIRE_AFTER_DEFAULT);
@@ -328,14 +338,29 @@ pub(crate) fn render(pool: &NodePool) -> Value {
     if let Some(replicas) = pool.replicas {
         spec.insert("replicas".into(), replicas.into());
     }
-    let ready = if pool.is_ready { "True" } else { "False" };
     json!({
         "apiVersion": API_VERSION,
         "kind": "NodePool",
         "metadata": metadata,
         "spec": spec,
-        "status": { "conditions": [{ "type": "Ready", "status": ready }] },
+        "status": render_status(pool),
     })
+}
+
+/// The status of a pool; one that nobody reported on yet says at least whether it is ready.
+pub(crate) fn render_status(pool: &NodePool) -> Value {
+    let mut status = Map::new();
+    if let Some(used) = &pool.used {
+        status.insert("resources".into(), render_resources(&used.resources));
+        status.insert("nodes".into(), used.nodes.into());
+    }
+    let ready = if pool.is_ready { "True" } else { "False" };
+    let conditions = match pool.conditions.is_empty() {
+        true => json!([{ "type": "Ready", "status": ready }]),
+        false => condition::render(&pool.conditions),
+    };
+    status.insert("conditions".into(), conditions);
+    status.into()
 }
 
 fn render_template(template: &NodeTemplate) -> Value {

@@ -62,11 +62,25 @@ pub(crate) fn assume(cluster: &mut Cluster, action: &Action, now: Timestamp) {
                 cluster.remove_node(*node);
             }
         }
+        Action::UpdatePool { pool, change } => {
+            if let Some(known) = cluster.pools.get_mut(pool) {
+                change.apply_to(Arc::make_mut(known));
+            }
+        }
+        Action::UpdateOverlay { overlay, conditions } => {
+            if let Some(known) = cluster.overlays.get_mut(overlay) {
+                Arc::make_mut(known).conditions = conditions.clone();
+            }
+        }
+        Action::UpdateBuffer { buffer, status } => {
+            if let Some(known) = cluster.buffers.get_mut(buffer) {
+                Arc::make_mut(known).status = status.clone();
+            }
+        }
         Action::Launch { .. }
         | Action::Terminate { .. }
         | Action::Evict { .. }
         | Action::DeletePod { .. }
-        | Action::UpdatePool { .. }
         | Action::Publish(_) => {}
     }
 }

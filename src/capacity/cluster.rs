@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::model::buffer::{CapacityBuffer, PodTemplate, Scalable};
 use crate::model::catalog::Catalog;
 use crate::model::claim::NodeClaim;
 use crate::model::class::NodeClass;
@@ -40,6 +41,10 @@ pub struct Cluster {
     pub csi_nodes: BTreeMap<NodeName, Arc<CsiNode>>,
     pub attachments: BTreeMap<Symbol, Arc<VolumeAttachment>>,
     pub namespaces: BTreeMap<Namespace, Arc<NamespaceFacts>>,
+    pub buffers: BTreeMap<ObjectKey, Arc<CapacityBuffer>>,
+    pub pod_templates: BTreeMap<ObjectKey, Arc<PodTemplate>>,
+    /// By kind and key.
+    pub scalables: BTreeMap<(Symbol, ObjectKey), Arc<Scalable>>,
     /// What the cloud sells; `None` until it was read.
     pub catalog: Option<Arc<Catalog>>,
 
@@ -87,6 +92,16 @@ impl Cluster {
                 drop(self.namespaces.insert(namespace.name, namespace.clone()))
             }
             Observation::NamespaceGone(name) => drop(self.namespaces.remove(name)),
+            Observation::Buffer(buffer) => drop(self.buffers.insert(buffer.key, buffer.clone())),
+            Observation::BufferGone(key) => drop(self.buffers.remove(key)),
+            Observation::PodTemplate(template) => {
+                drop(self.pod_templates.insert(template.key, template.clone()))
+            }
+            Observation::PodTemplateGone(key) => drop(self.pod_templates.remove(key)),
+            Observation::Scalable(scalable) => {
+                drop(self.scalables.insert((scalable.kind, scalable.key), scalable.clone()))
+            }
+            Observation::ScalableGone { kind, key } => drop(self.scalables.remove(&(*kind, *key))),
             Observation::Catalog(catalog) => self.catalog = Some(catalog.clone()),
             Observation::Synced
             | Observation::Launched { .. }

@@ -7,6 +7,7 @@
 
 mod memory;
 mod rounds;
+mod reports;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,19 +20,22 @@ pub use super::decision::{Decision, Plan, Planned, Reason};
 use super::agenda::Agenda;
 use super::assume::assume;
 use super::batching::Batch;
+use super::buffers::Room;
 use super::cluster::Cluster;
 use super::decision::Steps;
 use super::disruption::command::{self, is_waiting};
 use super::disruption::{self, interruption, marking};
 use super::garbage;
 use super::lifecycle::{self, Context, Launches};
+use super::pool_status::Tally;
 use super::scheduling::{self, Supply};
 use super::shortages::Shortages;
 use super::static_capacity;
 use super::termination::{self, Endings};
 use crate::model::action::{Action, ClaimChange};
+use crate::model::buffer::BufferSource;
 use crate::model::claim::{ConditionType, NodeClaim};
-use crate::model::name::{ClaimName, NodeName, PoolName, ProviderId};
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId};
 use crate::model::node::Node;
 use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation};
 use crate::model::pod::Pod;
@@ -70,11 +74,19 @@ pub struct Engine {
     nodes_due: Agenda<NodeName>,
     /// Claims that wait for their replacements.
     waiting: BTreeSet<ClaimName>,
-    /// Pools whose use may have changed since it was reported.
+    /// Pools whose status may be wrong.
     pools_changed: BTreeSet<PoolName>,
     /// Pools whose number of nodes may be wrong.
     replicas_changed: BTreeSet<PoolName>,
-    reported: BTreeMap<PoolName, (crate::model::quantity::Resources, u32)>,
+    tally: Tally,
+    /// Pools whose use changed since it was written.
+    uncounted: BTreeSet<PoolName>,
+    /// Overlays may have other effects than was reported.
+    overlays_changed: bool,
+    /// Buffers that have to be looked up.
+    buffers_changed: BTreeSet<ObjectKey>,
+    /// What the buffers that can be acted upon came to.
+    rooms: BTreeMap<ObjectKey, Room>,
     /// Machines that answered too late: nobody wants them any more.
     strays: BTreeSet<ProviderId>,
     notices: BTreeMap<ProviderId, (Timestamp, InterruptionNotice)>,
@@ -106,7 +118,11 @@ impl Engine {
             waiting: BTreeSet::new(),
             pools_changed: BTreeSet::new(),
             replicas_changed: BTreeSet::new(),
-            reported: BTreeMap::new(),
+            tally: Tally::default(),
+            uncounted: BTreeSet::new(),
+            overlays_changed: false,
+            buffers_changed: BTreeSet::new(),
+            rooms: BTreeMap::new(),
             strays: BTreeSet::new(),
             notices: BTreeMap::new(),
             given_up: BTreeMap::new(),
@@ -161,13 +177,39 @@ impl Engine {
                 self.touch_node(*name);
                 self.revision += 1;
             }
-            Observation::Pool(pool) => self.see_pool(pool.name),
+            Observation::Pool(pool) => match self.cluster.pools.get(&pool.name) {
+                Some(known) if known.is_same_but_for_status(pool) => {
+                    self.revision += u64::from(known.is_ready != pool.is_ready);
+                    self.pools_changed.insert(pool.name);
+                }
+                _ => self.see_pool(pool.name),
+            },
             Observation::PoolGone(name) => self.see_pool(*name),
+            Observation::Overlay(overlay) => {
+                self.overlays_changed = true;
+                let known = self.cluster.overlays.get(&overlay.name);
+                if known.is_none_or(|known| !known.is_same_but_for_status(overlay)) {
+                    self.see_supply_change();
+                }
+            }
             Observation::Class(_)
             | Observation::ClassGone(_)
-            | Observation::Overlay(_)
             | Observation::OverlayGone(_)
             | Observation::Catalog(_) => self.see_supply_change(),
+            Observation::Buffer(buffer) => {
+                self.buffers_changed.insert(buffer.key);
+            }
+            Observation::BufferGone(key) => {
+                self.buffers_changed.insert(*key);
+            }
+            Observation::PodTemplate(template) => {
+                self.touch_buffers(template.key, |source| matches!(source, BufferSource::Template(_)));
+            }
+            Observation::PodTemplateGone(key) => {
+                self.touch_buffers(*key, |source| matches!(source, BufferSource::Template(_)));
+            }
+            Observation::Scalable(scalable) => self.touch_scalable(scalable.kind, scalable.key),
+            Observation::ScalableGone { kind, key } => self.touch_scalable(*kind, *key),
             Observation::Synced => self.is_synced = true,
             Observation::Launched { claim, instance } => {
                 if self.cluster.claims.get(claim).is_some_and(|claim| claim.deleted.is_none()) {
@@ -195,6 +237,7 @@ impl Engine {
                 for name in self.unconfirmed.take_back(subject, &mut self.cluster) {
                     self.claims_due.touch(name);
                 }
+                self.report_again(subject);
             }
             Observation::Budget(_)
             | Observation::BudgetGone(_)
@@ -271,6 +314,7 @@ impl Engine {
                 self.endings.forget_machine(instance);
             }
         }
+        self.tally.touch(name);
         self.launches.forget(name);
         self.claims_due.forget(name);
         self.given_up.remove(&name);
@@ -280,6 +324,7 @@ impl Engine {
 
     fn see_pool(&mut self, name: PoolName) {
         self.supply = None;
+        self.overlays_changed = true;
         self.revision += 1;
         self.change_pools([name]);
         let claims: Vec<ClaimName> = self.cluster.claims_of(name).map(|claim| claim.name).collect();
@@ -288,6 +333,7 @@ impl Engine {
 
     fn see_supply_change(&mut self) {
         self.supply = None;
+        self.overlays_changed = true;
         self.revision += 1;
         let pools: Vec<PoolName> = self.cluster.pools.keys().copied().collect();
         self.change_pools(pools);
@@ -322,6 +368,7 @@ impl Engine {
 
     fn touch_claim(&mut self, name: ClaimName) {
         self.claims_due.touch(name);
+        self.tally.touch(name);
         if let Some(claim) = self.cluster.claims.get(&name).cloned() {
             if is_waiting(&claim) && claim.deleted.is_none() {
                 self.waiting.insert(name);
@@ -342,6 +389,7 @@ impl Engine {
             && let Some(claim) = self.cluster.claim_of(node)
         {
             self.claims_due.touch(claim.name);
+            self.tally.touch(claim.name);
         }
     }
 
@@ -372,6 +420,8 @@ impl Engine {
         for name in self.unconfirmed.expire(now, &mut self.cluster) {
             self.claims_due.touch(name);
         }
+        self.stamp_pools(now, &mut out);
+        self.tend_buffers(now, &mut out);
         self.answer_interruptions(now, &mut out);
         self.end_strays(now, &mut out);
         self.record_pod_events(now, &mut out);
@@ -380,6 +430,7 @@ impl Engine {
         self.provision(now, &mut out);
         self.disrupt(now, &mut out);
         self.collect_garbage(now, &mut out);
+        self.report_overlays(now, &mut out);
         self.report_pools(now, &mut out);
         self.tend(now, &mut out);
         self.decision(now, out)
@@ -391,7 +442,7 @@ impl Engine {
             self.claims_due.next(),
             self.nodes_due.next(),
             self.batch.ripe_at(self.settings.batch),
-            self.provisioning.wake_at(&self.cluster, self.revision),
+            self.provisioning.wake_at(&self.cluster, !self.rooms.is_empty(), self.revision),
             self.disrupting.wake_at(self.revision),
             self.unconfirmed.next(),
             self.shortages.next_end().filter(|_| self.cluster.waiting_pods().next().is_some()),

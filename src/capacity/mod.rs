@@ -6,6 +6,8 @@ pub mod provisioning;
 pub mod decision;
 pub mod engine;
 pub mod planning;
+pub mod buffers;
+mod pool_status;
 pub mod disruption;
 mod shortages;
 mod batching;

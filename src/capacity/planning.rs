@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::buffers::virtual_pods;
 use super::cluster::Cluster;
 use super::decision::Plan;
 use super::disruption;
@@ -16,10 +17,11 @@ use super::scheduling::{
 };
 use crate::model::claim::NodeClaim;
 
-/// Where pods that wait, or whose node is on its way out, would go.
+/// Where pods that wait, or whose node is on its way out, would go; and the room that is to be kept.
 pub fn place(cluster: &Cluster, supply: &Supply, now: Timestamp, scheduling: &Settings) -> Solution {
     let mut pods = provisionable_pods(cluster).0;
     pods.extend(moving_pods(cluster, now));
+    pods.extend(virtual_pods(cluster, scheduling));
     solve(&Request {
         cluster,
         supply,

@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::buffer::BufferStatus;
 use super::claim::{Conditions, NodeClaim};
 use super::label::Labels;
 use super::money::UsdPerHour;
 use super::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, TypeName, Uid, Zone};
 use super::offering::CapacityType;
+use super::pool::{HashStamp, NodePool, OverlayConditions, PoolCondition, PoolConditions, PoolUse};
 use super::quantity::Resources;
 use super::symbol::Symbol;
 use super::taint::Taint;
@@ -66,11 +68,20 @@ pub enum Action {
         grace: SignedDuration,
     },
 
-    /// A pool's status: what it uses.
+    /// Writes what changed of a pool's status, and our annotations on it.
     UpdatePool {
         pool: PoolName,
-        used: Resources,
-        nodes: u32,
+        change: PoolChange,
+    },
+    /// Writes an overlay's status.
+    UpdateOverlay {
+        overlay: Symbol,
+        conditions: OverlayConditions,
+    },
+    /// Writes a buffer's status.
+    UpdateBuffer {
+        buffer: ObjectKey,
+        status: BufferStatus,
     },
     /// Something a person may want to read at the object.
     Publish(Notice),
@@ -120,6 +131,33 @@ pub struct NodeChange {
     pub add_finalizer: bool,
     /// The claim that owns the node from now on.
     pub owner: Option<ClaimName>,
+}
+
+/// What changes on a pool; `None` leaves things as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolChange {
+    /// The whole list, replacing the former.
+    pub conditions: Option<PoolConditions>,
+    pub used: Option<PoolUse>,
+    /// The annotations that carry its hash.
+    pub stamp: Option<HashStamp>,
+}
+
+impl PoolChange {
+    /// What an API server makes of it.
+    pub fn apply_to(&self, pool: &mut NodePool) {
+        if let Some(conditions) = &self.conditions {
+            pool.is_ready = conditions.is_true(PoolCondition::Ready);
+            pool.conditions = conditions.clone();
+        }
+        if let Some(used) = &self.used {
+            pool.used = Some(used.clone());
+        }
+        if let Some(stamp) = self.stamp {
+            (pool.hash, pool.hash_version) = (Some(stamp.hash), Some(stamp.version));
+            pool.new_stamp = None;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,6 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+pub use super::condition::{Condition, ConditionStatus};
+use super::condition::{ConditionKind, ConditionSet};
 use super::label::Labels;
 use super::name::{ClaimName, NodeName, PoolName, ProviderId, Uid};
 use super::pool::ClassRef;
@@ -22,22 +24,6 @@ pub struct ClaimSpec {
     pub class: ClassRef,
     pub expire_after: Patience,
     pub termination_grace: Option<SignedDuration>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ConditionStatus {
-    True,
-    False,
-    Unknown,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Condition {
-    pub status: ConditionStatus,
-    pub reason: Symbol,
-    pub message: Symbol,
-    /// When `status` last changed.
-    pub since: Option<Timestamp>,
 }
 
 /// The condition types of a claim (api.md 5.3).
@@ -86,57 +72,20 @@ impl ConditionType {
             Self::Ready => "Ready",
         }
     }
+}
 
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+impl ConditionKind for ConditionType {
+    fn all() -> &'static [Self] {
+        &Self::ALL
+    }
+
+    fn word(self) -> &'static str {
+        self.as_str()
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Conditions(std::collections::BTreeMap<ConditionType, Condition>);
-
-impl Conditions {
-    pub fn get(&self, kind: ConditionType) -> Option<&Condition> {
-        self.0.get(&kind)
-    }
-
-    pub fn is_true(&self, kind: ConditionType) -> bool {
-        self.get(kind).is_some_and(|condition| condition.status == ConditionStatus::True)
-    }
-
-    /// When `kind` became true, if it is.
-    pub fn true_since(&self, kind: ConditionType) -> Option<Timestamp> {
-        self.get(kind)
-            .filter(|condition| condition.status == ConditionStatus::True)
-            .and_then(|condition| condition.since)
-    }
-
-    /// Sets a condition; the moment of the last change stays unless `status` differs.
-    pub fn set(
-        &mut self,
-        kind: ConditionType,
-        status: ConditionStatus,
-        reason: &str,
-        message: &str,
-        now: Timestamp,
-    ) {
-        let same = self.0.get(&kind).filter(|present| present.status == status);
-        let since = same.map_or(Some(now), |present| present.since);
-        self.0.insert(kind, Condition { status, reason: reason.into(), message: message.into(), since });
-    }
-
-    pub fn insert(&mut self, kind: ConditionType, condition: Condition) {
-        self.0.insert(kind, condition);
-    }
-
-    pub fn clear(&mut self, kind: ConditionType) {
-        self.0.remove(&kind);
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (ConditionType, &Condition)> {
-        self.0.iter().map(|(kind, condition)| (*kind, condition))
-    }
-}
+/// The conditions of a claim.
+pub type Conditions = ConditionSet<ConditionType>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeClaim {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::condition::Condition;
 use super::name::{ClassName, Zone};
 use super::quantity::{Bytes, Quantity};
 use super::symbol::Symbol;
@@ -51,6 +52,8 @@ pub struct NodeClass {
     pub name: ClassName,
     /// The condition `Ready`; an object without conditions counts as ready.
     pub is_ready: bool,
+    /// The same as its status has it, for pools to repeat; `None`: nobody said anything.
+    pub readiness: Option<Condition>,
     pub is_deleting: bool,
     pub ami_family: AmiFamily,
     pub kubelet: KubeletSettings,

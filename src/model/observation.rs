@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::buffer::{CapacityBuffer, PodTemplate, Scalable};
 use super::catalog::Catalog;
 use super::claim::NodeClaim;
 use super::class::NodeClass;
@@ -55,6 +56,15 @@ pub enum Observation {
     VolumeAttachmentGone(Symbol),
     Namespace(Arc<NamespaceFacts>),
     NamespaceGone(Namespace),
+    Buffer(Arc<CapacityBuffer>),
+    BufferGone(ObjectKey),
+    PodTemplate(Arc<PodTemplate>),
+    PodTemplateGone(ObjectKey),
+    Scalable(Arc<Scalable>),
+    ScalableGone {
+        kind: Symbol,
+        key: ObjectKey,
+    },
     /// The first listing of every kind is complete: before it nothing is decided.
     Synced,
 

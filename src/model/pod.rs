@@ -190,6 +190,15 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// The kind that owns virtual pods.
+    pub const BUFFER_KIND: &'static str = "CapacityBuffer";
+
+    /// The buffer that it stands for, if it is a virtual pod: it exists in no cluster and only keeps room.
+    pub fn buffer(&self) -> Option<ObjectKey> {
+        let owner = self.owners.first().filter(|owner| &*owner.kind == Self::BUFFER_KIND)?;
+        Some(ObjectKey { namespace: self.key.namespace, name: owner.name })
+    }
+
     pub fn is_terminal(&self) -> bool {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
     }

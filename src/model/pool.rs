@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::condition::{ConditionKind, ConditionSet};
 use super::label::Labels;
 use super::money::UsdPerHour;
 use super::name::{ClassName, PoolName, Uid};
@@ -37,6 +38,11 @@ pub struct ClassRef {
 }
 
 impl ClassRef {
+    /// Whether it names a class of the kind that we provision from; what others refer to is not ours to touch.
+    pub fn is_ours(&self) -> bool {
+        &*self.group == "karpenter.k8s.aws" && &*self.kind == "EC2NodeClass"
+    }
+
     /// The label that names the class on a node: `karpenter.k8s.aws/ec2nodeclass`.
     pub fn label_key(&self) -> Symbol {
         Symbol::new(&format!("{}/{}", self.group, self.kind.to_lowercase()))
@@ -140,13 +146,98 @@ pub struct NodePool {
     /// Of `template` without requirements (api.md 9), as annotated on the object; else computed by the reader.
     pub hash: Option<Symbol>,
     pub hash_version: Option<Symbol>,
+    /// What belongs into the annotations instead, if they say something else.
+    pub new_stamp: Option<HashStamp>,
+    /// Why a controller cannot accept it, though an API server did.
+    pub fault: Option<Symbol>,
+    /// As its status has them; empty before anybody wrote them.
+    pub conditions: PoolConditions,
+    /// As its status has it.
+    pub used: Option<PoolUse>,
 }
 
 impl NodePool {
     pub fn is_static(&self) -> bool {
         self.replicas.is_some()
     }
+
+    /// Whether `other` differs from this in nothing but its status.
+    pub fn is_same_but_for_status(&self, other: &Self) -> bool {
+        let stripped = |pool: &Self| Self {
+            is_ready: true,
+            conditions: PoolConditions::default(),
+            used: None,
+            ..pool.clone()
+        };
+        stripped(self) == stripped(other)
+    }
 }
+
+/// A hash of the version that we compute, to be written on a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashStamp {
+    pub hash: Symbol,
+    pub version: Symbol,
+    /// The pool carried another version or none: its claims follow. Else it was edited, and they differ from it rightly.
+    pub is_new_version: bool,
+}
+
+/// What a pool's nodes come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolUse {
+    /// Sums of capacity; the resources that every node has are there even if they are zero.
+    pub resources: Resources,
+    pub nodes: u32,
+}
+
+/// The condition types of a pool (api.md 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PoolCondition {
+    ValidationSucceeded,
+    NodeClassReady,
+    /// Written by whoever watches registrations; kept as it is.
+    NodeRegistrationHealthy,
+    Ready,
+}
+
+impl ConditionKind for PoolCondition {
+    fn all() -> &'static [Self] {
+        &[Self::ValidationSucceeded, Self::NodeClassReady, Self::NodeRegistrationHealthy, Self::Ready]
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::ValidationSucceeded => "ValidationSucceeded",
+            Self::NodeClassReady => "NodeClassReady",
+            Self::NodeRegistrationHealthy => "NodeRegistrationHealthy",
+            Self::Ready => "Ready",
+        }
+    }
+}
+
+pub type PoolConditions = ConditionSet<PoolCondition>;
+
+/// The condition types of an overlay (api.md 6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OverlayCondition {
+    ValidationSucceeded,
+    Ready,
+}
+
+impl ConditionKind for OverlayCondition {
+    fn all() -> &'static [Self] {
+        &[Self::ValidationSucceeded, Self::Ready]
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::ValidationSucceeded => "ValidationSucceeded",
+            Self::Ready => "Ready",
+        }
+    }
+}
+
+pub type OverlayConditions = ConditionSet<OverlayCondition>;
 
 /// How an overlay changes a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,4 +257,16 @@ pub struct NodeOverlay {
     pub capacity: Resources,
     /// 1 to 10,000, absent counts as 0.
     pub weight: u32,
+    /// Why a controller cannot accept it, though an API server did: it has no effect then.
+    pub fault: Option<Symbol>,
+    /// As its status has them.
+    pub conditions: OverlayConditions,
+}
+
+impl NodeOverlay {
+    /// Whether `other` differs from this in nothing but its status.
+    pub fn is_same_but_for_status(&self, other: &Self) -> bool {
+        let stripped = |overlay: &Self| Self { conditions: OverlayConditions::default(), ..overlay.clone() };
+        stripped(self) == stripped(other)
+    }
 }

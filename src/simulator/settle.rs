@@ -126,7 +126,8 @@ impl Settling<'_> {
         let mut moves: Vec<(ObjectKey, NodeName)> = Vec::new();
         for (place, pods) in &solution.existing {
             if let Place::Node(node) = place {
-                moves.extend(pods.iter().map(|pod| (*pod, *node)));
+                let real = pods.iter().filter(|pod| self.cluster.pods.contains_key(pod));
+                moves.extend(real.map(|pod| (*pod, *node)));
             }
         }
         for node in &solution.new_nodes {

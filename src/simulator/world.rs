@@ -12,12 +12,16 @@ use rand_chacha::rand_core::SeedableRng;
 
 use crate::capacity::cluster::Cluster;
 use crate::model::action::Action;
+use crate::model::buffer::{CapacityBuffer, Scalable};
 use crate::model::catalog::Catalog;
+use crate::model::class::NodeClass;
+use crate::model::condition::{Condition, ConditionStatus};
 use crate::model::name::{ClaimName, ClassName, NodeName, ObjectKey, PoolName, ProviderId, Zone};
 use crate::model::node::Node;
 use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pod::{Pod, PodPhase, PodShape};
+use crate::model::pool::{NodeOverlay, NodePool};
 use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
 
 use super::chance;
@@ -159,8 +163,47 @@ impl World {
         if let Observation::Class(class) = &object {
             self.types.remove(&class.name);
         }
+        let object = self.with_status(object);
         self.publish(object);
         self.touch_scheduler();
+    }
+
+    /// What is applied says nothing about status: that stays as it was, and of a new class the world knows that it is ready.
+    fn with_status(&self, object: Observation) -> Observation {
+        match object {
+            Observation::Pool(pool) => match self.objects.pools.get(&pool.name) {
+                Some(known) if !known.conditions.is_empty() => {
+                    let (conditions, used) = (known.conditions.clone(), known.used.clone());
+                    let is_ready = known.is_ready;
+                    Observation::Pool(Arc::new(NodePool { conditions, used, is_ready, ..(*pool).clone() }))
+                }
+                _ => Observation::Pool(pool),
+            },
+            Observation::Overlay(overlay) => match self.objects.overlays.get(&overlay.name) {
+                Some(known) => {
+                    let conditions = known.conditions.clone();
+                    Observation::Overlay(Arc::new(NodeOverlay { conditions, ..(*overlay).clone() }))
+                }
+                None => Observation::Overlay(overlay),
+            },
+            Observation::Buffer(buffer) => match self.objects.buffers.get(&buffer.key) {
+                Some(known) => {
+                    let status = known.status.clone();
+                    Observation::Buffer(Arc::new(CapacityBuffer { status, ..(*buffer).clone() }))
+                }
+                None => Observation::Buffer(buffer),
+            },
+            Observation::Class(class) if class.readiness.is_none() && class.is_ready => {
+                let readiness = Some(Condition {
+                    status: ConditionStatus::True,
+                    reason: "Simulated".into(),
+                    message: "".into(),
+                    since: Some(self.now),
+                });
+                Observation::Class(Arc::new(NodeClass { readiness, ..(*class).clone() }))
+            }
+            other => other,
+        }
     }
 
     /// Deletes a pool: its claims go with it, as the API server's garbage collector sees to.
@@ -178,8 +221,23 @@ impl World {
     }
 
     pub fn add_workload(&mut self, workload: Workload) {
-        self.workloads.insert(workload.key, workload);
+        let key = workload.key;
+        self.workloads.insert(key, workload);
+        self.publish_scalable(key);
         self.control_workloads();
+    }
+
+    /// Shows a workload to those who want to know how many pods it wants.
+    fn publish_scalable(&mut self, key: ObjectKey) {
+        let Some(workload) = self.workloads.get(&key) else { return };
+        if workload.kind == WorkloadKind::Deployment {
+            self.publish(Observation::Scalable(Arc::new(Scalable {
+                kind: "Deployment".into(),
+                key,
+                replicas: workload.replicas,
+                shape: workload.shape.clone(),
+            })));
+        }
     }
 
     /// Puts a pod there as it is, bound or not.
@@ -250,7 +308,25 @@ impl World {
                     self.end_pod(*pod, Some(*grace));
                 }
             }
-            Action::UpdatePool { .. } => {}
+            Action::UpdatePool { pool, change } => {
+                if let Some(mut object) = self.objects.pools.get(pool).map(|pool| (**pool).clone()) {
+                    change.apply_to(&mut object);
+                    self.publish(Observation::Pool(Arc::new(object)));
+                }
+            }
+            Action::UpdateOverlay { overlay, conditions } => {
+                if let Some(object) = self.objects.overlays.get(overlay) {
+                    let conditions = conditions.clone();
+                    let changed = NodeOverlay { conditions, ..(**object).clone() };
+                    self.publish(Observation::Overlay(Arc::new(changed)));
+                }
+            }
+            Action::UpdateBuffer { buffer, status } => {
+                if let Some(object) = self.objects.buffers.get(buffer) {
+                    let changed = CapacityBuffer { status: status.clone(), ..(**object).clone() };
+                    self.publish(Observation::Buffer(Arc::new(changed)));
+                }
+            }
             Action::Publish(notice) => self.tell(Happening::Notice(notice.clone())),
         }
     }
@@ -527,6 +603,7 @@ impl World {
                 if let Some(known) = self.workloads.get_mut(&workload) {
                     let from = std::mem::replace(&mut known.replicas, replicas);
                     self.tell(Happening::Scaled { workload, from, to: replicas });
+                    self.publish_scalable(workload);
                     self.control_workloads();
                 }
             }

@@ -27,6 +27,7 @@ fn class(family: AmiFamily) -> NodeClass {
     NodeClass {
         name: ClassName::new("test"),
         is_ready: true,
+        readiness: None,
         is_deleting: false,
         ami_family: family,
         kubelet: KubeletSettings::default(),

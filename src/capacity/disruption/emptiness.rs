@@ -11,8 +11,15 @@ use crate::model::pool::DisruptionReason;
 
 /// One command with every empty node that may go now.
 pub(super) fn plan(round: &mut Round) -> Option<Command> {
-    let mut candidates: Vec<Candidate> =
-        round.candidates(Class::Graceful).into_iter().filter(|candidate| wants(round, candidate)).collect();
+    let mut candidates = Vec::new();
+    for candidate in round.candidates(Class::Graceful) {
+        if wants(round, &candidate) {
+            candidates.push(candidate);
+        } else if candidate.is_empty() && round.hosts.contains(&candidate.node) {
+            let why = "it is empty, but it has room that a CapacityBuffer keeps";
+            round.note(candidate.node, "BufferPods", why);
+        }
+    }
     if candidates.is_empty() {
         return None;
     }
@@ -43,13 +50,14 @@ pub(super) fn command(round: &Round, chosen: &[Candidate]) -> Command {
     Command::new(Method::Emptiness, chosen, Vec::new(), savings, destinations(round, chosen))
 }
 
-/// An empty node of a pool that consolidates.
+/// An empty node of a pool that consolidates, if no buffer keeps room on it.
 pub(super) fn wants(round: &Round, candidate: &Candidate) -> bool {
     let Some(pool) = round.cluster.pools.get(&candidate.pool) else { return false };
     !pool.is_static()
         && pool.disruption.consolidate_after.duration.is_some()
         && candidate.is_empty()
         && round.claim(candidate).conditions.is_true(ConditionType::Consolidatable)
+        && !round.hosts.contains(&candidate.node)
 }
 
 /// An empty node may still run pods of no weight: they are told where they can go, but do not keep it.

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
 use crate::capacity::scheduling::Supply;
-use crate::model::claim::{ConditionStatus, ConditionType, Conditions, NodeClaim};
+use crate::model::claim::{Condition, ConditionStatus, ConditionType, Conditions, NodeClaim};
 use crate::model::class::NodeClass;
 use crate::model::label::{self, annotation};
 use crate::model::name::TypeName;
@@ -97,10 +97,17 @@ fn mark_drift(
         (_, Some((reason, message))) => {
             conditions.set(ConditionType::Drifted, ConditionStatus::True, reason, &message, now);
         }
-        (Some(known), None) if !heals || !OURS.contains(&known.reason.as_str()) => {}
+        (Some(known), None)
+            if !heals || !OURS.contains(&known.reason.as_str()) || is_beyond_judging(known, claim, pool) => {}
         (_, None) => conditions.clear(ConditionType::Drifted),
     }
     wake_at
+}
+
+/// Whether nobody can tell if the drift that `known` speaks of is over: the hashes are of different versions.
+fn is_beyond_judging(known: &Condition, claim: &NodeClaim, pool: &NodePool) -> bool {
+    let version = claim.annotations.get(&*annotation::NODEPOOL_HASH_VERSION);
+    &*known.reason == "NodePoolDrifted" && version.is_some() && version != pool.hash_version.as_ref()
 }
 
 /// How `claim` differs from what `pool` would make now; and when time alone may change the answer.

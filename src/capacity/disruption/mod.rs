@@ -138,6 +138,7 @@ pub fn next_step(
         return Step { new_nodes, commands: Vec::new() };
     }
     let mut round = Round::new(cluster.clone(), supply, scheduling, settings, now);
+    round.find_room();
     Step { new_nodes, commands: plan_in(&mut round, 1).commands }
 }
 

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::candidates::{Candidate, Class, KeepReason, admit};
 use super::command::{Command, is_waiting};
 use super::{Settings, marking};
+use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
@@ -37,6 +38,11 @@ pub(crate) struct Round<'a> {
     /// Nodes that take no moved pods yet, because their own are too fresh.
     settling: BTreeSet<NodeName>,
     waiting: Vec<Arc<Pod>>,
+    /// Pods that stand for room, and where they have it.
+    room: Vec<Arc<Pod>>,
+    hosting: Hosting,
+    /// The nodes that have such room.
+    pub hosts: BTreeSet<NodeName>,
     budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
 }
 
@@ -71,6 +77,9 @@ impl<'a> Round<'a> {
             hopeless: BTreeMap::new(),
             settling: BTreeSet::new(),
             waiting: provisionable_pods(&cluster).0,
+            room: virtual_pods(&cluster, scheduling),
+            hosting: Hosting::default(),
+            hosts: BTreeSet::new(),
             budgets_by_namespace,
             cluster,
         };
@@ -157,6 +166,7 @@ impl<'a> Round<'a> {
             .filter(|pod| scheduling::is_reschedulable(&self.cluster, pod, self.now));
         let own: Vec<Arc<Pod>> = own.cloned().collect();
         let mut pods = self.waiting.clone();
+        pods.extend(self.room.iter().cloned());
         pods.extend(own.iter().cloned());
         pods.extend(going.iter().cloned());
         let none = BTreeSet::new();
@@ -175,7 +185,7 @@ impl<'a> Round<'a> {
         Simulated { solution, homeless }
     }
 
-    /// Running pods without a place, or with one on a node that nobody can rely on yet.
+    /// Running pods (and kept room) without a place, or with one on a node that nobody can rely on yet.
     fn homeless(
         &self,
         solution: &Solution,
@@ -186,7 +196,7 @@ impl<'a> Round<'a> {
         let going: BTreeSet<ObjectKey> = going.iter().map(|pod| pod.key).collect();
         let mut homeless = Vec::new();
         for pod in &solution.unschedulable {
-            if own.contains(&pod.pod) || going.contains(&pod.pod) {
+            if own.contains(&pod.pod) || going.contains(&pod.pod) || self.hosting.has_place(&pod.pod) {
                 let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
                 homeless.push((pod.pod, why.join("; ")));
             }
@@ -221,12 +231,41 @@ impl<'a> Round<'a> {
     pub fn provision(&mut self, solution: &Solution) {
         for (place, pods) in &solution.existing {
             if let Place::Node(name) = place
-                && !pods.is_empty()
+                && pods.iter().any(|pod| self.cluster.pods.contains_key(pod))
             {
                 self.nominated.insert(*name);
             }
         }
+        self.host(Hosting::of(&self.room, solution));
         self.buy(&solution.new_nodes);
+    }
+
+    /// Finds out where the room is that is to be kept.
+    pub fn find_room(&mut self) {
+        if self.room.is_empty() {
+            return;
+        }
+        let mut pods = self.waiting.clone();
+        pods.extend(moving_pods(&self.cluster, self.now));
+        pods.extend(self.room.iter().cloned());
+        let none = BTreeSet::new();
+        let solution = scheduling::solve(&Request {
+            cluster: &self.cluster,
+            supply: self.supply,
+            now: self.now,
+            pods: &pods,
+            without_nodes: &BTreeSet::new(),
+            without_claims: &BTreeSet::new(),
+            settings: self.scheduling,
+            mode: Mode::Simulation { settling: &none },
+        });
+        self.host(Hosting::of(&self.room, &solution));
+    }
+
+    /// Takes over where the room is that is to be kept.
+    pub fn host(&mut self, hosting: Hosting) {
+        self.hosts = hosting.nodes(&self.cluster);
+        self.hosting = hosting;
     }
 
     /// Starts `command` in this picture: its nodes are on their way out, its replacements on their way in.

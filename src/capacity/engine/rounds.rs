@@ -1,4 +1,4 @@
-//! The work that looks at the whole cluster, and when it is worth doing: placing pods, judging nodes, counting pools.
+//! The work that looks at the whole cluster, and when it is worth doing: placing pods, judging nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Engine, EngineSettings};
+use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::{Plan, Steps};
 use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
@@ -16,11 +17,12 @@ use crate::capacity::scheduling::{self, Mode, NewNode, Place, Request, Solution}
 use crate::capacity::static_capacity;
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::NodeClaim;
-use crate::model::name::{ClaimName, NodeName, PoolName};
-use crate::model::quantity::Resources;
+use crate::model::name::{ClaimName, NodeName};
 
 /// Pods that wait although nothing new came are looked at again after so long, if anything else changed.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
+/// Room that buffers keep is looked at again after so long, if anything changed: half a minute, as in Karpenter.
+const ROOM_AFTER: SignedDuration = SignedDuration::from_secs(30);
 /// Between two passes over all nodes.
 const PASS_EVERY: SignedDuration = SignedDuration::from_secs(10);
 /// Nodes are judged anew after so long although nothing happened: time itself may have changed the answer.
@@ -39,17 +41,30 @@ pub(super) struct Provisioning {
     /// The last round, and what it knew.
     last: Option<(Timestamp, u64)>,
     reported_at: Option<Timestamp>,
+    /// Where the room is that buffers keep.
+    pub hosting: Hosting,
 }
 
 impl Provisioning {
-    pub fn wake_at(&self, cluster: &Cluster, revision: u64) -> Option<Timestamp> {
+    /// When pods that wait, or room that is to be kept, are looked at again.
+    pub fn wake_at(&self, cluster: &Cluster, keeps_room: bool, revision: u64) -> Option<Timestamp> {
         let (at, known) = self.last?;
-        let is_stale = known != revision && cluster.waiting_pods().next().is_some();
-        is_stale.then(|| at + RETRY_AFTER)
+        if known == revision {
+            return None;
+        }
+        let waits = cluster.waiting_pods().next().is_some();
+        waits.then(|| at + RETRY_AFTER).or_else(|| keeps_room.then(|| at + ROOM_AFTER))
     }
 
-    pub fn report_at(&self) -> Option<Timestamp> {
-        self.reported_at.map(|at| at + REPORT_EVERY)
+    /// Whether pools are reported on now, or when.
+    pub fn is_reporting(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+        match self.reported_at.map(|at| at + REPORT_EVERY) {
+            Some(at) if now < at => Err(at),
+            _ => {
+                self.reported_at = Some(now);
+                Ok(())
+            }
+        }
     }
 
     fn nominate(&mut self, node: NodeName, until: Timestamp) {
@@ -103,16 +118,20 @@ impl Engine {
     /// Places pods that wait, and those of nodes on their way out, if a batch is ripe.
     pub(super) fn provision(&mut self, now: Timestamp, out: &mut Steps) {
         let is_ripe = self.batch.take(self.settings.batch, now);
-        let retry_at = self.provisioning.wake_at(&self.cluster, self.revision);
+        let retry_at = self.provisioning.wake_at(&self.cluster, !self.rooms.is_empty(), self.revision);
         let is_retry =
             self.batch.ripe_at(self.settings.batch).is_none() && retry_at.is_some_and(|at| at <= now);
-        if !is_ripe && !is_retry {
+        // Nothing is given back before it is known where the room is that has to be kept.
+        let is_first = self.provisioning.last.is_none() && !self.rooms.is_empty();
+        if !is_ripe && !is_retry && !is_first {
             return;
         }
         let view = self.view(now);
         let (mut pods, rejected) = scheduling::provisionable_pods(&view);
         let waiting: BTreeSet<_> = pods.iter().map(|pod| pod.key).collect();
         pods.extend(scheduling::moving_pods(&view, now));
+        let room = virtual_pods(&view, &self.settings.scheduling);
+        pods.extend(room.iter().cloned());
         let supply = self.open_supply();
         let settings = self.settings.scheduling.clone();
         let solution = scheduling::solve(&Request {
@@ -128,7 +147,9 @@ impl Engine {
         let seed = self.seed(now);
         let purchase = provisioning::claims_for(&view, &supply, &solution, &settings, now, seed);
         let mut steps = Steps::default();
+        let mut hosting = Hosting::of(&room, &solution);
         for (claim, pods) in &purchase.claims {
+            hosting.bought(pods, Place::Claim(claim.name));
             let message = bought(&solution.new_nodes, pods);
             steps.push(Action::CreateClaim(claim.clone()), "Provisioned", message);
         }
@@ -142,10 +163,13 @@ impl Engine {
         }
         let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));
         for (place, pods) in &solution.existing {
-            if let (Place::Node(node), false) = (place, pods.is_empty()) {
+            let is_awaited = pods.iter().any(|pod| view.pods.contains_key(pod));
+            if let (Place::Node(node), true) = (place, is_awaited) {
                 self.provisioning.nominate(*node, until);
             }
         }
+        self.report_room(&Hosting::of(&room, &solution), now, &mut steps);
+        self.provisioning.hosting = hosting;
         self.take(steps, now, out);
         self.provisioning.last = Some((now, self.revision));
         let former = (*self.plan).clone();
@@ -215,6 +239,7 @@ impl Engine {
         let mut round =
             Round::new(self.cluster.clone(), supply, &settings.scheduling, &settings.disruption, now);
         round.nominated = self.provisioning.nominated.keys().copied().collect();
+        round.host(self.provisioning.hosting.clone());
         round
     }
 
@@ -285,43 +310,6 @@ impl Engine {
         }
         self.take(steps, now, out);
     }
-
-    /// Writes what pools use, where that changed.
-    pub(super) fn report_pools(&mut self, now: Timestamp, out: &mut Steps) {
-        if self.pools_changed.is_empty() {
-            return;
-        }
-        if let Some(at) = self.provisioning.report_at().filter(|at| now < *at) {
-            out.wake(at);
-            return;
-        }
-        self.provisioning.reported_at = Some(now);
-        let mut steps = Steps::default();
-        for name in std::mem::take(&mut self.pools_changed) {
-            if !self.cluster.pools.contains_key(&name) {
-                self.reported.remove(&name);
-                continue;
-            }
-            let usage = usage(&self.cluster, name);
-            if self.reported.get(&name) != Some(&usage) {
-                let (used, nodes) = usage.clone();
-                self.reported.insert(name, usage);
-                let message = format!("{nodes} nodes");
-                steps.push(Action::UpdatePool { pool: name, used, nodes }, "PoolStatus", message);
-            }
-        }
-        self.take(steps, now, out);
-    }
-}
-
-/// Capacity and number of a pool's nodes.
-fn usage(cluster: &Cluster, pool: PoolName) -> (Resources, u32) {
-    let (mut used, mut nodes) = (Resources::new(), 0);
-    for claim in cluster.claims_of(pool) {
-        nodes += 1;
-        used.add(cluster.node_of(claim).map_or(&claim.capacity, |node| &node.capacity));
-    }
-    (used, nodes)
 }
 
 fn bought(nodes: &[NewNode], pods: &[crate::model::name::ObjectKey]) -> String {

@@ -73,6 +73,8 @@ pub struct Settings {
     pub reserved_capacity: bool,
     /// Let NodeOverlays correct prices and capacity.
     pub node_overlay: bool,
+    /// Keep the room that CapacityBuffers ask for.
+    pub capacity_buffer: bool,
 }
 
 impl Default for Settings {
@@ -82,6 +84,7 @@ impl Default for Settings {
             min_values: MinValuesPolicy::Strict,
             reserved_capacity: true,
             node_overlay: true,
+            capacity_buffer: true,
         }
     }
 }

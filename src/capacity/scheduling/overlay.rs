@@ -170,6 +170,10 @@ mod tests {
             is_ready: true,
             hash: None,
             hash_version: None,
+            new_stamp: None,
+            fault: None,
+            conditions: Default::default(),
+            used: None,
         };
         (pool.name, Arc::new(pool))
     }
@@ -198,7 +202,15 @@ mod tests {
             (Symbol::new(key), Requirement::new(*operator, values.iter().map(|value| Symbol::new(value))))
         });
         let (requirements, capacity) = (requirements.collect(), Resources::new());
-        NodeOverlay { name: name.into(), requirements, price: None, capacity, weight }
+        NodeOverlay {
+            name: name.into(),
+            requirements,
+            price: None,
+            capacity,
+            weight,
+            fault: None,
+            conditions: Default::default(),
+        }
     }
 
     impl NodeOverlay {

@@ -160,8 +160,16 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// Pods that stand for room come after all others, and get what those leave.
     fn run(&mut self) {
-        let mut queue: VecDeque<usize> = self.ordered().into();
+        let (room, pods): (Vec<usize>, Vec<usize>) =
+            self.ordered().into_iter().partition(|at| self.request.pods[*at].buffer().is_some());
+        for queue in [pods, room] {
+            self.run_through(queue.into());
+        }
+    }
+
+    fn run_through(&mut self, mut queue: VecDeque<usize>) {
         let mut length_at_push: HashMap<usize, usize> = HashMap::new();
         let mut last: HashMap<usize, Failure> = HashMap::new();
         while let Some(pod) = queue.front().copied() {

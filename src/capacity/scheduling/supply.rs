@@ -10,6 +10,7 @@ use super::{Settings, overlay};
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ClassName, PoolName, TypeName, Zone};
 use crate::model::offering::{CapacityType, InstanceType};
+use crate::model::pool::NodePool;
 use crate::model::requirement::Requirements;
 use crate::model::symbol::Symbol;
 
@@ -23,11 +24,13 @@ pub struct Supply {
     /// Before the pools' own requirements: what a node of an earlier requirement is priced by.
     sold: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
     overlay_conflicts: BTreeSet<Symbol>,
+    /// Pools for which overlays were not judged, and why.
+    unlisted: BTreeMap<PoolName, String>,
 }
 
 impl Supply {
     pub fn new(by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>) -> Self {
-        Self { sold: by_pool.clone(), by_pool, overlay_conflicts: BTreeSet::new() }
+        Self { sold: by_pool.clone(), by_pool, ..Self::default() }
     }
 
     /// What the cluster's catalogue offers to each of its pools, overlays applied if `settings` let them; nothing before
@@ -43,14 +46,26 @@ impl Supply {
             (pool.name, types.clone())
         });
         let mut by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>> = by_pool.collect();
-        let overlays = cluster.overlays.values().filter(|_| settings.node_overlay).map(|overlay| &**overlay);
+        let overlays = cluster.overlays.values().map(|overlay| &**overlay);
+        let overlays = overlays.filter(|overlay| settings.node_overlay && overlay.fault.is_none());
+        // A pool whose types nobody can list now keeps the others' overlays from nothing: it is judged once it can.
+        let unlisted: BTreeMap<PoolName, String> =
+            cluster.pools.values().filter_map(|pool| Some((pool.name, unlisted(cluster, pool)?))).collect();
+        let mut judged = by_pool.clone();
+        judged.retain(|pool, _| !unlisted.contains_key(pool));
         // Overlays are judged over every type, those that no pool allows included; only then is the rest put away.
-        let overlay_conflicts = overlay::apply(overlays, &cluster.pools, &mut by_pool);
+        let overlay_conflicts = overlay::apply(overlays, &cluster.pools, &mut judged);
+        by_pool.extend(judged);
         let sold = by_pool.clone();
         for (name, types) in &mut by_pool {
             *types = Arc::new(allowed(types, &requirements_of(&cluster.pools[name])));
         }
-        Self { by_pool, sold, overlay_conflicts }
+        Self { by_pool, sold, overlay_conflicts, unlisted }
+    }
+
+    /// Pools whose types cannot be listed now, and why: overlays have no effect on them until they can.
+    pub fn unlisted(&self) -> &BTreeMap<PoolName, String> {
+        &self.unlisted
     }
 
     /// Overlays without effect, because one of the same weight speaks of the same thing.
@@ -84,6 +99,20 @@ impl Supply {
         }
         self
     }
+}
+
+/// Why nobody knows what `pool` could buy: subnets and images of its class are not resolved.
+fn unlisted(cluster: &Cluster, pool: &NodePool) -> Option<String> {
+    let class = cluster.classes.get(&pool.template.class.name)?;
+    if class.is_deleting {
+        return Some(format!("node class {} is being deleted", class.name));
+    }
+    (!class.is_ready).then(|| match &class.readiness {
+        Some(ready) if !ready.message.is_empty() => {
+            format!("node class {} is not ready: {}", class.name, ready.message)
+        }
+        _ => format!("node class {} is not ready", class.name),
+    })
 }
 
 /// Types and offerings that a pool's own requirements leave: every solve looks at all that is here.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::api::{self, FieldError, Object};
 use crate::model::action::Action;
 use crate::model::catalog::Catalog;
-use crate::model::name::{ClassName, PoolName};
+use crate::model::name::{ClassName, ObjectKey, PoolName};
 use crate::model::observation::Observation;
 use crate::model::symbol::Symbol;
 use crate::simulator::workload::{Workload, WorkloadKind};
@@ -66,6 +66,8 @@ impl SimulatedCluster {
             Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
             Object::NodeClass(class) => Observation::Class(Arc::new(class)),
             Object::NodeOverlay(overlay) => Observation::Overlay(Arc::new(overlay)),
+            Object::CapacityBuffer(buffer) => Observation::Buffer(Arc::new(buffer)),
+            Object::PodTemplate(template) => Observation::PodTemplate(Arc::new(template)),
             // Kept for whoever lists it; nothing in the world acts on it.
             _ => {
                 self.manifests.insert(key, stored.clone());
@@ -94,7 +96,14 @@ impl SimulatedCluster {
         stored["metadata"]["uid"] = uid;
         stored["metadata"]["generation"] = json!(generation);
         stored["metadata"]["creationTimestamp"] = created;
-        // Images, subnets and roles are taken to be there: the class and the pool are ready at once.
+        // Status belongs to the controllers. That of a class is nobody's here: images, subnets and roles are taken to be there.
+        if key.0 != "EC2NodeClass"
+            && let Some(status) = former_at("/status")
+        {
+            stored["status"] = status;
+            return stored;
+        }
+        // Until a controller says otherwise, a new object is ready.
         stored["status"] = json!({ "conditions": [{
             "type": "Ready", "status": "True", "reason": "Simulated", "message": "", "observedGeneration": generation,
             "lastTransitionTime": former_at("/status/conditions/0/lastTransitionTime").unwrap_or_else(|| json!(now)),
@@ -104,13 +113,20 @@ impl SimulatedCluster {
 
     /// Deletes an object; `false` if there was none. The claims of a pool go with it.
     pub fn delete(&mut self, kind: &str, name: &str) -> bool {
-        if self.manifests.remove(&(kind.to_string(), name.to_string())).is_none() {
+        let Some(manifest) = self.manifests.remove(&(kind.to_string(), name.to_string())) else {
             return false;
-        }
+        };
+        let namespace = manifest.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("default");
         match kind {
             "NodePool" => self.world.delete_pool(PoolName::new(name)),
             "EC2NodeClass" => self.world.delete_class(ClassName::new(name)),
             "NodeOverlay" => self.world.apply(Observation::OverlayGone(Symbol::new(name))),
+            "CapacityBuffer" => {
+                self.world.apply(Observation::BufferGone(ObjectKey::new(namespace, name)));
+            }
+            "PodTemplate" => {
+                self.world.apply(Observation::PodTemplateGone(ObjectKey::new(namespace, name)));
+            }
             _ => {}
         }
         true
@@ -147,6 +163,25 @@ impl SimulatedCluster {
 
     pub fn perform(&mut self, action: &Action) {
         self.world.perform(action);
+        let objects = self.world.objects();
+        let (kind, name, status) = match action {
+            Action::UpdatePool { pool, .. } => {
+                let status = objects.pools.get(pool).map(|pool| api::render_node_pool_status(pool));
+                ("NodePool", pool.to_string(), status)
+            }
+            Action::UpdateOverlay { overlay, .. } => {
+                let status = objects.overlays.get(overlay).map(|overlay| api::render_overlay_status(overlay));
+                ("NodeOverlay", overlay.to_string(), status)
+            }
+            Action::UpdateBuffer { buffer, status } => {
+                ("CapacityBuffer", buffer.name.to_string(), Some(api::render_buffer_status(status)))
+            }
+            _ => return,
+        };
+        let stored = self.manifests.get_mut(&(kind.to_string(), name));
+        if let (Some(stored), Some(status)) = (stored, status) {
+            stored["status"] = status;
+        }
     }
 
     pub fn now(&self) -> Timestamp {

@@ -242,6 +242,7 @@ impl BehaviorArgs {
             },
             reserved_capacity: gates.get("ReservedCapacity", true),
             node_overlay: gates.get("NodeOverlay", true),
+            capacity_buffer: gates.get("CapacityBuffer", true),
         };
         let disruption = disruption::Settings { spot_to_spot: gates.get("SpotToSpotConsolidation", false) };
         EngineSettings { scheduling, disruption, ..EngineSettings::default() }

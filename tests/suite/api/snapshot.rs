@@ -340,3 +340,45 @@ spec:
         "{told}"
     );
 }
+
+/// Programs in Go print what is not set as `null`, empty lists included.
+#[test]
+fn a_null_of_a_printed_object_is_a_field_that_is_not_set() {
+    let class = r#"{ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" }"#;
+    let objects = format!(
+        r#"{{ "apiVersion": "v1", "kind": "List", "metadata": null, "items": [
+        {{ "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+          "metadata": {{ "name": "a", "creationTimestamp": null, "labels": null }},
+          "spec": {{ "limits": null, "weight": null, "replicas": null, "disruption": {{ "consolidateAfter": "0s", "budgets": null }},
+            "template": {{ "metadata": {{ "labels": null }}, "spec": {{
+              "requirements": null, "taints": null, "nodeClassRef": {class} }} }} }} }},
+        {{ "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {{ "name": "a-1" }},
+          "spec": {{ "requirements": null, "taints": null, "startupTaints": null, "resources": {{ "requests": null }},
+            "terminationGracePeriod": null, "nodeClassRef": {class} }},
+          "status": {{ "conditions": null, "capacity": null }} }},
+        {{ "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {{ "name": "o" }},
+          "spec": {{ "requirements": null, "price": "1", "priceAdjustment": null, "capacity": null, "weight": null }} }},
+        {{ "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {{ "name": "default" }},
+          "spec": {{ "role": "nodes", "tags": null, "kubelet": null, "amiFamily": "AL2023", "amiSelectorTerms": null,
+            "subnetSelectorTerms": null, "securityGroupSelectorTerms": null }} }},
+        {{ "apiVersion": "v1", "kind": "Node", "metadata": {{ "name": "n" }}, "spec": {{ "taints": null }}, "status": null }},
+        {{ "apiVersion": "v1", "kind": "Pod", "metadata": {{ "name": "p", "ownerReferences": null }},
+          "spec": {{ "containers": null, "tolerations": null, "affinity": null, "volumes": null }} }}
+        ] }}"#
+    );
+    let snapshot = read(&objects);
+    assert_eq!(snapshot.objects.len(), 6);
+    let pool = snapshot.objects.iter().find_map(|object| match object {
+        Object::NodePool(pool) => Some(pool),
+        _ => None,
+    });
+    let pool = pool.expect("it is there");
+    assert!(pool.template.requirements.is_empty() && pool.limits.is_none() && pool.replicas.is_none());
+    assert_eq!(pool.disruption.budgets.len(), 1, "the default budget, as for a field that is left out");
+    // What has to be said is missing all the same.
+    let nameless = objects.replace(class, r#"{ "group": "karpenter.k8s.aws", "kind": null, "name": null }"#);
+    let message = refused(&nameless);
+    assert!(message.contains("nodeClassRef.kind: is required"), "{message}");
+    let message = refused(&objects.replace(class, "null"));
+    assert!(message.contains("nodeClassRef: is required"), "{message}");
+}

@@ -28,6 +28,7 @@ fn seconds(count: i64) -> SignedDuration {
 
 fn world(pools: Vec<NodePool>) -> World {
     let mut world = World::new(7, at(NOW), catalog(), Habits::default());
+    world.apply(Observation::Class(Arc::new(class("default"))));
     pools.into_iter().for_each(|pool| world.apply(Observation::Pool(Arc::new(pool))));
     world
 }

@@ -4,3 +4,5 @@ mod town;
 
 mod disruption;
 mod engine;
+mod buffers;
+mod status;

@@ -11,7 +11,8 @@ use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::capacity::planning;
 use provisor::model::action::Action;
 use provisor::model::catalog::Catalog;
-use provisor::model::claim::{ClaimSpec, ConditionStatus, ConditionType, Conditions, NodeClaim};
+use provisor::model::claim::{ClaimSpec, Condition, ConditionStatus, ConditionType, Conditions, NodeClaim};
+use provisor::model::class::{AmiFamily, InstanceStorePolicy, KubeletSettings, NodeClass};
 use provisor::model::label::{self, Labels};
 use provisor::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use provisor::model::node::{Node, NodeCondition};
@@ -160,6 +161,33 @@ pub fn pool(name: &str) -> NodePool {
         is_ready: true,
         hash: Some("17".into()),
         hash_version: Some("v3".into()),
+        new_stamp: None,
+        fault: None,
+        conditions: Default::default(),
+        used: None,
+    }
+}
+
+/// A node class that is ready.
+pub fn class(name: &str) -> NodeClass {
+    NodeClass {
+        name: name.into(),
+        is_ready: true,
+        readiness: Some(Condition {
+            status: ConditionStatus::True,
+            reason: "Ready".into(),
+            message: "".into(),
+            since: Some(at(BORN)),
+        }),
+        is_deleting: false,
+        ami_family: AmiFamily::Al2023,
+        kubelet: KubeletSettings::default(),
+        root_volume: None,
+        instance_store: InstanceStorePolicy::None,
+        zones: Vec::new(),
+        hash: None,
+        hash_version: None,
+        spec: Arc::new(serde_json::json!({})),
     }
 }
 
@@ -176,6 +204,7 @@ impl Town {
         let types = catalog.instance_types(None);
         let mut cluster = Cluster::default();
         cluster.catalog = Some(catalog);
+        cluster.classes.insert("default".into(), Arc::new(class("default")));
         cluster.pools = pools.into_iter().map(|pool| (pool.name, Arc::new(pool))).collect();
         Self { cluster, now: at(NOW), settings: EngineSettings::default(), types }
     }
@@ -333,6 +362,10 @@ pub fn engine_of(cluster: &Cluster, now: Timestamp, settings: EngineSettings) ->
     cluster.claims.values().for_each(|one| see(Observation::Claim(one.clone())));
     cluster.nodes.values().for_each(|one| see(Observation::Node(one.clone())));
     cluster.pods.values().for_each(|one| see(Observation::Pod(one.clone())));
+    cluster.overlays.values().for_each(|one| see(Observation::Overlay(one.clone())));
+    cluster.pod_templates.values().for_each(|one| see(Observation::PodTemplate(one.clone())));
+    cluster.scalables.values().for_each(|one| see(Observation::Scalable(one.clone())));
+    cluster.buffers.values().for_each(|one| see(Observation::Buffer(one.clone())));
     cluster.budgets.values().for_each(|one| see(Observation::Budget(one.clone())));
     cluster.attachments.values().for_each(|one| see(Observation::VolumeAttachment(one.clone())));
     see(Observation::Synced);

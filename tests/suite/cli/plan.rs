@@ -202,3 +202,56 @@ fn where_a_plan_ends_is_part_of_the_answer_if_asked_for() {
     assert_eq!(nodes.len(), 1);
     assert_eq!((&nodes[0]["pool"], &nodes[0]["instanceType"]), (&json!("default"), &json!("m5.large")));
 }
+
+/// A buffer of a snapshot is planned for, after the pods that wait, and says what becomes of it.
+#[test]
+fn a_plan_keeps_the_room_that_buffers_ask_for() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let pool = POOL.replace("      taints: [{ key: example.com/green, effect: NoSchedule }]\n", "");
+    let buffers = r#"
+---
+apiVersion: v1
+kind: PodTemplate
+metadata: { name: unit, namespace: shop, generation: 4 }
+template: { spec: { containers: [{ name: unit, resources: { requests: { cpu: 1500m } } }] } }
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: { name: spare, namespace: shop }
+spec: { podTemplateRef: { name: unit }, replicas: 2, percentage: null }
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: { name: lost, namespace: shop }
+spec: { scalableRef: { apiGroup: apps, kind: Deployment, name: nobody }, replicas: 2 }
+"#;
+    std::fs::write(dir.path().join("catalog.csv"), CATALOG).expect("the catalogue is written");
+    std::fs::write(dir.path().join("cluster.yaml"), format!("{pool}{buffers}")).expect("written");
+    let done = run(dir.path(), &format!("{PLAN} --until-settled --output json"));
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    assert!(!err(&done).contains("skipped"), "{}", err(&done));
+    let plan = parse(&out(&done));
+    schema::conforms("plan", &plan);
+    let provisioning = &plan["capacity"]["provisioning"];
+    let node = &provisioning["newNodes"][0];
+    assert_eq!(provisioning["newNodes"].as_array().map(Vec::len), Some(1));
+    assert_eq!(node["launch"]["instanceType"], "m5.xlarge");
+    assert_eq!(node["pods"], json!([]), "nobody waits");
+    let names = json!(["shop/capacity-buffer-spare-1", "shop/capacity-buffer-spare-2"]);
+    assert_eq!(node["bufferPods"], names);
+    assert_eq!(provisioning["unschedulable"], json!([]));
+    let told: Vec<_> = provisioning["buffers"].as_array().expect("a list").iter().collect();
+    assert_eq!(told[0]["buffer"], "shop/lost");
+    assert_eq!(told[0]["reason"], "ScalableRefNotFound");
+    let spare = json!({ "buffer": "shop/spare", "pods": 2, "fitting": 0, "onNewNodes": 2, "reason": "RequiresNewCapacity" });
+    for (key, value) in spare.as_object().expect("a map") {
+        assert_eq!(&told[1][key], value, "{key}");
+    }
+    let settled = &plan["capacity"]["settled"];
+    assert_eq!(settled["quiescent"], true);
+    assert_eq!(settled["nodes"].as_array().map(Vec::len), Some(1), "the room stays");
+    let off = run(dir.path(), &format!("{PLAN} --output json --feature-gates CapacityBuffer=false"));
+    assert_eq!(parse(&out(&off))["capacity"]["provisioning"]["newNodes"], json!([]));
+    let text = run(dir.path(), PLAN);
+    assert!(out(&text).contains("Room that is kept"), "{}", out(&text));
+}

@@ -398,6 +398,10 @@ pub fn pool(name: &str) -> NodePool {
         is_ready: true,
         hash: Some("17".into()),
         hash_version: Some("v3".into()),
+        new_stamp: None,
+        fault: None,
+        conditions: Default::default(),
+        used: None,
     }
 }
 

@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::document::{
-    Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning, Reason, Settled,
-    SettledNode, Taint, Unschedulable,
+    Buffer, Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning, Reason,
+    Settled, SettledNode, Taint, Unschedulable,
 };
+use crate::capacity::buffers::{self, Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::disruption::{Destination, DisruptionPlan, Kind};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
 use crate::capacity::scheduling::{self, Refusal, Solution, provisionable_pods};
+use crate::model::buffer::{BufferCondition, CapacityBuffer};
+use crate::model::condition::ConditionStatus;
 use crate::model::money::UsdPerHour;
 use crate::model::name::ObjectKey;
 use crate::simulator::settle::{self, settle};
@@ -22,12 +25,44 @@ pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, unti
     let waiting: BTreeSet<ObjectKey> = provisionable_pods(cluster).0.iter().map(|pod| pod.key).collect();
     let mut ids = Ids::default();
     let mut provisioning = provisioning(&plan.provisioning, &waiting, &mut ids);
+    let room = virtual_pods(cluster, &settings.scheduling);
+    let names: BTreeSet<ObjectKey> = room.iter().map(|pod| pod.key).collect();
+    for (shown, node) in provisioning.new_nodes.iter_mut().zip(&plan.provisioning.new_nodes) {
+        shown.buffer_pods = self::names(&node.pods, Some(&names));
+    }
+    if settings.scheduling.capacity_buffer {
+        let hosting = Hosting::of(&room, &plan.provisioning);
+        let buffers = cluster.buffers.values();
+        provisioning.buffers = buffers.map(|one| buffer(cluster, one, &hosting, now)).collect();
+    }
     for pod in &plan.rejected {
         provisioning.unschedulable.push(unschedulable(&pod.pod, &pod.reasons));
     }
     provisioning.unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
     let settled = until_settled.then(|| settled(&settle(cluster, now, settings)));
     Capacity { provisioning, disruption: disruption_of(&plan.disruption, &mut ids), settled }
+}
+
+fn buffer(cluster: &Cluster, buffer: &CapacityBuffer, hosting: &Hosting, now: Timestamp) -> Buffer {
+    let status = buffers::judged(cluster, buffer, hosting, now);
+    let told = |kind| status.conditions.get(kind).filter(|_| buffers::is_active(buffer));
+    let ready = told(BufferCondition::ReadyForProvisioning);
+    let shown = match ready {
+        Some(ready) if ready.status == ConditionStatus::True => told(BufferCondition::Provisioning),
+        ready => ready,
+    };
+    let (fitting, on_new_nodes) = hosting.split(buffer.key);
+    Buffer {
+        buffer: buffer.key.to_string(),
+        pods: status.replicas.filter(|_| buffers::is_active(buffer)).unwrap_or(0),
+        fitting,
+        on_new_nodes,
+        reason: shown.map_or_else(|| "NotActive".to_owned(), |shown| shown.reason.to_string()),
+        message: match shown {
+            Some(shown) => shown.message.to_string(),
+            None => format!("its provisioning strategy is {}", buffer.strategy),
+        },
+    }
 }
 
 fn disruption_of(plan: &DisruptionPlan, ids: &mut Ids) -> Disruption {
@@ -104,6 +139,7 @@ fn provisioning(solution: &Solution, waiting: &BTreeSet<ObjectKey>, ids: &mut Id
             .filter(|pod| waiting.contains(&pod.pod))
             .map(|pod| unschedulable(&pod.pod, &pod.reasons))
             .collect(),
+        buffers: Vec::new(),
         usd_per_hour: total.to_string(),
     }
 }
@@ -140,6 +176,7 @@ fn new_node(node: &scheduling::NewNode, shown: Option<&BTreeSet<ObjectKey>>, ids
             .map(|(name, amount)| (name.to_string(), name.render(amount)))
             .collect(),
         pods: names(&node.pods, shown),
+        buffer_pods: Vec::new(),
     }
 }
 

@@ -41,6 +41,9 @@ pub struct Provisioning {
     /// Waiting pods that nodes which exist already will take.
     pub existing_nodes: Vec<ExistingNode>,
     pub unschedulable: Vec<Unschedulable>,
+    /// The room that CapacityBuffers keep, by namespace and name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub buffers: Vec<Buffer>,
     /// What all of `newNodes` cost together, as launched.
     pub usd_per_hour: String,
 }
@@ -67,6 +70,26 @@ pub struct NewNode {
     /// Sum of its pods and of the daemons that will run there, as Kubernetes quantities.
     pub requests: BTreeMap<String, String>,
     pub pods: Vec<String>,
+    /// Pods that do not exist and stand for the room that a CapacityBuffer keeps.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub buffer_pods: Vec<String>,
+}
+
+/// A CapacityBuffer and what becomes of the room that it asks for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Buffer {
+    /// `namespace/name`.
+    pub buffer: String,
+    /// How many pods it keeps room for; 0 if it cannot be acted upon.
+    pub pods: u32,
+    /// How many of them have room on what is there.
+    pub fitting: u32,
+    /// How many of them get room on new nodes.
+    pub on_new_nodes: u32,
+    /// The reason of its condition `ReadyForProvisioning` if that is false, else of `Provisioning`.
+    pub reason: String,
+    pub message: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -13,14 +13,15 @@ use crate::api::snapshot::{self, Snapshot};
 use crate::api::{Object, Reader};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::scheduling::is_protected;
-use crate::gitops::desired::DesiredState;
+use crate::gitops::desired::{DesiredState, ObjectRef};
 use crate::gitops::live::{Fleet, LiveState, NodeFacts};
 use crate::gitops::plan::{Consent, PlanInput, RenderProof, plan_sync};
 use crate::gitops::policy::SyncPolicy;
+use crate::model::buffer::Scalable;
 use crate::model::catalog::{Catalog, regions};
 use crate::model::claim::ConditionType;
 use crate::model::label::{self, Labels, annotation};
-use crate::model::name::{ClassName, NodeName, PoolName};
+use crate::model::name::{ClassName, NodeName, ObjectKey, PoolName};
 use crate::model::node::Node;
 use crate::model::observation::Observation;
 use crate::model::quantity::resource;
@@ -153,7 +154,8 @@ impl Picture {
         fleet
     }
 
-    /// Puts the rendered objects in the place of the snapshot's NodePools, node classes and overlays.
+    /// Puts the rendered objects in the place of the snapshot's NodePools, node classes and overlays; of buffers and pod
+    /// templates, which workloads bring too, in the place of those of the same name.
     pub fn replace_desired(&mut self, desired: &DesiredState) -> Result<(), Failure> {
         let mut former_pools: BTreeMap<PoolName, _> = BTreeMap::new();
         let mut former_classes: BTreeMap<ClassName, _> = BTreeMap::new();
@@ -167,6 +169,17 @@ impl Picture {
                 false
             }
             Object::NodeOverlay(_) => false,
+            _ => true,
+        });
+        let key_of = |name: &ObjectRef| {
+            let namespace = if name.namespace.is_empty() { "default" } else { &*name.namespace };
+            ObjectKey::new(namespace, &name.name)
+        };
+        let rendered: BTreeSet<(&str, ObjectKey)> =
+            desired.objects.keys().map(|name| (&*name.kind, key_of(name))).collect();
+        self.snapshot.objects.retain(|object| match object {
+            Object::CapacityBuffer(buffer) => !rendered.contains(&("CapacityBuffer", buffer.key)),
+            Object::PodTemplate(template) => !rendered.contains(&("PodTemplate", template.key)),
             _ => true,
         });
         let mut reader = Reader::default();
@@ -213,6 +226,9 @@ impl Picture {
     }
 }
 
+/// Kinds that a buffer may take its measure from.
+const SCALABLE: [&str; 3] = ["Deployment", "StatefulSet", "ReplicaSet"];
+
 /// An object as news. What decides nothing by itself is none.
 fn observation(object: Object) -> Option<Observation> {
     Some(match object {
@@ -230,6 +246,16 @@ fn observation(object: Object) -> Option<Observation> {
         Object::CsiNode(node) => Observation::CsiNode(Arc::new(node)),
         Object::VolumeAttachment(attachment) => Observation::VolumeAttachment(Arc::new(attachment)),
         Object::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
+        Object::CapacityBuffer(buffer) => Observation::Buffer(Arc::new(buffer)),
+        Object::PodTemplate(template) => Observation::PodTemplate(Arc::new(template)),
+        Object::Workload(workload) if SCALABLE.contains(&workload.kind.as_str()) => {
+            Observation::Scalable(Arc::new(Scalable {
+                kind: workload.kind,
+                key: workload.key,
+                replicas: workload.pods,
+                shape: workload.shape,
+            }))
+        }
         Object::Workload(_) | Object::PriorityClass(_) | Object::Unknown(_) => return None,
     })
 }

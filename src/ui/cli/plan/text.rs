@@ -37,6 +37,13 @@ pub fn render(plan: &PlanDocument, console: &Console) -> String {
         }
     }
     part("Pods without a place", waiting);
+    let mut buffers = Table::new(&["BUFFER", ">PODS", ">FIT", ">ON NEW NODES", "STATE", "WHY"]);
+    for buffer in &provisioning.buffers {
+        let counts = [buffer.pods, buffer.fitting, buffer.on_new_nodes].map(|count| count.to_string());
+        let [pods, fitting, new] = &counts;
+        buffers.row([&buffer.buffer, pods, fitting, new, &buffer.reason, &buffer.message]);
+    }
+    part("Room that is kept", buffers);
     let disruption = &plan.capacity.disruption;
     let mut commands = Table::new(&["DO", "NODES", "REASON", "BY", ">PODS", ">SAVES/H", "METHOD"]);
     for command in &disruption.commands {
