@@ -367,7 +367,7 @@ pub(crate) fn refused(path: &Arc<str>, refusal: Refusal) -> Diagnostic {
     let place = Place::start_of(&Source::nameless_text(path.clone()));
     let code = match refusal {
         Refusal::TooLarge { .. } => "PRV1003",
-        Refusal::Symlink => "PRV1004",
+        Refusal::Symlink | Refusal::Link(_) => "PRV1004",
         Refusal::Submodule => "PRV1005",
         Refusal::LfsPointer => "PRV1006",
         Refusal::UnsafePath | Refusal::Ignored | Refusal::NotAFile => "PRV1007",

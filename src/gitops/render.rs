@@ -20,7 +20,7 @@ use crate::gitops::overrides;
 use crate::gitops::read::text_of;
 use crate::gitops::rendered::{self, Draft, Origins, Roots, as_origins};
 use crate::gitops::tree::{Node, Tree};
-use crate::model::repository::Repository;
+use crate::model::repository::{Refusal, Repository};
 
 /// Objects of one environment.
 pub(crate) const OBJECTS_MAX: usize = 500;
@@ -180,7 +180,6 @@ pub fn validate_repository(repository: &Repository, settings: &RenderSettings) -
     let engine = Engine::new(repository);
     diagnostics.extend(fleet.fleet_found().iter().cloned());
     diagnostics.extend(fleet.files_found().cloned());
-    diagnostics.extend(fleet.stray.iter().cloned());
     diagnostics.extend(engine.found.iter().cloned());
     let mut environments = Vec::new();
     for environment in fleet.environments() {
@@ -210,6 +209,13 @@ pub fn validate_repository(repository: &Repository, settings: &RenderSettings) -
         }
         environments.push(report);
     }
+    // A path that an environment needed was told with the place that needs it.
+    let is_told = |one: &Diagnostic| {
+        let is_same = |other: &Diagnostic| other.code == one.code && other.message == one.message;
+        diagnostics.iter().any(|other| is_same(other) && other.place.file() == one.place.file())
+    };
+    let stray: Vec<Diagnostic> = fleet.stray.iter().filter(|one| !is_told(one)).cloned().collect();
+    diagnostics.extend(stray);
     let templates = repository.files.keys().filter(|path| path.starts_with("templates/")).count();
     Report { diagnostics: diagnostics.sorted(), environments, files: 1 + fleet.files_count() + templates }
 }
@@ -351,12 +357,15 @@ impl<'a> Run<'a> {
             self.found.extend(broken.filter(|found| **found.place.file() == *path).cloned());
             return None;
         }
-        if self.engine.has(&template) {
-            return Some(template);
-        }
-        if let Some((path, refusal)) = self.fleet.repository.refusal_of(&format!("{TEMPLATES}{template}")) {
+        // What was meant to take the place of a built-in template must not silently not do so.
+        let refusal = self.fleet.repository.refusal_of(&format!("{TEMPLATES}{template}"));
+        let is_there = self.engine.has(&template);
+        if let Some((path, refusal)) = refusal.filter(|(_, why)| !is_there || *why != Refusal::Ignored) {
             self.found.push(refused(&path.into(), refusal).also("used here", strategy.place.clone()));
             return None;
+        }
+        if is_there {
+            return Some(template);
         }
         let message =
             format!("there is no strategy `{wanted}`: neither templates/{template} nor a built-in one");

@@ -53,6 +53,8 @@ pub struct Revision {
 pub enum Refusal {
     /// A symbolic link: content never leaves the commit.
     Symlink,
+    /// A symbolic link where links within the repository are followed, and this one cannot be.
+    Link(LinkProblem),
     Submodule,
     /// A Git LFS pointer: the content lives on another server.
     LfsPointer,
@@ -69,12 +71,42 @@ pub enum Refusal {
     NotAFile,
 }
 
+/// Why a symbolic link leads to nothing that could be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinkProblem {
+    Absolute,
+    /// Above the top of the repository, or into Git's own directory.
+    Escapes,
+    Circle,
+    TooManyHops,
+    Dangling,
+}
+
+impl fmt::Display for LinkProblem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Absolute => "to an absolute path",
+            Self::Escapes => "that leaves the repository",
+            Self::Circle => "that leads back to itself",
+            Self::TooManyHops => "over more than 8 other links",
+            Self::Dangling => "to nothing that can be read",
+        })
+    }
+}
+
 impl Refusal {
     /// What a person can do about it, as a whole sentence.
     pub fn help(self) -> &'static str {
         match self {
-            Self::Symlink => "Commit the content itself instead of the link; links are never followed.",
-            Self::Submodule => "Commit the files into this repository; submodules are not fetched.",
+            Self::Symlink => {
+                "Commit the content itself instead of the link, or allow links within the repository (`--symlinks within-repo`)."
+            }
+            Self::Link(_) => {
+                "Point the link to a file or directory of this repository, or commit the content itself."
+            }
+            Self::Submodule => {
+                "Commit the files into this repository, or allow the address of the submodule (`--submodules https://host/team`)."
+            }
             Self::LfsPointer => {
                 "Configuration must not be stored in LFS: remove the path from `.gitattributes` and run `git lfs migrate export --include=PATH`."
             }
@@ -95,6 +127,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Symlink => out.write_str("is a symbolic link"),
+            Self::Link(problem) => write!(out, "is a symbolic link {problem}"),
             Self::Submodule => out.write_str("is a submodule or a nested repository"),
             Self::LfsPointer => out.write_str("is a Git LFS pointer, not the content"),
             Self::TooLarge { bytes, limit } => {

@@ -89,19 +89,18 @@ pub fn script_of(
                 .help(format!("add --env with one of {}", environments.join(", "))));
         }
     };
-    let text = format!(
-        r#"
-        environment = "{chosen}"
+    let text = r#"
+        environment = "any"
         duration = "30m"
         [[events]]
         at = "1m"
-        scale = {{ workload = "default/inflate", to = 5 }}
+        scale = { workload = "default/inflate", to = 5 }
         [[events]]
         at = "15m"
-        scale = {{ workload = "default/inflate", to = 0 }}
-        "#
-    );
-    let script = Script::parse(&text).map_err(|error| Failure::input(error.to_string()))?;
+        scale = { workload = "default/inflate", to = 0 }
+        "#;
+    let mut script = Script::parse(text).map_err(|error| Failure::input(error.to_string()))?;
+    script.environment = chosen;
     let notice = format!(
         "the fleet has no {SCRIPT}, so a made-up workload is played: five pods of one CPU come after a minute and go after fifteen"
     );

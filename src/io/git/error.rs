@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::access::AccessError;
 use super::limits::LimitError;
 use super::reference::ReferenceError;
 use super::url::UrlError;
@@ -55,6 +56,8 @@ pub enum GitError {
     Reference(#[from] ReferenceError),
     #[error(transparent)]
     Limit(#[from] LimitError),
+    #[error(transparent)]
+    Access(#[from] AccessError),
 
     // The repository was found, the revision was not.
     #[error("{source_name} has no {wanted}")]
@@ -100,6 +103,9 @@ pub enum GitError {
     #[error("the files of {source_name} are more than {limit} bytes together; `{path}` is one too many")]
     ContentTooLarge { source_name: String, limit: u64, path: String },
 
+    #[error("the submodule `{path}`{} is refused: {why}", at(url))]
+    SubmoduleRefused { path: String, url: String, why: String },
+
     // Talking to a server.
     #[error("the pack of {source_name} is larger than {limit} bytes")]
     RepositoryTooLarge { source_name: String, limit: u64 },
@@ -134,7 +140,9 @@ pub enum GitError {
     #[error("the host key of {host} is not known")]
     HostKeyUnknown { host: String, offered: Option<String> },
     #[error("the host key of {host} is not the known one: somebody may be in between")]
-    HostKeyMismatch { host: String },
+    HostKeyMismatch { host: String, offered: Option<String> },
+    #[error("the host key of {host} is revoked")]
+    HostKeyRevoked { host: String, offered: Option<String> },
 
     // Our own store, and repositories we write.
     #[error("the cache `{}` could not be used", path.display())]
@@ -143,6 +151,10 @@ pub enum GitError {
     Write { path: PathBuf, why: String },
     #[error("changes of `{}` cannot be watched: {why}", path.display())]
     Watch { path: PathBuf, why: String },
+}
+
+fn at(url: &str) -> String {
+    if url.is_empty() { String::new() } else { format!(" at `{url}`") }
 }
 
 fn prefixed(prefix: &str) -> String {
@@ -156,6 +168,7 @@ impl GitError {
             Self::Url(error) => error.help(),
             Self::Reference(error) => error.help(),
             Self::Limit(error) => error.help(),
+            Self::Access(error) => error.help(),
             Self::RefNotFound { near, .. } => match near.as_slice() {
                 [] => "The repository has no branch and no tag of that kind; push one, or name another.".into(),
                 near => format!("There is {}.", listed(near)),
@@ -212,7 +225,7 @@ impl GitError {
             Self::Stopped { .. } => "Start it again.".into(),
             Self::Unreachable { .. } => "Check the address, the network and the proxy.".into(),
             Self::AuthenticationFailed { .. } => {
-                "Private repositories are reached with `ssh://` and a key that your ssh agent offers.".into()
+                "Give credentials (`--credentials DIRECTORY` with `username` and `password`, or `bearerToken`), or use `ssh://` and a key.".into()
             }
             Self::AccessDenied { .. } => "Ask for read access.".into(),
             Self::NotFoundOnServer { .. } => {
@@ -230,8 +243,16 @@ impl GitError {
                 let shown = offered.as_ref().map(|key| format!(" It offered {key}.")).unwrap_or_default();
                 format!("Compare the key with the one its owner publishes, then add it to `known_hosts` (`ssh-keyscan {host}`).{shown}")
             }
-            Self::HostKeyMismatch { host } => {
-                format!("If its owner announced a new key, replace the old one: `ssh-keygen -R {host}`.")
+            Self::HostKeyMismatch { host, offered } => {
+                let shown = offered.as_ref().map(|key| format!(" It offered {key}.")).unwrap_or_default();
+                format!("If its owner announced a new key, replace the old one (`ssh-keygen -R {host}`).{shown}")
+            }
+            Self::HostKeyRevoked { offered, .. } => {
+                let shown = offered.as_ref().map(|key| format!(" It offered {key}.")).unwrap_or_default();
+                format!("Do not connect: `known_hosts` marks the key as stolen or retired. Ask the owner for the new one.{shown}")
+            }
+            Self::SubmoduleRefused { .. } => {
+                "Commit the files into this repository, or allow the address (`--submodules https://host/team`).".into()
             }
             Self::Cache { .. } => "Check the space and the rights; the cache may be deleted at any time.".into(),
             Self::Write { .. } => "Check the space and the rights.".into(),
@@ -253,6 +274,7 @@ impl GitError {
             | Self::SshMissing { .. }
             | Self::HostKeyUnknown { .. }
             | Self::HostKeyMismatch { .. }
+            | Self::HostKeyRevoked { .. }
             | Self::Timeout { .. }
             | Self::Stopped { .. }
             | Self::Cache { .. }
@@ -271,6 +293,8 @@ impl GitError {
             Self::Url(_)
             | Self::Reference(_)
             | Self::Limit(_)
+            | Self::Access(_)
+            | Self::SubmoduleRefused { .. }
             | Self::BadSubdirectory { .. }
             | Self::UnsupportedRepository { .. }
             | Self::SshMissing { .. }
@@ -286,6 +310,8 @@ impl GitError {
             Self::Url(_) => "URLInvalid",
             Self::Reference(_) | Self::BadSubdirectory { .. } => "ReferenceInvalid",
             Self::Limit(_) => "LimitInvalid",
+            Self::Access(_) => "CredentialsInvalid",
+            Self::SubmoduleRefused { .. } => "SubmoduleRefused",
             Self::RefNotFound { .. }
             | Self::NoVersionInRange { .. }
             | Self::AmbiguousRef { .. }
@@ -309,7 +335,9 @@ impl GitError {
             Self::Timeout { phase: Phase::Listing, .. } => "Timeout",
             Self::AuthenticationFailed { .. } | Self::AccessDenied { .. } => "AuthenticationFailed",
             Self::RateLimited { .. } => "RateLimited",
-            Self::HostKeyMismatch { .. } | Self::HostKeyUnknown { .. } => "HostKeyMismatch",
+            Self::HostKeyMismatch { .. } | Self::HostKeyUnknown { .. } | Self::HostKeyRevoked { .. } => {
+                "HostKeyMismatch"
+            }
             Self::Cache { .. } | Self::Write { .. } => "StorageOperationFailed",
             Self::Unreadable { .. }
             | Self::Corrupt { .. }

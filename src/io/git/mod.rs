@@ -15,7 +15,10 @@ mod local;
 mod remote;
 mod tree;
 mod intake;
+mod links;
 mod directory;
+mod submodule;
+mod access;
 mod history;
 mod poll;
 mod watch;
@@ -26,11 +29,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 pub use crate::model::history::{DroppedCommit, History, Rewrite};
+pub use access::{Access, AccessError, CredentialTemplate, UrlPrefix};
 pub use acknowledged::Acknowledgement;
 pub use author::{Author, commit_changes, commit_files, init_repository};
 pub use directory::read_directory;
 pub use error::{ErrorClass, GitError, NextStep, Phase};
 pub use limits::{LimitError, Limits};
+pub use links::Symlinks;
 pub use poll::{AfterFailure, INTERVAL, INTERVAL_MIN, Poller};
 pub use reference::{Purpose, RefName, Reference, ReferenceError, ReferenceFields, Resolved};
 pub use url::{RepositoryUrl, UrlError, UrlRules};
@@ -39,7 +44,7 @@ pub use watch::{Change, Watch, watch};
 use crate::model::repository::{CommitId, Repository};
 use local::LocalRepository;
 use remote::RemoteRepository;
-use tree::Objects;
+use tree::{Objects, Rules};
 
 /// One repository to follow.
 #[derive(Clone, Debug)]
@@ -54,6 +59,10 @@ pub struct Source {
     pub allow_insecure_http: bool,
     /// Accept paths and `file://`: always on the command line, by a flag in a cluster.
     pub allow_local: bool,
+    pub symlinks: Symlinks,
+    /// Submodules of these addresses are read too, one level deep; without any, none is.
+    pub submodules: Vec<UrlPrefix>,
+    pub access: Access,
     /// The program for `ssh://`. `GIT_SSH_COMMAND` has no effect.
     pub ssh_program: PathBuf,
 }
@@ -68,6 +77,9 @@ impl Source {
             limits: Limits::default(),
             allow_insecure_http: false,
             allow_local: true,
+            symlinks: Symlinks::Refused,
+            submodules: Vec::new(),
+            access: Access::default(),
             ssh_program: "ssh".into(),
         }
     }
@@ -128,6 +140,7 @@ pub type Progress<'a> = dyn Fn(Step) + Sync + 'a;
 #[derive(Debug)]
 pub struct GitSource {
     source: Source,
+    cache: PathBuf,
     source_name: String,
     identity: String,
     is_insecure: bool,
@@ -150,10 +163,15 @@ pub fn open(source: &Source, cache: &Path) -> Result<GitSource, GitError> {
     let source_name = format!("`{url}`");
     let store = match url.local_path() {
         Some(path) => Store::Local(local::find(path)?),
-        None => Store::Remote(Box::new(RemoteRepository::new(&url, &source_name, source, cache))),
+        None => {
+            // What can be wrong with it is told now, and not when a server has been asked.
+            source.access.read(&url, &source_name)?;
+            Store::Remote(Box::new(RemoteRepository::new(&url, &source_name, source, cache)))
+        }
     };
     Ok(GitSource {
         source: source.clone(),
+        cache: cache.into(),
         source_name,
         identity: url.normalized(),
         is_insecure: url.is_insecure(),
@@ -210,7 +228,8 @@ impl GitSource {
         progress: &Progress<'_>,
         should_stop: &AtomicBool,
     ) -> Result<Repository, GitError> {
-        match &self.store {
+        let rules = Rules { limits: &self.source.limits, symlinks: self.source.symlinks };
+        let (mut repository, submodules) = match &self.store {
             Store::Local(local) => {
                 let repo = local::open(&local.path, &local.path)?;
                 progress(Step::Reading);
@@ -219,13 +238,19 @@ impl GitSource {
                     None => self.source.subdirectory.clone(),
                 };
                 let objects = Objects { repo: &repo, source_name: &self.source_name };
-                tree::read_files(&objects, resolved, &root, &self.source.limits, should_stop)
+                let (repository, gitlinks) = tree::read_files(&objects, resolved, &root, rules, should_stop)?;
+                let found = submodule::find(&objects, resolved, gitlinks, &self.source)?;
+                (repository, found)
             }
             Store::Remote(remote) => {
                 let Source { reference, subdirectory, .. } = &self.source;
-                remote.fetch(reference, resolved, subdirectory, progress, should_stop)
+                remote.fetch(reference, resolved, subdirectory, rules, progress, should_stop)?
             }
+        };
+        for found in &submodules {
+            submodule::read_into(&mut repository, found, &self.source, &self.cache, progress, should_stop)?;
         }
+        Ok(repository)
     }
 
     /// How a new commit relates to the one that was there before.

@@ -13,14 +13,17 @@ use gix::objs::{CommitRef, Kind, TreeRef};
 
 use super::error::{GitError, Phase};
 use super::intake::{IGNORE_FILE, Intake, joined};
+use super::links::{self, Symlinks, Target, Trail};
 use super::reference::Resolved;
 use super::{Limits, Subdirectory};
-use crate::model::repository::{CommitId, Refusal, Repository, Revision};
+use crate::model::repository::{CommitId, LinkProblem, Refusal, Repository, Revision};
 
 /// Commits are small; a larger object that says it is one is somebody's experiment.
 const COMMIT_BYTES_MAX: u64 = 1 << 20;
 /// 5,000 entries with long names fit many times.
 const TREE_BYTES_MAX: u64 = 16 << 20;
+/// The longest path that systems take.
+const LINK_BYTES_MAX: u64 = 4096;
 /// A tag can point to a tag; this many in a row have no use.
 const TAG_HOPS_MAX: usize = 8;
 
@@ -35,77 +38,142 @@ pub(super) fn read_files(
     objects: &Objects<'_>,
     resolved: &Resolved,
     root: &Subdirectory,
-    limits: &Limits,
+    rules: Rules<'_>,
     should_stop: &AtomicBool,
-) -> Result<Repository, GitError> {
+) -> Result<(Repository, Vec<Gitlink>), GitError> {
     let commit_id = object_id(&resolved.commit, objects.source_name)?;
     let data = objects.read_commit(commit_id)?;
     let commit = objects.parse_commit(commit_id, &data)?;
     let revision = revision(resolved, &commit);
     let tree = find_root(objects, &resolved.commit, commit.tree(), root)?;
 
-    let mut intake = Intake::new(objects.source_name, limits);
-    let mut waiting = vec![(tree, String::new())];
-    while let Some((id, directory)) = waiting.pop() {
+    let mut reading = Reading {
+        objects,
+        top: commit.tree(),
+        symlinks: rules.symlinks,
+        intake: Intake::new(objects.source_name, rules.limits),
+        waiting: vec![Directory { id: tree, path: String::new(), trail: Trail::at(root.as_str().into()) }],
+        gitlinks: Vec::new(),
+    };
+    while let Some(directory) = reading.waiting.pop() {
         if should_stop.load(Ordering::Relaxed) {
             return Err(GitError::Stopped {
                 source_name: objects.source_name.into(),
                 phase: Phase::Fetching,
             });
         }
-        intake.enter(directory.trim_end_matches('/'))?;
-        read_directory(objects, id, &directory, &mut intake, &mut waiting)?;
+        reading.intake.enter(directory.path.trim_end_matches('/'))?;
+        reading.read_directory(&directory)?;
     }
-    Ok(intake.into_repository(revision))
+    Ok((reading.intake.into_repository(revision), reading.gitlinks))
 }
 
-fn read_directory(
-    objects: &Objects<'_>,
+/// What is taken, and how.
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) symlinks: Symlinks,
+}
+
+/// A submodule where the fleet has its files.
+pub(super) struct Gitlink {
+    /// Seen from the directory of the fleet.
+    pub(super) path: String,
+    /// Seen from the top of the repository.
+    pub(super) place: String,
+    pub(super) commit: CommitId,
+}
+
+struct Directory {
     id: ObjectId,
-    directory: &str,
-    intake: &mut Intake<'_>,
-    waiting: &mut Vec<(ObjectId, String)>,
-) -> Result<(), GitError> {
-    let data = objects.read(id, Kind::Tree, TREE_BYTES_MAX)?;
-    let tree = objects.parse_tree(id, &data)?;
-    let is_file = |kind| matches!(kind, EntryKind::Blob | EntryKind::BlobExecutable);
-    if let Some(entry) =
-        tree.entries.iter().find(|entry| entry.filename == IGNORE_FILE && is_file(entry.mode.kind()))
-        && objects.size(entry.oid.to_owned())? <= TREE_BYTES_MAX
-    {
-        let patterns = objects.read(entry.oid.to_owned(), Kind::Blob, TREE_BYTES_MAX)?;
-        intake.ignored.add(directory, &patterns);
-    }
-    // The stack gives back the last first: reversed, so that the order of reading is the order of names.
-    let first_new = waiting.len();
-    for entry in &tree.entries {
-        let kind = entry.mode.kind();
-        let path = match joined(directory, entry.filename.as_bytes()) {
-            Ok(path) => path,
-            Err(shown) => {
-                intake.refuse(&shown, Refusal::UnsafePath)?;
+    /// "" or ending in `/`, seen from the directory of the fleet.
+    path: String,
+    trail: Trail,
+}
+
+struct Reading<'a> {
+    objects: &'a Objects<'a>,
+    top: ObjectId,
+    symlinks: Symlinks,
+    intake: Intake<'a>,
+    waiting: Vec<Directory>,
+    gitlinks: Vec<Gitlink>,
+}
+
+impl Reading<'_> {
+    fn read_directory(&mut self, directory: &Directory) -> Result<(), GitError> {
+        let objects = self.objects;
+        let data = objects.read(directory.id, Kind::Tree, TREE_BYTES_MAX)?;
+        let tree = objects.parse_tree(directory.id, &data)?;
+        let is_file = |kind| matches!(kind, EntryKind::Blob | EntryKind::BlobExecutable);
+        if let Some(entry) =
+            tree.entries.iter().find(|entry| entry.filename == IGNORE_FILE && is_file(entry.mode.kind()))
+            && objects.size(entry.oid.to_owned())? <= TREE_BYTES_MAX
+        {
+            let patterns = objects.read(entry.oid.to_owned(), Kind::Blob, TREE_BYTES_MAX)?;
+            self.intake.ignored.add(&directory.path, &patterns);
+        }
+        // The stack gives back the last first: reversed, so that the order of reading is the order of names.
+        let first_new = self.waiting.len();
+        for entry in &tree.entries {
+            let kind = entry.mode.kind();
+            let path = match joined(&directory.path, entry.filename.as_bytes()) {
+                Ok(path) => path,
+                Err(shown) => {
+                    self.intake.refuse(&shown, Refusal::UnsafePath)?;
+                    continue;
+                }
+            };
+            if self.intake.ignored.exclude(&path, kind == EntryKind::Tree) {
+                self.intake.refuse(&path, Refusal::Ignored)?;
                 continue;
             }
-        };
-        if intake.ignored.exclude(&path, kind == EntryKind::Tree) {
-            intake.refuse(&path, Refusal::Ignored)?;
-            continue;
-        }
-        match kind {
-            EntryKind::Tree => waiting.push((entry.oid.to_owned(), format!("{path}/"))),
-            EntryKind::Link => intake.refuse(&path, Refusal::Symlink)?,
-            EntryKind::Commit => intake.refuse(&path, Refusal::Submodule)?,
-            EntryKind::Blob | EntryKind::BlobExecutable => {
-                let id = entry.oid.to_owned();
-                let size = objects.size(id)?;
-                if intake.admits(&path, size)? {
-                    intake.take(&path, &objects.read(id, Kind::Blob, size)?);
+            let name = &path[directory.path.len()..];
+            let id = entry.oid.to_owned();
+            match kind {
+                EntryKind::Tree => {
+                    let trail = directory.trail.inside(name);
+                    self.waiting.push(Directory { id, path: format!("{path}/"), trail });
                 }
+                EntryKind::Link if self.symlinks == Symlinks::Refused => {
+                    self.intake.refuse(&path, Refusal::Symlink)?;
+                }
+                EntryKind::Link => self.follow(&path, name, &directory.trail)?,
+                EntryKind::Commit => {
+                    let place = links::below(&directory.trail.place, name);
+                    self.gitlinks.push(Gitlink { path: path.clone(), place, commit: commit_id(id) });
+                    self.intake.refuse(&path, Refusal::Submodule)?;
+                }
+                EntryKind::Blob | EntryKind::BlobExecutable => self.take(&path, id)?,
             }
         }
+        self.waiting[first_new..].reverse();
+        Ok(())
     }
-    waiting[first_new..].reverse();
-    Ok(())
+
+    fn take(&mut self, path: &str, id: ObjectId) -> Result<(), GitError> {
+        let size = self.objects.size(id)?;
+        if self.intake.admits(path, size)? {
+            self.intake.take(path, &self.objects.read(id, Kind::Blob, size)?);
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, path: &str, name: &str, trail: &Trail) -> Result<(), GitError> {
+        let (objects, top) = (self.objects, self.top);
+        let place = links::below(&trail.place, name);
+        match links::follow(&place, |place| objects.entry_at(top, place))? {
+            Ok(Target::File { found, .. }) => self.take(path, found),
+            Ok(Target::Directory { path: target, found }) => match trail.over_link(target) {
+                Some(trail) => {
+                    self.waiting.push(Directory { id: found, path: format!("{path}/"), trail });
+                    Ok(())
+                }
+                None => self.intake.refuse(path, Refusal::Link(LinkProblem::Circle)),
+            },
+            Err(refusal) => self.intake.refuse(path, refusal),
+        }
+    }
 }
 
 fn revision(resolved: &Resolved, commit: &CommitRef<'_>) -> Revision {
@@ -214,6 +282,38 @@ pub(super) fn object_id(id: &CommitId, source_name: &str) -> Result<ObjectId, Gi
 }
 
 impl Objects<'_> {
+    /// What a path without links is, from the tree `top`.
+    fn entry_at(&self, top: ObjectId, path: &str) -> Result<links::Entry<ObjectId>, GitError> {
+        let mut found = links::Entry::Directory(top);
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let links::Entry::Directory(id) = found else { return Ok(links::Entry::Missing) };
+            let data = self.read(id, Kind::Tree, TREE_BYTES_MAX)?;
+            let tree = self.parse_tree(id, &data)?;
+            let Some(entry) = tree.entries.iter().find(|entry| entry.filename == part) else {
+                return Ok(links::Entry::Missing);
+            };
+            let id = entry.oid.to_owned();
+            found = match entry.mode.kind() {
+                EntryKind::Tree => links::Entry::Directory(id),
+                EntryKind::Blob | EntryKind::BlobExecutable => links::Entry::File(id),
+                EntryKind::Link => links::Entry::Link(self.read(id, Kind::Blob, LINK_BYTES_MAX)?),
+                EntryKind::Commit => links::Entry::Submodule,
+            };
+        }
+        Ok(found)
+    }
+
+    /// The content of a file at the top of a commit, if it has one of that name.
+    pub(super) fn top_file(&self, commit: &CommitId, name: &str) -> Result<Option<Vec<u8>>, GitError> {
+        let id = object_id(commit, self.source_name)?;
+        let data = self.read_commit(id)?;
+        let top = self.parse_commit(id, &data)?.tree();
+        match self.entry_at(top, name)? {
+            links::Entry::File(id) => Ok(Some(self.read(id, Kind::Blob, TREE_BYTES_MAX)?)),
+            _ => Ok(None),
+        }
+    }
+
     /// `None` if the store does not have it.
     pub(super) fn try_kind(&self, id: ObjectId) -> Result<Option<Kind>, GitError> {
         match self.repo.try_find_header(id) {

@@ -12,7 +12,7 @@ use super::validate::settings;
 use crate::gitops::render::validate_repository;
 use crate::gitops::schema::{Draft, SchemaKind, schema_of};
 use crate::io::clock;
-use crate::io::git::{Author, Limits, commit_files, init_repository, read_directory};
+use crate::io::git::{Author, Limits, Symlinks, commit_files, init_repository, read_directory};
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::table::counted;
@@ -83,7 +83,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         init_repository(dir)?;
         Some(commit_files(dir, &files, "A first fleet\n", &author(), clock::now())?)
     };
-    let report = validate_repository(&read_directory(dir, &Limits::default())?, &settings());
+    let report =
+        validate_repository(&read_directory(dir, &Limits::default(), Symlinks::Refused)?, &settings());
     if !report.is_valid() {
         return Err(report.diagnostics.into());
     }

@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::io::git::{self, Limits, Reference, RepositoryUrl, Source, Step, Subdirectory, UrlRules};
+use crate::io::git::{
+    self, Access, AccessError, CredentialTemplate, Limits, Reference, RepositoryUrl, Source, Step,
+    Subdirectory, Symlinks, UrlPrefix, UrlRules,
+};
 use crate::model::repository::Repository;
 use crate::ui::console::Console;
 use crate::ui::exit::Failure;
@@ -34,6 +37,36 @@ pub struct CommitArgs {
     /// Accept more, or less, than usual: `files=10000`, `total_bytes=20MiB`, `fetch_timeout=2m`
     #[arg(long = "limit", value_name = "NAME=VALUE")]
     pub limits: Vec<String>,
+    /// What happens to symbolic links
+    #[arg(long, value_enum, default_value_t, value_name = "RULE", help_heading = ACCESS)]
+    pub symlinks: SymlinkRule,
+    /// Read submodules whose addresses are below this one; repeat it for more
+    #[arg(long, value_name = "PREFIX", help_heading = ACCESS)]
+    pub submodules: Vec<String>,
+    /// A directory with the files of a Secret: username and password, bearerToken, identity, known_hosts, tls.crt, tls.key, ca.crt
+    #[arg(long, value_name = "DIR", help_heading = ACCESS)]
+    pub credentials: Option<PathBuf>,
+    /// The same for every address below a prefix, if --credentials is not given; the longest prefix wins
+    #[arg(long = "credential-template", value_name = "PREFIX=DIR", help_heading = ACCESS)]
+    pub templates: Vec<String>,
+    /// The host keys that ssh believes; ~/.ssh/known_hosts by default
+    #[arg(long, value_name = "FILE", help_heading = ACCESS)]
+    pub known_hosts: Option<PathBuf>,
+    /// Reach the repository through http://, https:// or socks5h://HOST:PORT, whatever the environment says
+    #[arg(long, value_name = "URL", help_heading = ACCESS)]
+    pub proxy: Option<String>,
+}
+
+/// Where help lists how repositories are reached and read.
+const ACCESS: &str = "Reaching and reading repositories";
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum SymlinkRule {
+    /// None is followed
+    #[default]
+    Refused,
+    /// Followed to files and directories of the same commit
+    WithinRepo,
 }
 
 impl CommitArgs {
@@ -43,14 +76,48 @@ impl CommitArgs {
         Ok(limits)
     }
 
+    fn symlinks(&self) -> Symlinks {
+        match self.symlinks {
+            SymlinkRule::Refused => Symlinks::Refused,
+            SymlinkRule::WithinRepo => Symlinks::WithinRepository,
+        }
+    }
+
+    fn access(&self) -> Result<Access, git::GitError> {
+        let mut templates = Vec::new();
+        for text in &self.templates {
+            let Some((prefix, directory)) =
+                text.rsplit_once('=').filter(|(_, directory)| !directory.is_empty())
+            else {
+                return Err(AccessError::Template { text: text.clone() }.into());
+            };
+            templates.push(CredentialTemplate {
+                prefix: UrlPrefix::parse(prefix)?,
+                credentials: directory.into(),
+            });
+        }
+        let usual = Access::default();
+        Ok(Access {
+            credentials: self.credentials.clone(),
+            templates,
+            known_hosts: self.known_hosts.clone().or(usual.known_hosts),
+            proxy: self.proxy.clone(),
+        })
+    }
+
     /// The source that these words and `place` mean.
     pub(super) fn source(&self, place: &str) -> Result<Source, git::GitError> {
         let reference = match &self.reference {
             Some(word) => Reference::any(word)?,
             None => Reference::Head,
         };
+        let prefixes: Result<Vec<UrlPrefix>, _> =
+            self.submodules.iter().map(|text| UrlPrefix::parse(text)).collect();
         Ok(Source {
             reference,
+            symlinks: self.symlinks(),
+            submodules: prefixes?,
+            access: self.access()?,
             subdirectory: Subdirectory::parse(self.path.as_deref().unwrap_or_default())?,
             limits: self.limits()?,
             allow_insecure_http: self.allow_insecure_http,
@@ -80,7 +147,11 @@ pub fn open(place: &str, at: &CommitArgs, console: &Console) -> Result<Repositor
         && at.reference.is_none()
     {
         let subdirectory = Subdirectory::parse(at.path.as_deref().unwrap_or_default())?;
-        return Ok(git::read_directory(&directory.join(subdirectory.as_str()), &at.limits()?)?);
+        return Ok(git::read_directory(
+            &directory.join(subdirectory.as_str()),
+            &at.limits()?,
+            at.symlinks(),
+        )?);
     }
     let source = git::open(&at.source(place)?, &cache())?;
     let progress = Progress::start(console, &format!("reading {}", source.name()));

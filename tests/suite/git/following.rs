@@ -24,11 +24,11 @@ use super::fixture::Fixture;
 use super::server::HttpServer;
 
 const FLEET: (&str, &str) = ("fleet.toml", "name = \"shop\"\n");
-const PROD: &str = "environments/prod.toml";
+pub const PROD: &str = "environments/prod.toml";
 const DEV: (&str, &str) = ("environments/dev.toml", "[pools.small]\nstrategy = \"spot\"\n");
 
 /// An environment whose one pool has this weight, and a second pool if `extra`.
-fn prod(weight: u32, extra: bool) -> String {
+pub fn prod(weight: u32, extra: bool) -> String {
     let extra = if extra { "[pools.extra]\nstrategy = \"spot\"\n" } else { "" };
     format!("[pools.general]\nstrategy = \"on-demand\"\nweight = {weight}\n{extra}")
 }
@@ -37,7 +37,7 @@ fn fixture() -> Fixture {
     Fixture::with(&[FLEET, DEV, (PROD, &prod(10, false))])
 }
 
-struct Bench {
+pub struct Bench {
     follower: Follower,
     reconciler: Reconciler,
 }
@@ -54,7 +54,7 @@ fn follow_settings(policy: SourcePolicy, watched: &[&str]) -> FollowSettings {
 
 impl Bench {
     /// Follows the source; its first commit is applied.
-    fn new(fixture: &Fixture, source: &Source, policy: SourcePolicy) -> Self {
+    pub fn new(fixture: &Fixture, source: &Source, policy: SourcePolicy) -> Self {
         let catalog = Arc::new(Catalog::builtin("ap-northeast-2").expect("a region"));
         let start = "2026-03-02T12:00:00Z".parse().expect("a moment");
         let cluster = SimulatedCluster::new(7, start, catalog, Habits::default());
@@ -81,13 +81,13 @@ impl Bench {
         heard.told
     }
 
-    fn poll(&mut self) -> Told {
+    pub fn poll(&mut self) -> Told {
         let told = self.ask();
         self.live(SignedDuration::from_secs(30));
         told
     }
 
-    fn live(&mut self, time: SignedDuration) {
+    pub fn live(&mut self, time: SignedDuration) {
         let until = self.reconciler.now() + time;
         self.reconciler.run_until(until, |_, _| {});
     }
@@ -101,7 +101,7 @@ impl Bench {
     }
 
     /// Every object and how often an operation ran: equal only if nothing was written between.
-    fn writes(&self) -> (Vec<Value>, u32) {
+    pub fn writes(&self) -> (Vec<Value>, u32) {
         let operations = self.reconciler.sync().history().iter().map(|entry| entry.count).sum();
         (self.reconciler.cluster().manifests().cloned().collect(), operations)
     }

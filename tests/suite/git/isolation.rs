@@ -27,6 +27,9 @@ fn git_034_netrc_credential_helpers_and_git_variables_are_not_consulted() {
     );
     std::fs::write(home.join(".gitconfig"), &config).expect("written");
     std::fs::write(home.join(".netrc"), "machine 127.0.0.1 login ada password secret\n").expect("written");
+    // Which hosts are known is the one thing that a person's own files say.
+    std::fs::create_dir(home.join(".ssh")).expect("a directory");
+    std::fs::write(home.join(".ssh/known_hosts"), "").expect("written");
     // A program named `ssh` on the path is what is started, and nothing else.
     let program = fake_ssh(&home, RUN_COMMAND);
     std::fs::rename(program, home.join("ssh")).expect("renamed");

@@ -2,10 +2,14 @@
 
 mod fixture;
 mod server;
+mod tls;
 mod local;
 mod refusals;
+mod broken;
 mod remote;
 mod ssh;
+mod sshd;
+mod access;
 mod authoring;
 mod watching;
 mod following;

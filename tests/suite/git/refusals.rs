@@ -3,15 +3,16 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use provisor::io::git::{self, ErrorClass, GitError, Limits, Source, Subdirectory, read_directory};
-use provisor::model::repository::{Refusal, Repository};
+use provisor::io::git::{self, ErrorClass, GitError, Limits, Source, Subdirectory, Symlinks, read_directory};
+use provisor::model::repository::{LinkProblem, Refusal, Repository};
 
 use super::fixture::{Fixture, git_in, texts, told};
 
 /// Reads the same content as a commit and as a directory.
 fn both(fixture: &Fixture) -> [Repository; 2] {
     let commit = fixture.read(&fixture.source()).expect("the commit");
-    let directory = read_directory(&fixture.work_tree(), &Limits::default()).expect("the directory");
+    let directory =
+        read_directory(&fixture.work_tree(), &Limits::default(), Symlinks::Refused).expect("the directory");
     [commit, directory]
 }
 
@@ -43,6 +44,90 @@ fn symbolic_links_are_refused_and_never_followed() {
         Source { subdirectory: Subdirectory::parse("directory").expect("inside"), ..fixture.source() };
     let error = fixture.read(&source).expect_err("a link");
     assert!(error.to_string().ends_with("is a symbolic link, not a directory"), "{error}");
+}
+
+/// Reads the same content as a commit and as a directory, following links within the repository.
+fn both_with_links(fixture: &Fixture, root: &str) -> [Repository; 2] {
+    let symlinks = Symlinks::WithinRepository;
+    let subdirectory = Subdirectory::parse(root).expect("inside");
+    let source = Source { symlinks, subdirectory, ..fixture.source() };
+    let commit = fixture.read(&source).expect("the commit");
+    let place = fixture.work_tree().join(root);
+    let directory = read_directory(&place, &Limits::default(), symlinks).expect("the directory");
+    assert_eq!(commit.files, directory.files);
+    assert_eq!(commit.refused, directory.refused);
+    [commit, directory]
+}
+
+fn link(fixture: &Fixture, target: &str, name: &str) {
+    let place = fixture.work_tree().join(name);
+    std::fs::create_dir_all(place.parent().expect("a parent")).expect("directories");
+    std::os::unix::fs::symlink(target, place).expect("a link");
+}
+
+#[test]
+fn git_036_links_within_the_repository_are_followed_where_that_is_allowed() {
+    let fixture = Fixture::with(&[
+        ("infra/fleet.toml", "x"),
+        ("infra/real/a.toml", "a"),
+        ("infra/real/deep/b.toml", "b"),
+        ("shared/c.toml", "c"),
+    ]);
+    link(&fixture, "real/a.toml", "infra/file.toml");
+    link(&fixture, "real/deep", "infra/folder");
+    link(&fixture, "../shared/c.toml", "infra/beside.toml");
+    link(&fixture, "folder/b.toml", "infra/over-a-link.toml");
+    link(&fixture, "file.toml", "infra/twice.toml");
+    fixture.commit("links", &[]);
+    for repository in both_with_links(&fixture, "infra") {
+        assert_eq!(refused(&repository), []);
+        let found = texts(&repository);
+        for (path, content) in [
+            ("file.toml", "a"),
+            ("folder/b.toml", "b"),
+            ("beside.toml", "c"),
+            ("over-a-link.toml", "b"),
+            ("twice.toml", "a"),
+        ] {
+            assert_eq!(found.get(path).map(String::as_str), Some(content), "{path}");
+        }
+        assert_eq!(found.len(), 8, "{found:?}");
+    }
+}
+
+#[test]
+fn git_037_no_link_reads_a_byte_from_outside() {
+    let fixture = Fixture::with(&[("fleet.toml", "x"), ("real/a.toml", "a")]);
+    std::fs::write(fixture.dir.path().join("secret"), "SECRET").expect("written");
+    std::fs::create_dir(fixture.dir.path().join("outside")).expect("a directory");
+    std::fs::write(fixture.dir.path().join("outside/secret"), "SECRET").expect("written");
+    link(&fixture, "/etc/passwd", "absolute.toml");
+    link(&fixture, "../../secret", "real/escapes.toml");
+    link(&fixture, "round.toml", "circle.toml");
+    link(&fixture, "circle.toml", "round.toml");
+    // An intermediate directory leads out, and the link itself looks harmless.
+    link(&fixture, "../outside", "door");
+    link(&fixture, "door/secret", "through.toml");
+    link(&fixture, ".git/config", "git.toml");
+    link(&fixture, "..", "real/parent");
+    link(&fixture, "nowhere", "dangling.toml");
+    fixture.commit("links", &[]);
+    use LinkProblem::{Absolute, Circle, Dangling, Escapes};
+    let expected = [
+        ("absolute.toml", Absolute),
+        ("circle.toml", Circle),
+        ("dangling.toml", Dangling),
+        ("door", Escapes),
+        ("git.toml", Escapes),
+        ("real/escapes.toml", Escapes),
+        ("real/parent", Circle),
+        ("round.toml", Circle),
+        ("through.toml", Escapes),
+    ];
+    for repository in both_with_links(&fixture, "") {
+        assert_eq!(refused(&repository), expected.map(|(path, problem)| (path, Refusal::Link(problem))));
+        assert_eq!(texts(&repository).into_keys().collect::<Vec<_>>(), ["fleet.toml", "real/a.toml"]);
+    }
 }
 
 #[test]
@@ -114,7 +199,8 @@ fn git_063_too_many_files_are_an_error_with_the_count() {
     fixture.write("nodes/fleet.toml", b"x");
     fixture.commit("6000 files", &[]);
     let commit = fixture.read(&fixture.source()).expect_err("too many");
-    let directory = read_directory(&fixture.work_tree(), &Limits::default()).expect_err("too many");
+    let directory =
+        read_directory(&fixture.work_tree(), &Limits::default(), Symlinks::Refused).expect_err("too many");
     let name = fixture.work_tree().display().to_string();
     for error in [commit, directory] {
         assert_eq!(
@@ -146,7 +232,8 @@ fn the_sum_of_all_files_is_limited() {
     }
     fixture.commit("11 MiB", &[]);
     let commit = fixture.read(&fixture.source()).expect_err("too much");
-    let directory = read_directory(&fixture.work_tree(), &Limits::default()).expect_err("too much");
+    let directory =
+        read_directory(&fixture.work_tree(), &Limits::default(), Symlinks::Refused).expect_err("too much");
     let name = fixture.work_tree().display().to_string();
     for error in [commit, directory] {
         assert_eq!(
@@ -226,18 +313,22 @@ fn a_directory_leaves_out_what_git_would_not_commit() {
     fixture.write("target/big", b"x");
     fixture.write("nodes/debug.log", b"x");
     fixture.write("nodes/uncommitted.toml", b"x");
-    let whole = read_directory(&fixture.work_tree(), &Limits::default()).expect("read");
+    let whole = read_directory(&fixture.work_tree(), &Limits::default(), Symlinks::Refused).expect("read");
     let names = [".gitignore", "nodes/fleet.toml", "nodes/uncommitted.toml"];
     assert_eq!(texts(&whole).into_keys().collect::<Vec<_>>(), names);
     assert_eq!(refused(&whole), [("nodes/debug.log", Refusal::Ignored), ("target", Refusal::Ignored)]);
     // The rules of the directories above count too.
-    let part = read_directory(&fixture.work_tree().join("nodes"), &Limits::default()).expect("read");
+    let part = read_directory(&fixture.work_tree().join("nodes"), &Limits::default(), Symlinks::Refused)
+        .expect("read");
     assert_eq!(texts(&part).into_keys().collect::<Vec<_>>(), ["fleet.toml", "uncommitted.toml"]);
     assert_eq!(part.revision.commit.as_str().len(), 64, "not a commit");
     // Outside of a work tree nothing is a `.gitignore`.
     let plain = tempfile::tempdir().expect("a directory");
     std::fs::write(plain.path().join(".gitignore"), "*").expect("written");
-    assert_eq!(read_directory(plain.path(), &Limits::default()).expect("read").files.len(), 1);
+    assert_eq!(
+        read_directory(plain.path(), &Limits::default(), Symlinks::Refused).expect("read").files.len(),
+        1
+    );
 }
 
 #[test]
@@ -246,11 +337,14 @@ fn a_directory_opens_nothing_but_regular_files() {
     std::fs::write(plain.path().join("fleet.toml"), "x").expect("written");
     let made = std::process::Command::new("mkfifo").arg(plain.path().join("pipe")).status().expect("mkfifo");
     assert!(made.success());
-    let repository = read_directory(plain.path(), &Limits::default()).expect("a pipe would block for ever");
+    let repository = read_directory(plain.path(), &Limits::default(), Symlinks::Refused)
+        .expect("a pipe would block for ever");
     assert_eq!(refused(&repository), [("pipe", Refusal::NotAFile)]);
-    let error = read_directory(&plain.path().join("fleet.toml"), &Limits::default()).expect_err("a file");
+    let error = read_directory(&plain.path().join("fleet.toml"), &Limits::default(), Symlinks::Refused)
+        .expect_err("a file");
     assert!(error.to_string().ends_with("is not a directory"), "{error}");
-    let error = read_directory(Path::new("/nonexistent/fleet"), &Limits::default()).expect_err("nothing");
+    let error = read_directory(Path::new("/nonexistent/fleet"), &Limits::default(), Symlinks::Refused)
+        .expect_err("nothing");
     assert_eq!(error.to_string(), "there is nothing at `/nonexistent/fleet`");
 }
 

@@ -1,7 +1,7 @@
 //! What a source refuses, as a person meets it: where it is needed it is an error that names it, elsewhere nothing.
 
 use provisor::gitops::render::{RenderSettings, render_environment};
-use provisor::io::git::{Limits, Source, read_directory};
+use provisor::io::git::{Limits, Source, Symlinks, read_directory};
 
 use super::fixture::{Fixture, git_in};
 use super::server::{HttpServer, Reply};
@@ -12,7 +12,8 @@ const PROD: (&str, &str) = ("environments/prod.toml", "[pools.general]\nstrategy
 /// The mistakes of rendering `prod`, judged as a commit and as files on disk, which must agree.
 fn mistakes(fixture: &Fixture) -> Vec<String> {
     let commit = fixture.read(&fixture.source()).expect("the commit is read");
-    let disk = read_directory(&fixture.work_tree(), &Limits::default()).expect("the directory is read");
+    let disk = read_directory(&fixture.work_tree(), &Limits::default(), Symlinks::Refused)
+        .expect("the directory is read");
     let [from_commit, from_disk] = [commit, disk].map(|repository| {
         let rendered = render_environment(&repository, "prod", &RenderSettings::default());
         let found = rendered.err().into_iter().flatten();
@@ -28,7 +29,7 @@ fn template() -> String {
 }
 
 #[test]
-fn symbolic_links_are_errors_where_they_are_read() {
+fn git_036_symbolic_links_are_errors_where_they_are_read() {
     let fixture = Fixture::with(&[FLEET, PROD, ("real.j2", &template())]);
     std::fs::create_dir(fixture.work_tree().join("templates")).expect("a directory");
     std::os::unix::fs::symlink("../real.j2", fixture.work_tree().join("templates/custom.yaml.j2"))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -45,6 +45,7 @@ type Script = Box<dyn Fn(&Asked) -> Reply + Send + Sync>;
 
 pub struct HttpServer {
     pub port: u16,
+    scheme: &'static str,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -55,6 +56,16 @@ impl HttpServer {
     }
 
     pub fn scripted(root: &Path, script: impl Fn(&Asked) -> Reply + Send + Sync + 'static) -> Self {
+        Self::listen(root, None, script)
+    }
+
+    /// With TLS, if there is a configuration for it.
+    pub fn listen(
+        root: &Path,
+        tls: Option<Arc<rustls::ServerConfig>>,
+        script: impl Fn(&Asked) -> Reply + Send + Sync + 'static,
+    ) -> Self {
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -62,16 +73,25 @@ impl HttpServer {
         let (log, root) = (asked.clone(), root.to_owned());
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (log, root, script) = (log.clone(), root.clone(), script.clone());
+                let (log, root, script, tls) = (log.clone(), root.clone(), script.clone(), tls.clone());
                 // A client that hangs up early is part of some tests.
-                std::thread::spawn(move || drop(serve(stream, &root, &log, &script)));
+                std::thread::spawn(move || match tls {
+                    None => drop(serve(stream, &root, &log, &script)),
+                    Some(tls) => {
+                        let session = rustls::ServerConnection::new(tls).expect("a TLS session");
+                        let mut stream = rustls::StreamOwned::new(session, stream);
+                        drop(serve(&mut stream, &root, &log, &script));
+                        stream.conn.send_close_notify();
+                        drop(stream.flush());
+                    }
+                });
             }
         });
-        Self { port, asked }
+        Self { port, scheme, asked }
     }
 
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/fleet/.git", self.port)
+        format!("{}://127.0.0.1:{}/fleet/.git", self.scheme, self.port)
     }
 
     pub fn asked(&self) -> Vec<Asked> {
@@ -83,8 +103,13 @@ impl HttpServer {
     }
 }
 
-fn serve(stream: TcpStream, root: &Path, log: &Mutex<Vec<Asked>>, script: &Script) -> std::io::Result<()> {
-    let mut reader = BufReader::new(stream.try_clone()?);
+fn serve(
+    stream: impl Read + Write,
+    root: &Path,
+    log: &Mutex<Vec<Asked>>,
+    script: &Script,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let mut words = line.split_whitespace();
@@ -106,11 +131,11 @@ fn serve(stream: TcpStream, root: &Path, log: &Mutex<Vec<Asked>>, script: &Scrip
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let asked = Asked { method, path: path.into(), query: query.into(), headers, body };
     log.lock().expect("no panic").push(asked.clone());
-    answer(stream, root, &asked, script(&asked))
+    answer(reader.into_inner(), root, &asked, script(&asked))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a slow server is slow by sleeping")]
-fn answer(mut stream: TcpStream, root: &Path, asked: &Asked, reply: Reply) -> std::io::Result<()> {
+fn answer(mut stream: impl Write, root: &Path, asked: &Asked, reply: Reply) -> std::io::Result<()> {
     if let Reply::Raw(text) = reply {
         return stream.write_all(text.as_bytes());
     }

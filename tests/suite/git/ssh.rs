@@ -2,15 +2,23 @@
 
 use std::path::PathBuf;
 
-use provisor::io::git::{ErrorClass, GitError, NextStep, Source};
+use provisor::io::git::{Access, ErrorClass, GitError, NextStep, Source};
 
 use super::fixture::{Fixture, texts};
 use super::server::{RUN_COMMAND, fake_ssh};
+
+/// A file of host keys; who only plays ssh does not look into it.
+fn known_hosts(fixture: &Fixture) -> Access {
+    let file = fixture.dir.path().join("known hosts");
+    std::fs::write(&file, "").expect("written");
+    Access { known_hosts: Some(file), ..Access::default() }
+}
 
 fn source(fixture: &Fixture, script: &str) -> Source {
     let ssh_program = fake_ssh(fixture.dir.path(), script);
     Source {
         ssh_program,
+        access: known_hosts(fixture),
         ..Source::new(format!("ssh://git@example.com:2222{}", fixture.work_tree().display()))
     }
 }
@@ -29,25 +37,22 @@ fn a_repository_is_read_over_ssh_without_anybodys_settings() {
     let arguments = noted("ssh-args");
     let arguments: Vec<&str> = arguments.lines().collect();
     let command = format!("git-upload-pack '{path}'");
-    let expected = [
-        "-o",
-        "BatchMode=yes",
-        "-o",
+    let hosts = format!("UserKnownHostsFile=\"{}\"", fixture.dir.path().join("known hosts").display());
+    let options = [
         "StrictHostKeyChecking=yes",
-        "-o",
+        "GlobalKnownHostsFile=/dev/null",
+        "UpdateHostKeys=no",
         "ForwardAgent=no",
-        "-o",
         "ClearAllForwardings=yes",
-        "-o",
         "SendEnv=GIT_PROTOCOL",
-        "-o",
+        "LogLevel=DEBUG1",
         "ConnectTimeout=10",
-        "-p",
-        "2222",
-        "--",
-        "git@example.com",
-        &command,
+        &hosts,
+        "BatchMode=yes",
     ];
+    let mut expected = vec!["-F", "none"];
+    expected.extend(options.iter().flat_map(|option| ["-o", *option]));
+    expected.extend(["-p", "2222", "--", "git@example.com", &command]);
     assert_eq!(arguments, expected);
     let variables = noted("ssh-env");
     let of_git: Vec<&str> = variables.lines().filter(|line| line.starts_with("GIT_")).collect();
@@ -59,7 +64,8 @@ fn the_scp_form_counts_from_the_home_directory() {
     let fixture = Fixture::with(&[("fleet.toml", "x")]);
     let home = fixture.dir.path().display().to_string();
     let ssh_program = fake_ssh(fixture.dir.path(), &format!("cd '{home}'\n{RUN_COMMAND}"));
-    let source = Source { ssh_program, ..Source::new("git@example.com:fleet") };
+    let access = known_hosts(&fixture);
+    let source = Source { ssh_program, access, ..Source::new("git@example.com:fleet") };
     assert_eq!(texts(&fixture.read(&source).expect("read"))["fleet.toml"], "x");
 }
 
@@ -81,13 +87,13 @@ fn what_ssh_says_becomes_an_error_of_ours() {
     let error = error_of("echo 'WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!' >&2; exit 255");
     assert_eq!(
         error.to_string(),
-        "the host key of example.com is not the known one: somebody may be in between"
+        "the host key of [example.com]:2222 is not the known one: somebody may be in between"
     );
     assert_eq!((error.reason(), error.next_step()), ("HostKeyMismatch", NextStep::Retry { after: None }));
 
     let words = "No ED25519 host key is known for example.com and you have requested strict checking.";
     let error = error_of(&format!("echo '{words}' >&2; echo 'Host key verification failed.' >&2; exit 255"));
-    assert_eq!(error.to_string(), "the host key of example.com is not known");
+    assert_eq!(error.to_string(), "the host key of [example.com]:2222 is not known");
     assert_eq!(error.next_step(), NextStep::NeedsPerson);
 
     let error = error_of("echo 'git@example.com: Permission denied (publickey).' >&2; exit 255");
@@ -111,8 +117,8 @@ fn what_ssh_says_becomes_an_error_of_ours() {
 #[test]
 fn a_machine_without_ssh_is_told_what_to_install() {
     let fixture = Fixture::empty();
-    let source =
-        Source { ssh_program: PathBuf::from("/nonexistent/ssh"), ..Source::new("git@example.com:fleet") };
+    let (ssh_program, access) = (PathBuf::from("/nonexistent/ssh"), known_hosts(&fixture));
+    let source = Source { ssh_program, access, ..Source::new("git@example.com:fleet") };
     let error = fixture.resolve(&source).expect_err("no program");
     assert_eq!(
         error.to_string(),

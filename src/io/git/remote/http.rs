@@ -1,4 +1,4 @@
-//! Git over `https://` (and `http://` where it was allowed), anonymously.
+//! Git over `https://` (and `http://` where it was allowed, and then without credentials).
 //!
 //! Our own small client under the library's protocol, because the rules are ours: at most one redirect, only within the
 //! same host; every answer counted and timed; and what the server says about waiting is kept.
@@ -11,32 +11,55 @@ use std::time::Duration;
 use gix::protocol::transport::client::blocking_io::http::{
     GetResponse, Http, PostBodyDataKind, PostResponse,
 };
-use reqwest::Url;
 use reqwest::blocking::{Client, Request, Response};
-use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+};
+
+use reqwest::{Certificate, Identity, Proxy, Url};
 
 use super::wire::{Metered, Wire};
+use crate::io::git::access::{AccessError, Credentials, without_password};
 use crate::io::git::error::GitError;
 
 pub(super) struct HttpLine {
     client: Client,
     wire: Arc<Wire>,
+    /// Sent to the host of the address over TLS, and to nobody else.
+    authorization: Option<String>,
     /// The address that answers, if the first one redirected.
     redirected: Option<String>,
 }
 
 impl HttpLine {
-    pub(super) fn new(wire: Arc<Wire>) -> Result<Self, GitError> {
-        let client = Client::builder()
+    pub(super) fn new(wire: Arc<Wire>, credentials: &Credentials) -> Result<Self, GitError> {
+        let mut client = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(wire.connect_timeout)
-            .timeout(wire.time_max)
-            .build()
-            .map_err(|error| GitError::Protocol {
-                source_name: wire.source_name.clone(),
-                why: chain(&error),
-            })?;
-        Ok(Self { client, wire, redirected: None })
+            .timeout(wire.time_max);
+        let unusable = |what, error: &reqwest::Error| AccessError::Unusable {
+            path: "the credentials".into(),
+            what,
+            why: chain(error),
+        };
+        if let Some(pem) = &credentials.certificate_and_key {
+            let identity = Identity::from_pem(pem).map_err(|error| unusable("a certificate", &error))?;
+            client = client.identity(identity);
+        }
+        if let Some(pem) = &credentials.ca {
+            let roots = Certificate::from_pem_bundle(pem).map_err(|error| unusable("a CA", &error))?;
+            client = client.tls_certs_merge(roots);
+        }
+        if let Some(proxy) = &credentials.proxy {
+            let through = Proxy::all(proxy)
+                .map_err(|error| AccessError::Proxy { proxy: without_password(proxy), why: chain(&error) })?;
+            client = client.no_proxy().proxy(through);
+        }
+        let client = client.build().map_err(|error| GitError::Protocol {
+            source_name: wire.source_name.clone(),
+            why: chain(&error),
+        })?;
+        Ok(Self { client, wire, authorization: credentials.authorization(), redirected: None })
     }
 
     /// Asks for the advertisement of a repository, following one redirect.
@@ -78,10 +101,19 @@ impl HttpLine {
         request: reqwest::blocking::RequestBuilder,
         headers: &HeaderMap,
     ) -> io::Result<Request> {
-        request.headers(headers.clone()).build().map_err(|error| {
+        let built = request.headers(headers.clone()).build();
+        let mut request = built.map_err(|error| {
             let why = chain(&error);
             self.wire.fail(GitError::Protocol { source_name: self.wire.source_name.clone(), why })
-        })
+        })?;
+        if let Some(authorization) = &self.authorization
+            && request.url().scheme() == "https"
+            && let Ok(mut value) = HeaderValue::from_str(authorization)
+        {
+            value.set_sensitive(true);
+            request.headers_mut().insert(AUTHORIZATION, value);
+        }
+        Ok(request)
     }
 }
 

@@ -26,10 +26,12 @@ use gix::protocol::transport::client::blocking_io::{Transport, http::connect_htt
 use gix::protocol::transport::{Protocol, Service};
 use gix::protocol::{Handshake, LsRefsCommand};
 
+use super::access::{Access, Credentials};
 use super::error::{GitError, Phase};
 use super::history;
 use super::reference::{Advertised, AdvertisedHead, Picked, Reference, Resolved, Tip, pick};
-use super::tree::{self, Objects, commit_id, object_id};
+use super::submodule::{self, Submodule};
+use super::tree::{self, Objects, Rules, commit_id, object_id};
 use super::url::{Place, RepositoryUrl};
 use super::{Limits, Progress, Source, Step, Subdirectory};
 use crate::model::history::{History, Rewrite};
@@ -45,7 +47,9 @@ const DEPTHS: [u32; 3] = [50, 500, i32::MAX as u32];
 #[derive(Debug)]
 pub(super) struct RemoteRepository {
     source_name: String,
-    place: Place,
+    url: RepositoryUrl,
+    access: Access,
+    source: Source,
     ssh_program: PathBuf,
     limits: Limits,
     store: Store,
@@ -60,7 +64,9 @@ impl RemoteRepository {
     ) -> Self {
         Self {
             source_name: source_name.into(),
-            place: url.place().clone(),
+            url: url.clone(),
+            access: source.access.clone(),
+            source: source.clone(),
             ssh_program: source.ssh_program.clone(),
             limits: source.limits,
             store: Store::new(cache, &url.normalized(), source.limits.store_bytes),
@@ -85,14 +91,15 @@ impl RemoteRepository {
         reference: &Reference,
         resolved: &Resolved,
         root: &Subdirectory,
+        rules: Rules<'_>,
         progress: &Progress<'_>,
         should_stop: &AtomicBool,
-    ) -> Result<Repository, GitError> {
-        match self.fetch_once(reference, resolved, root, progress, should_stop) {
+    ) -> Result<(Repository, Vec<Submodule>), GitError> {
+        match self.fetch_once(reference, resolved, root, rules, progress, should_stop) {
             // Our own store is damaged: it is a cache, so it may go.
             Err(GitError::Corrupt { .. }) => {
                 self.store.discard()?;
-                self.fetch_once(reference, resolved, root, progress, should_stop)
+                self.fetch_once(reference, resolved, root, rules, progress, should_stop)
             }
             outcome => outcome,
         }
@@ -103,9 +110,10 @@ impl RemoteRepository {
         reference: &Reference,
         resolved: &Resolved,
         root: &Subdirectory,
+        rules: Rules<'_>,
         progress: &Progress<'_>,
         should_stop: &AtomicBool,
-    ) -> Result<Repository, GitError> {
+    ) -> Result<(Repository, Vec<Submodule>), GitError> {
         let wanted = object_id(&resolved.commit, &self.source_name)?;
         if let Reference::Commit { id, branch: Some(branch) } = reference {
             self.fetch_from_branch(id, branch.as_str(), branch.short(), progress, should_stop)?;
@@ -120,7 +128,9 @@ impl RemoteRepository {
             let source_name = self.source_name.clone();
             return Err(GitError::NotACommit { source_name, reference, kind: kind.to_string() });
         }
-        tree::read_files(&objects, resolved, root, &self.limits, should_stop)
+        let (repository, gitlinks) = tree::read_files(&objects, resolved, root, rules, should_stop)?;
+        let submodules = submodule::find(&objects, resolved, gitlinks, &self.source)?;
+        Ok((repository, submodules))
     }
 
     /// Fetches ever more of a branch until a commit of it is found.
@@ -193,8 +203,24 @@ impl RemoteRepository {
         Ok(found)
     }
 
+    /// Talks with the credentials as they are now, and once more if they were replaced while the server refused them.
+    fn let_in<T>(&self, talk: impl Fn(Credentials) -> Result<T, GitError>) -> Result<T, GitError> {
+        let credentials = self.access.read(&self.url, &self.source_name)?;
+        match talk(credentials.clone()) {
+            Err(error @ (GitError::AuthenticationFailed { .. } | GitError::AccessDenied { .. })) => {
+                let fresh = self.access.read(&self.url, &self.source_name)?;
+                if fresh == credentials { Err(error) } else { talk(fresh) }
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Asks for the references that begin with one of the prefixes.
     fn list(&self, prefixes: Vec<String>) -> Result<Advertised, GitError> {
+        self.let_in(|credentials| self.list_with(prefixes.clone(), credentials))
+    }
+
+    fn list_with(&self, prefixes: Vec<String>, credentials: Credentials) -> Result<Advertised, GitError> {
         let limits = &self.limits;
         let wire = Wire::new(
             &self.source_name,
@@ -203,9 +229,10 @@ impl RemoteRepository {
             limits.connect_timeout,
             limits.reference_bytes,
         );
-        let (line_wire, place, ssh_program) = (wire.clone(), self.place.clone(), self.ssh_program.clone());
+        let (line_wire, place) = (wire.clone(), self.url.place().clone());
+        let means = Means { ssh_program: self.ssh_program.clone(), credentials };
         converse(&wire, &|_| (), &AtomicBool::new(false), move || {
-            let refs = with_line(&place, &ssh_program, &line_wire, |mut transport| {
+            let refs = with_line(&place, &means, &line_wire, |mut transport| {
                 let mut handshake = greet(transport)?;
                 if let Some(refs) = handshake.refs.take() {
                     return Ok((handshake, refs));
@@ -232,6 +259,17 @@ impl RemoteRepository {
         progress: &Progress<'_>,
         should_stop: &AtomicBool,
     ) -> Result<(), GitError> {
+        self.let_in(|credentials| self.receive_with(wanted, depth, credentials, progress, should_stop))
+    }
+
+    fn receive_with(
+        &self,
+        wanted: ObjectId,
+        depth: u32,
+        credentials: Credentials,
+        progress: &Progress<'_>,
+        should_stop: &AtomicBool,
+    ) -> Result<(), GitError> {
         progress(Step::Connecting);
         let limits = &self.limits;
         let wire = Wire::new(
@@ -241,7 +279,8 @@ impl RemoteRepository {
             limits.connect_timeout,
             limits.pack_bytes,
         );
-        let (line_wire, place, ssh_program) = (wire.clone(), self.place.clone(), self.ssh_program.clone());
+        let (line_wire, place) = (wire.clone(), self.url.place().clone());
+        let means = Means { ssh_program: self.ssh_program.clone(), credentials };
         let store = self.store.clone();
         let source_name = self.source_name.clone();
         let outcome = converse(&wire, progress, should_stop, move || {
@@ -259,7 +298,7 @@ impl RemoteRepository {
             let shallow_file = repo.shallow_file().map_err(|error| locked.failed(&error))?;
             let pack_dir = repo.objects.store_ref().path().join("pack");
             let base_objects = repo.objects.clone();
-            with_line(&place, &ssh_program, &line_wire, |mut transport| {
+            with_line(&place, &means, &line_wire, |mut transport| {
                 let mut handshake = greet(transport)?;
                 let is_v2 = handshake.server_protocol_version == Protocol::V2;
                 let mut wants = Wants { wanted, haves: if is_v2 { haves } else { Vec::new() } };
@@ -306,33 +345,44 @@ impl RemoteRepository {
     }
 }
 
+/// With what a server is talked to.
+struct Means {
+    ssh_program: PathBuf,
+    credentials: Credentials,
+}
+
 /// Connects, lets `talk` use the line, and explains a failure as well as the line can. A fault that the wire has noted
 /// explains it better, and wins later.
 fn with_line<T>(
     place: &Place,
-    ssh_program: &std::path::Path,
+    means: &Means,
     wire: &Arc<Wire>,
     talk: impl FnOnce(&mut dyn Transport) -> gix::Result<T>,
 ) -> Result<T, GitError> {
-    let mut complaints: Option<(Complaints, &str)> = None;
+    let mut complaints: Option<(Complaints, String)> = None;
     let outcome = match place {
         Place::Http { is_secure, host, port, path } => {
             let scheme = if *is_secure { "https" } else { "http" };
             let port = port.map(|port| format!(":{port}")).unwrap_or_default();
             let base = format!("{scheme}://{host}{port}{}", path.trim_end_matches('/'));
             let url = gix::url::parse(base.as_str()).map_err(|error| protocol(wire, &error))?;
-            talk(&mut connect_http(HttpLine::new(wire.clone())?, url, Protocol::V2, false))
+            talk(&mut connect_http(
+                HttpLine::new(wire.clone(), &means.credentials)?,
+                url,
+                Protocol::V2,
+                false,
+            ))
         }
         Place::Ssh { user, host, port, path } => {
             let to = Destination { user: user.as_deref(), host, port: *port, path };
-            let (mut line, said) = ssh::connect(ssh_program, &to, wire)?;
-            complaints = Some((said, host));
+            let (mut line, said) = ssh::connect(means, &to, wire)?;
+            complaints = Some((said, to.shown()));
             talk(&mut line)
         }
         Place::Local(path) => return Err(GitError::NotARepository { path: path.clone() }),
     };
     outcome.map_err(|error| match complaints {
-        Some((said, host)) => said.explain(wire, host).unwrap_or_else(|| protocol(wire, &error)),
+        Some((said, host)) => said.explain(wire, &host).unwrap_or_else(|| protocol(wire, &error)),
         None => protocol(wire, &error),
     })
 }
