@@ -4,6 +4,7 @@
 //! every function and filter that builds a value pays for its size. Templates come from the commit and from the
 //! binary, by names inside their folder only.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +14,10 @@ use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, 
 
 use crate::gitops::diagnostic::{Diagnostic, Place, Source, nearest};
 use crate::gitops::fleet::{TEMPLATES, refused};
+use crate::gitops::nesting;
 use crate::gitops::read::{NESTING_MAX, text_of};
 use crate::gitops::template::{
-    self, ADD, CHARGE, CLOSE, EMIT, HELD, JOIN, MULTIPLY, Mark, NUMBER_END, OPEN, SIZED, Traced,
+    self, ADD, CHARGE, CLOSE, EMIT, HELD, JOIN, LOOKED, MULTIPLY, Mark, NUMBER_END, OPEN, SIZED, Traced,
 };
 use crate::model::repository::{Refusal, Repository};
 
@@ -27,8 +29,13 @@ const RECURSION: usize = 64;
 pub(crate) const OUTPUT_MAX: usize = 1024 * 1024;
 /// Bytes that one rendering may build on the way to its output.
 const BUILT_MAX: u64 = 4 * 1024 * 1024;
+/// Entries and kilobytes of text that one rendering may compare or search: one instruction can look at many.
+const LOOKED_MAX: u64 = 2_000_000;
+/// Instructions of all renderings of an environment together.
+const FUEL_TOTAL: u64 = 20 * FUEL;
 /// Starts the detail of errors about size, to tell them from others.
 const TOO_MUCH: &str = "the template builds more than";
+const TOO_MUCH_LOOKING: &str = "the template searches and compares more than";
 
 /// The templates that are compiled in.
 const BUILT_IN: [(&str, &str); 12] = [
@@ -71,6 +78,8 @@ pub(crate) struct Engine {
     /// Paths of the commit that are not read, and why: an include may name one.
     refused: BTreeMap<Arc<str>, Refusal>,
     meter: Arc<Meter>,
+    /// Instructions of the renderings of this environment.
+    burnt: Cell<u64>,
 }
 
 impl Engine {
@@ -83,6 +92,7 @@ impl Engine {
             found: Vec::new(),
             refused: repository.refused.clone(),
             meter,
+            burnt: Cell::new(0),
         };
         for (name, text) in BUILT_IN {
             let source = Source::new(format!("built-in:{name}"), text);
@@ -101,6 +111,10 @@ impl Engine {
     }
 
     fn add(&mut self, name: &str, source: &Arc<Source>) {
+        if let Some(too_deep) = nesting::check(source) {
+            self.found.push(too_deep);
+            return;
+        }
         let added = template::trace(source, &mut self.marks).and_then(|traced| {
             self.environment.add_template_owned(name.to_owned(), traced.text.clone())?;
             Ok(traced)
@@ -136,18 +150,42 @@ impl Engine {
             .filter(move |name| !name.contains('/') && !parts.contains(name))
     }
 
+    /// Begins another environment, with fuel of its own.
+    pub fn refuel(&self) {
+        self.burnt.set(0);
+    }
+
     /// Renders to marked text.
     pub fn render(&self, name: &str, context: Value) -> Result<String, Box<Failure>> {
         self.meter.used.store(0, Ordering::Relaxed);
+        self.meter.looked.store(0, Ordering::Relaxed);
         let mut out = Capped { text: Vec::new() };
-        let rendered = self
-            .environment
-            .get_template(name)
-            .and_then(|template| template.render_captured_to(context, &mut out).map(|_| ()));
+        if self.burnt.get() >= FUEL_TOTAL {
+            return Err(Box::new(self.exhausted(name)));
+        }
+        let rendered = self.environment.get_template(name).and_then(|template| {
+            // A rendering that fails may have burnt all that it was given.
+            let before = self.burnt.replace(self.burnt.get() + FUEL);
+            let captured = template.render_captured_to(context, &mut out)?;
+            let burnt = captured.state().fuel_levels().map_or(FUEL, |(consumed, _)| consumed);
+            self.burnt.set(before + burnt);
+            Ok(())
+        });
         match rendered {
             Ok(()) => Ok(String::from_utf8_lossy(&out.text).into_owned()),
             Err(error) => Err(Box::new(self.failure(&error))),
         }
+    }
+
+    /// The renderings before have used up what an environment may burn.
+    fn exhausted(&self, name: &str) -> Failure {
+        let source = self.traced.get(name).map(|traced| traced.source.clone());
+        let place = Place::start_of(&source.unwrap_or_else(|| Source::nameless_text(name.to_owned())));
+        let message =
+            format!("the templates of this environment run for more than {FUEL_TOTAL} instructions together");
+        let diagnostic = Diagnostic::error("PRV1404", place, message)
+            .help("a template that many pools use should do little: compute values once, in `variables`");
+        Failure { diagnostic, undefined: None }
     }
 
     /// An engine's error in the words and positions of the original templates.
@@ -219,6 +257,10 @@ impl Engine {
             ErrorKind::InvalidOperation if detail.starts_with(TOO_MUCH) => {
                 Diagnostic::error("PRV1405", place, detail.to_owned())
                     .help("render less, or split the environment")
+            }
+            ErrorKind::InvalidOperation if detail.starts_with(TOO_MUCH_LOOKING) => {
+                Diagnostic::error("PRV1404", place, detail.to_owned())
+                    .help("search once and keep the answer, or use a table instead of a list")
             }
             ErrorKind::WriteFailure => {
                 let message = format!("the template renders more than {OUTPUT_MAX} bytes");
@@ -389,10 +431,13 @@ fn unknown_name(detail: &str) -> &str {
     before.rsplit(' ').next().unwrap_or(before)
 }
 
-/// Bytes built so far.
+/// What a rendering has cost so far.
 #[derive(Default)]
 struct Meter {
+    /// Bytes built.
     used: AtomicU64,
+    /// Entries looked at without being built.
+    looked: AtomicU64,
 }
 
 impl Meter {
@@ -400,6 +445,17 @@ impl Meter {
         let before = self.used.fetch_add(bytes as u64, Ordering::Relaxed);
         match before.saturating_add(bytes as u64) > BUILT_MAX {
             true => Err(too_much()),
+            false => Ok(()),
+        }
+    }
+
+    fn look(&self, entries: usize) -> Result<(), Error> {
+        let before = self.looked.fetch_add(entries as u64, Ordering::Relaxed);
+        match before.saturating_add(entries as u64) > LOOKED_MAX {
+            true => Err(Error::new(
+                ErrorKind::InvalidOperation,
+                format!("{TOO_MUCH_LOOKING} {LOOKED_MAX} entries of lists and tables"),
+            )),
             false => Ok(()),
         }
     }
@@ -447,6 +503,39 @@ impl std::fmt::Write for Bounded {
         self.text.push_str(text);
         Ok(())
     }
+}
+
+/// Pays for looking through a value, which a single instruction may do.
+fn look(meter: &Meter, value: &Value) -> Result<(), Error> {
+    let mut open = vec![value.clone()];
+    let mut looked = 0usize;
+    while let Some(value) = open.pop() {
+        looked += 1 + value.as_str().map_or(0, |text| text.len() / 1024);
+        let entries = match value.kind() {
+            ValueKind::Map => value.len().unwrap_or(0),
+            ValueKind::Seq | ValueKind::Iterable => {
+                for item in value.try_iter()? {
+                    looked += 1;
+                    if looked as u64 > LOOKED_MAX {
+                        break;
+                    }
+                    if matches!(
+                        item.kind(),
+                        ValueKind::Map | ValueKind::Seq | ValueKind::Iterable | ValueKind::String
+                    ) {
+                        open.push(item);
+                    }
+                }
+                0
+            }
+            _ => 0,
+        };
+        looked = looked.saturating_add(entries);
+        if looked as u64 > LOOKED_MAX {
+            break;
+        }
+    }
+    meter.look(looked)
 }
 
 /// What a value is worth with all that is inside it.
@@ -528,7 +617,7 @@ fn restricted(meter: &Arc<Meter>) -> Environment<'static> {
     });
     add_operators(&mut environment, meter);
     add_filters(&mut environment, meter);
-    add_tests(&mut environment);
+    add_tests(&mut environment, meter);
     // Lazy, so it costs nothing until something is made of it.
     environment.add_function("range", minijinja::functions::range);
     let dict = Value::from_function(minijinja::functions::dict);
@@ -563,6 +652,8 @@ fn add_operators(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
         }
         weigh(&metered, &value, false).map(|()| value)
     });
+    let metered = meter.clone();
+    environment.add_function(LOOKED, move |value: Value| look(&metered, &value).map(|()| value));
     let metered = meter.clone();
     environment.add_function(JOIN, move |left: Value, right: Value| {
         if left.is_undefined() || right.is_undefined() {
@@ -827,6 +918,7 @@ fn overlaid(meter: &Meter, lower: &Value, upper: &Value, field: &str) -> Result<
     let mut out = Vec::new();
     for entry in lower.try_iter()? {
         let name = entry.get_attr(field)?;
+        meter.look(names.len())?;
         if !names.contains(&name) {
             out.push(entry);
         }
@@ -836,7 +928,7 @@ fn overlaid(meter: &Meter, lower: &Value, upper: &Value, field: &str) -> Result<
     Ok(Value::from(out))
 }
 
-fn add_tests(environment: &mut Environment<'static>) {
+fn add_tests(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
     use minijinja::tests;
     let plain: [(&'static str, Value); 22] = [
         ("boolean", Value::from_function(tests::is_boolean)),
@@ -863,11 +955,13 @@ fn add_tests(environment: &mut Environment<'static>) {
         ("false", Value::from_function(tests::is_false)),
     ];
     for (name, test) in plain {
+        let metered = meter.clone();
         environment.add_test(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
             let args = args.into_values();
             if args.iter().any(Value::is_undefined) {
                 return Err(undefined(name));
             }
+            args.iter().try_for_each(|looked| look(&metered, looked))?;
             Ok::<_, Error>(test.call(state, &args)?.is_true())
         });
     }

@@ -14,6 +14,7 @@ pub(crate) mod overlay;
 pub mod fleet;
 pub mod reads;
 // Rendered.
+pub(crate) mod nesting;
 pub(crate) mod template;
 pub mod engine;
 pub mod context;

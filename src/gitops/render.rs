@@ -227,6 +227,7 @@ pub(crate) fn render(
     settings: &RenderSettings,
 ) -> Result<Rendered, Diagnostics> {
     let resolved = fleet.resolve(environment)?;
+    engine.refuel();
     let mut run = Run::new(fleet, engine, &resolved, settings);
     run.pools();
     run.classes();
@@ -388,7 +389,17 @@ impl<'a> Run<'a> {
         match self.engine.render(template, context) {
             Ok(text) => {
                 self.bytes += text.len();
-                rendered::read(&text, &self.engine.marks, roots, &mut self.found)
+                let found = self.found.len();
+                let drafts = rendered::read(&text, &self.engine.marks, roots, &mut self.found);
+                // Silence would take the pool away from the cluster.
+                if drafts.is_empty() && self.found[found..].iter().all(|one| !one.is_error()) {
+                    let message = format!("the template of {} renders nothing", roots.subject);
+                    self.found.push(
+                        Diagnostic::error("PRV1506", entry.clone(), message)
+                            .help("remove the entry, or `\"$remove\" = true` if it is inherited, instead of rendering nothing"),
+                    );
+                }
+                drafts
             }
             Err(failure) => {
                 let mut diagnostic = failure.diagnostic;

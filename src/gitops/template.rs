@@ -31,6 +31,8 @@ pub(crate) const JOIN: &str = "_join";
 pub(crate) const CHARGE: &str = "_charge";
 /// Pays for a list or table with all that is inside.
 pub(crate) const SIZED: &str = "_sized";
+/// Pays for looking through what is compared, searched or cut.
+pub(crate) const LOOKED: &str = "_looked";
 /// The same for what a namespace is to hold, which may not be a namespace.
 pub(crate) const HELD: &str = "_held";
 
@@ -445,6 +447,7 @@ impl Walk<'_> {
         match expr {
             Expr::Var(_) | Expr::Const(_) => {}
             Expr::Slice(slice) => {
+                self.sliced(expr);
                 self.expression(&slice.expr);
                 for part in [&slice.start, &slice.stop, &slice.step].into_iter().flatten() {
                     self.expression(part);
@@ -456,6 +459,16 @@ impl Walk<'_> {
                     BinOpKind::Add => Some(ADD),
                     BinOpKind::Mul => Some(MULTIPLY),
                     BinOpKind::Concat => Some(JOIN),
+                    BinOpKind::In
+                    | BinOpKind::Eq
+                    | BinOpKind::Ne
+                    | BinOpKind::Lt
+                    | BinOpKind::Lte
+                    | BinOpKind::Gt
+                    | BinOpKind::Gte => {
+                        self.comparison(binary.span().end_offset as usize, &binary.right);
+                        None
+                    }
                     _ => None,
                 };
                 if let Some(function) = function {
@@ -471,6 +484,11 @@ impl Walk<'_> {
                 self.expression(&binary.right);
             }
             Expr::Compare(compare) => {
+                let place = self.place_of(leftmost(&compare.expr)..compare.span().end_offset as usize);
+                self.refused.push(
+                    Diagnostic::error("PRV1402", place, "several comparisons stand in a row here")
+                        .help("compare two values at a time: `a < b and b < c`"),
+                );
                 self.expression(&compare.expr);
                 compare.ops.iter().for_each(|op| self.expression(&op.expr));
             }
@@ -497,6 +515,15 @@ impl Walk<'_> {
                 self.expression(&item.subscript_expr);
             }
             Expr::Call(call) => {
+                if let Expr::GetAttr(method) = &call.expr
+                    && method.name == "changed"
+                {
+                    let place = self.place_of(leftmost(&call.expr)..method.span().end_offset as usize);
+                    self.refused.push(
+                        Diagnostic::error("PRV1408", place, "`loop.changed` is not offered here")
+                            .help("keep the last value in a `namespace` and compare with it"),
+                    );
+                }
                 self.expression(&call.expr);
                 self.arguments(&call.args);
             }
@@ -535,6 +562,51 @@ impl Walk<'_> {
                 | CallArg::KwargSplat(value) => self.expression(value),
             }
         }
+    }
+
+    /// `a in b` becomes `a in _looked((b))`: what stands on the right bounds what is looked at. Between the operator and its
+    /// right side stand only spaces and opening brackets.
+    fn comparison(&mut self, end: usize, right: &Expr<'_>) {
+        let before = &self.source.text[..leftmost(right)];
+        let start = before.trim_end_matches(|c: char| c.is_whitespace() || c == '(' || c == '-').len();
+        if !matches!(right, Expr::Const(_)) {
+            // The operator may be a word.
+            self.insert(start, format!(" {LOOKED}(("));
+            self.close(end, "))".to_owned());
+        }
+    }
+
+    /// `a.b[1:]` becomes `_looked((a.b[1:]))`. Only of names and their attributes: where else a slice begins is not told.
+    fn sliced(&mut self, expr: &Expr<'_>) {
+        let Expr::Slice(slice) = expr else { return };
+        let (start, end) = (leftmost(&slice.expr), slice.span().end_offset as usize);
+        let base = slice.expr.span().end_offset as usize;
+        let is_path = {
+            let mut base = &slice.expr;
+            loop {
+                match base {
+                    Expr::Var(_) => break true,
+                    Expr::GetAttr(attribute) => base = &attribute.expr,
+                    Expr::GetItem(item) => base = &item.expr,
+                    _ => break false,
+                }
+            }
+        };
+        let is_bare = !self.source.text[start..base].contains(')')
+            && self.source.text[base..end].trim_start().starts_with('[');
+        if is_path && is_bare {
+            self.wrap(LOOKED, start..end);
+        } else {
+            let place = self.place_of(start..end);
+            self.refused.push(
+                Diagnostic::error("PRV1402", place, "only a plain name can be cut with `[…:…]`")
+                    .help("name it first: `{% set all = … %}`, then `all[1:]`"),
+            );
+        }
+    }
+
+    fn place_of(&self, range: Range<usize>) -> Place {
+        Place::new(self.source, range)
     }
 
     /// `a ~ b` becomes `_join((a),(b))`.

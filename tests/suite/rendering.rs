@@ -294,9 +294,50 @@ fn ren_022_endless_loops_run_out_of_fuel() {
     let found = only(errors(&templated(&format!("{loops}\n{}", pool("weight: 1")))));
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     assert!(matches!(found.code, "PRV1404" | "PRV1405"), "{found}");
+    // One instruction that looks at many entries pays for all of them.
+    for costly in [
+        "{% set l = range(10000) | list %}{% for i in range(50000) %}{% if -1 in l %}a{% endif %}{% endfor %}",
+        "{% set l = range(10000) | list %}{% for i in range(50000) %}{% if -1 not in (l) %}a{% endif %}{% endfor %}",
+        "{% set l = range(10000) | list %}{% for i in range(50000) %}{% if l == l %}a{% endif %}{% endfor %}",
+        "{% set l = range(10000) | list %}{% for i in range(50000) %}{% if -1 is in(l) %}a{% endif %}{% endfor %}",
+        "{% set l = range(10000) | list %}{% for i in range(50000) %}{% set m = l[1:] %}{% endfor %}",
+    ] {
+        let start = Instant::now();
+        let found = only(errors(&templated(&format!("{costly}\n{}", pool("weight: 1")))));
+        assert_eq!(found.code, "PRV1404", "{costly}: {found}");
+        assert!(start.elapsed() < Duration::from_secs(5), "{costly}: {:?}", start.elapsed());
+    }
     let endless = "{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}";
     let found = only(errors(&templated(endless)));
     assert!(matches!(found.code, "PRV1404" | "PRV1407"), "{found}");
+}
+
+/// Many pools that each stay below the limit of one rendering still end together.
+#[test]
+fn ren_022_all_renderings_of_an_environment_share_a_limit() {
+    let busy = "{% for a in range(100) %}{% for b in range(600) %}{% set x = a %}{% endfor %}{% endfor %}";
+    let pools: String = (0..100).map(|at| format!("[pools.p{at}]\nstrategy = \"own\"\n")).collect();
+    let found = errors(&with_template(&format!("{busy}\n{}", pool("weight: 1")), &pools, &[]));
+    assert!(found.iter().any(|found| found.code == "PRV1404" && found.message.contains("together")));
+}
+
+/// A pool that renders to nothing would be retired without a word.
+#[test]
+fn a_template_that_renders_nothing_is_a_mistake() {
+    for nothing in ["", "{# todo #}", "{% if false %}{% include 'nodepool.yaml.j2' %}{% endif %}"] {
+        let found = only(errors(&templated(nothing)));
+        assert_eq!(found.code, "PRV1506", "{found}");
+        assert!(found.message.contains("renders nothing"), "{found}");
+    }
+}
+
+#[test]
+fn templates_too_deep_to_read_are_refused() {
+    for deep in [format!("{{{{ {}1 }}}}", "-".repeat(9200)), format!("{{{{ pool{} }}}}", ".a".repeat(5500))] {
+        let found = only(errors(&templated(&deep)));
+        assert_eq!(found.code, "PRV1407", "{found}");
+        assert_eq!(found.place.position().0, 1);
+    }
 }
 
 #[test]
