@@ -11,6 +11,10 @@ use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Severity};
 
 /// Wide enough that no sentence is broken: terminals do that better, and search tools find whole lines.
 const WIDTH: usize = 10_000;
+/// Characters of a line that are shown; of a longer one the part around the mistake.
+const LINE_MAX: usize = 400;
+/// Characters before and behind the mistake in a line that is cut.
+const AROUND: usize = 100;
 
 /// All that are shown, one blank line between two, and how many more there are.
 pub fn draw(diagnostics: &Diagnostics, is_colored: bool) -> String {
@@ -40,36 +44,82 @@ fn draw_one(diagnostic: &Diagnostic, is_colored: bool) -> String {
         .with_context_lines(1)
         .with_links(false);
     let mut text = String::new();
-    if handler.render_report(&mut text, &Drawn(diagnostic)).is_err() {
+    let drawn = Drawn { diagnostic, cut: Cut::of(&diagnostic.place) };
+    if handler.render_report(&mut text, &drawn).is_err() {
         // A place that does not fit its text; the plain form needs none.
         text = format!("{diagnostic}\n");
     }
     let mut text = text.trim().to_owned();
-    for link in diagnostic.chain.iter().filter(|link| !is_near(&link.place, &diagnostic.place)) {
+    for link in diagnostic.chain.iter().filter(|link| !drawn.is_near(&link.place)) {
         text.push_str(&format!("\n  note: {}: {}", link.place, link.message));
     }
     text.push('\n');
     text
 }
 
-/// Whether a linked place is drawn as a second label: it is in the same text.
-fn is_near(link: &Place, main: &Place) -> bool {
-    link.source == main.source && has_excerpt(main)
-}
-
 fn has_excerpt(place: &Place) -> bool {
     !place.source.text.is_empty()
 }
 
+/// The part of a long line that stands for it.
 #[derive(Debug)]
-struct Drawn<'a>(&'a Diagnostic);
+struct Cut {
+    text: String,
+    /// Bytes of the mistake in `text`.
+    span: SourceSpan,
+    /// From 0.
+    line: usize,
+}
+
+impl Cut {
+    /// `None` if the line, and those above and below it, can be shown whole.
+    fn of(place: &Place) -> Option<Self> {
+        let text: &str = &place.source.text;
+        let number = place.position().0 as usize;
+        let is_long =
+            |line: usize| line > 0 && place.source.line(line).char_indices().nth(LINE_MAX).is_some();
+        if !(number - 1..=number + 1).any(is_long) {
+            return None;
+        }
+        let line_start = place.source.line_start(number);
+        let line_end = line_start + place.source.line(number).len();
+        let start = place.bytes().start.clamp(line_start, line_end);
+        let end = place.bytes().end.clamp(start, line_end);
+        let shown_end = text[start..end].char_indices().nth(AROUND).map_or(end, |(at, _)| start + at);
+        let before = text[line_start..start].char_indices().rev().take(AROUND).last();
+        let first = before.map_or(start, |(at, _)| line_start + at);
+        let last =
+            text[shown_end..line_end].char_indices().nth(AROUND).map_or(line_end, |(at, _)| shown_end + at);
+        let lead = if first > line_start { "…" } else { "" };
+        let tail = if last < line_end { "…" } else { "" };
+        Some(Self {
+            text: format!("{lead}{}{tail}\n", &text[first..last]),
+            span: SourceSpan::new((lead.len() + start - first).into(), shown_end - start),
+            line: number - 1,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Drawn<'a> {
+    diagnostic: &'a Diagnostic,
+    cut: Option<Cut>,
+}
+
+impl Drawn<'_> {
+    /// Whether a linked place is drawn as a second label: it is in the same text, and that is shown whole.
+    fn is_near(&self, link: &Place) -> bool {
+        let main = &self.diagnostic.place;
+        link.source == main.source && has_excerpt(main) && self.cut.is_none() && Cut::of(link).is_none()
+    }
+}
 
 impl fmt::Display for Drawn<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if has_excerpt(&self.0.place) {
-            out.write_str(&self.0.message)
+        if has_excerpt(&self.diagnostic.place) {
+            out.write_str(&self.diagnostic.message)
         } else {
-            write!(out, "{}: {}", self.0.place, self.0.message)
+            write!(out, "{}: {}", self.diagnostic.place, self.diagnostic.message)
         }
     }
 }
@@ -78,18 +128,18 @@ impl std::error::Error for Drawn<'_> {}
 
 impl miette::Diagnostic for Drawn<'_> {
     fn severity(&self) -> Option<miette::Severity> {
-        Some(match self.0.severity {
+        Some(match self.diagnostic.severity {
             Severity::Error => miette::Severity::Error,
             Severity::Warning => miette::Severity::Warning,
         })
     }
 
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.0.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
+        self.diagnostic.help.as_ref().map(|help| Box::new(help) as Box<dyn fmt::Display>)
     }
 
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        has_excerpt(&self.0.place).then_some(self)
+        has_excerpt(&self.diagnostic.place).then_some(self)
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
@@ -97,8 +147,9 @@ impl miette::Diagnostic for Drawn<'_> {
             let bytes = place.bytes();
             SourceSpan::new(bytes.start.into(), bytes.len())
         };
-        let main = LabeledSpan::new_primary_with_span(None, span(&self.0.place));
-        let links = self.0.chain.iter().filter(|link| is_near(&link.place, &self.0.place));
+        let shown = self.cut.as_ref().map_or_else(|| span(&self.diagnostic.place), |cut| cut.span);
+        let main = LabeledSpan::new_primary_with_span(None, shown);
+        let links = self.diagnostic.chain.iter().filter(|link| self.is_near(&link.place));
         let links =
             links.map(move |link| LabeledSpan::new_with_span(Some(link.message.clone()), span(&link.place)));
         Some(Box::new(std::iter::once(main).chain(links)))
@@ -113,7 +164,22 @@ impl SourceCode for Drawn<'_> {
         lines_before: usize,
         lines_after: usize,
     ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let source = &self.0.place.source;
+        let source = &self.diagnostic.place.source;
+        if let Some(cut) = &self.cut {
+            let contents = cut.text.as_str().read_span(span, lines_before, lines_after)?;
+            let column = self.diagnostic.place.position().1 as usize - 1;
+            let (path, line) = (source.path.to_string(), cut.line);
+            // Where the excerpt begins is asked with the context lines, where the mistake is without.
+            let column = if lines_before == 0 { column } else { 0 };
+            return Ok(Box::new(MietteSpanContents::new_named(
+                path,
+                contents.data(),
+                *contents.span(),
+                line,
+                column,
+                1,
+            )));
+        }
         let contents = (*source.text).read_span(span, lines_before, lines_after)?;
         let column = match lines_before {
             0 => source.position(span.offset()).1 as usize - 1,
@@ -123,7 +189,7 @@ impl SourceCode for Drawn<'_> {
             source.path.to_string(),
             contents.data(),
             *contents.span(),
-            contents.line(),
+            source.position(contents.span().offset()).0 as usize - 1,
             column,
             contents.line_count(),
         )))
@@ -158,6 +224,20 @@ mod tests {
   help: did you mean `limits`?
 "
         );
+    }
+
+    #[test]
+    fn of_a_long_line_the_part_around_the_mistake_is_shown() {
+        let text =
+            format!("# one\nx = [{}]; limts = 1 {}\n# three\n", "ü, ".repeat(40_000), "y".repeat(70_000));
+        let drawn = draw(&Diagnostic::error("PRV1", at(&text, "limts"), "no field").into(), false);
+        assert!(drawn.contains("environments/dev.toml:2:120009]"), "{drawn}");
+        assert!(drawn.contains(" 2 │ …") && drawn.contains("ü, ]; limts = 1 yyy"), "{drawn}");
+        assert!(drawn.len() < 1500, "{}", drawn.len());
+        let under = drawn.lines().find(|line| line.contains('─') && line.contains('·')).expect("underlined");
+        let line = drawn.lines().find(|line| line.contains("limts")).expect("shown");
+        let column = |line: &str, what: &str| line[..line.find(what).expect("there")].chars().count();
+        assert_eq!(column(under, "─"), column(line, "limts"), "{drawn}");
     }
 
     #[test]

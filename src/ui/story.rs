@@ -7,9 +7,11 @@ use serde_json::json;
 
 use super::console::{Console, Tone};
 use super::exit::Failure;
+use crate::capacity::decision::Reason;
 use crate::controllers::reconciler::{Reconciler, Turn};
-use crate::model::action::Subject;
+use crate::model::action::{Action, Subject};
 use crate::model::name::NodeName;
+use crate::model::taint::Taint;
 use crate::model::time::render_duration;
 use crate::simulator::story::Happening;
 
@@ -25,6 +27,56 @@ pub fn say(console: &Console, text: &str) -> Result<(), Failure> {
             json!({ "version": 1, "simulated": true, "kind": "Note", "message": message })
         ))
     })
+}
+
+/// Something that was decided, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// A stable word for programs: what was done to nodes, or what the Git half says.
+    pub kind: String,
+    pub subject: String,
+    pub message: String,
+}
+
+/// What a turn decided that somebody may ask about later: syncs, machines asked for and machines given up.
+pub fn decided(reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
+    let mut told = Vec::new();
+    for reason in turn.syncs.iter().filter(|sync| sync.is_news).flat_map(|sync| &sync.reasons) {
+        let subject = reconciler.sync().environment().to_string();
+        told.push(Decided { kind: reason.reason.to_string(), subject, message: reason.message.clone() });
+    }
+    for planned in turn.decisions.iter().flat_map(|decision| &decision.actions) {
+        if let Action::CreateClaim(claim) = &planned.action {
+            let Reason { code, message } = &planned.reason;
+            let (kind, subject) = (code.to_string(), claim.name.to_string());
+            told.push(Decided { kind, subject, message: message.clone() });
+        }
+    }
+    told.extend(decided_about_nodes(reconciler, turn));
+    told
+}
+
+/// Which nodes a turn decided to give up, each once.
+fn decided_about_nodes(reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
+    let objects = reconciler.cluster().world().objects();
+    let mut told: Vec<Decided> = Vec::new();
+    for planned in turn.decisions.iter().flat_map(|decision| &decision.actions) {
+        let subject = match &planned.action {
+            Action::DeleteClaim { claim } => {
+                let node = objects.claims.get(claim).and_then(|claim| claim.node);
+                node.map_or_else(|| claim.to_string(), |node| node.to_string())
+            }
+            Action::UpdateNode { node, change } if change.add_taints.contains(&Taint::disrupted()) => {
+                node.to_string()
+            }
+            _ => continue,
+        };
+        let Reason { code, message } = &planned.reason;
+        if !told.iter().any(|known| known.subject == subject && known.message == *message) {
+            told.push(Decided { kind: code.to_string(), subject, message: message.clone() });
+        }
+    }
+    told
 }
 
 /// Prints what is new since the last time: lines for people, one JSON document a line for programs.
@@ -74,6 +126,10 @@ impl<'c> Narrator<'c> {
                 }
             }
         }
+        for Decided { subject, message, .. } in decided_about_nodes(reconciler, turn) {
+            let text = format!("{subject}: {message}");
+            lines.push(Line { at: now, tone: Tone::Notice, word: "decide", text });
+        }
         let story = reconciler.cluster().world().story();
         let mut bound: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
         let mut evicted: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
@@ -113,11 +169,8 @@ impl Narrator<'_> {
             });
             self.console.data(&format!("{document}\n"))
         };
-        for sync in turn.syncs.iter().filter(|sync| sync.is_news) {
-            for reason in &sync.reasons {
-                let subject = reconciler.sync().environment().to_string();
-                document(reconciler.now(), reason.reason, subject, reason.message.clone())?;
-            }
+        for Decided { kind, subject, message } in decided(reconciler, turn) {
+            document(reconciler.now(), &kind, subject, message)?;
         }
         let story = reconciler.cluster().world().story();
         for (at, happening) in story.since(self.told) {

@@ -5,6 +5,7 @@
 //! replacements. Once all of those are initialized the claims are deleted. A replacement that is lost, or takes too long,
 //! takes everything back: the nodes serve on as if nothing had been.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -128,6 +129,41 @@ impl Command {
         self.method.reason()
     }
 
+    /// Why, and what comes of it: `its pods fit on other nodes; saves $0.07 an hour`.
+    pub fn why(&self) -> String {
+        let is_one = self.nodes.len() == 1;
+        let others = match self.nodes.len() - 1 {
+            0 => String::new(),
+            1 => " (with one other)".into(),
+            count => format!(" (with {count} others)"),
+        };
+        let cause = match self.method {
+            Method::Expiration => "its lifetime is over".to_string(),
+            Method::StaticScaleDown => "its pool wants fewer nodes".to_string(),
+            Method::Emptiness => "it runs nothing that has to stay".to_string(),
+            Method::StaticDrift | Method::Drift => "it is not what its pool asks for any more".to_string(),
+            Method::MultiNodeConsolidation | Method::SingleNodeConsolidation => {
+                match (self.replacements.len(), is_one) {
+                    (0, true) => "its pods fit on other nodes".to_string(),
+                    (0, false) => "their pods fit on other nodes".to_string(),
+                    (_, true) => "a cheaper node will do".to_string(),
+                    (_, false) => "one cheaper node will do for all of them".to_string(),
+                }
+            }
+        };
+        let first = match self.replacements.len() {
+            0 => String::new(),
+            1 => "; a replacement comes first".into(),
+            count => format!("; {count} replacements come first"),
+        };
+        let money = match self.savings.cmp(&UsdPerHour::ZERO) {
+            Ordering::Equal => String::new(),
+            Ordering::Greater => format!("; saves ${} an hour", self.savings),
+            Ordering::Less => format!("; costs ${} an hour more", -self.savings),
+        };
+        format!("{cause}{others}{first}{money}")
+    }
+
     /// `replace: [node-1, node-2] -> [1 replacement], saves $0.1 an hour`.
     pub fn describe(&self) -> String {
         let nodes: Vec<&str> = self.nodes.iter().map(|node| node.as_str()).collect();
@@ -200,7 +236,7 @@ pub(crate) fn start(
     steps: &mut Steps,
 ) {
     let code = command.reason().as_str();
-    let message = command.describe();
+    let message = command.why();
     let names: Vec<&str> = replacements.iter().map(|claim| claim.name.as_str()).collect();
     for (node, claim) in command.nodes.iter().zip(&command.claims) {
         let Some(known) = cluster.claims.get(claim) else { continue };

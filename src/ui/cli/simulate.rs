@@ -17,6 +17,7 @@ use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::play::{Play, price_notice, script_of};
 use crate::ui::progress::Progress;
+use crate::ui::story::{Decided, decided};
 use crate::ui::table::Table;
 
 /// Play a fleet on a simulated cluster: hours in a moment, the same seed always the same story
@@ -63,7 +64,7 @@ pub struct SimulationDocument {
     pub seed: u64,
     pub start: String,
     pub end: String,
-    /// What happened, in order.
+    /// What was decided and what happened, in order.
     pub events: Vec<EventDocument>,
     pub expectations: Vec<ExpectationDocument>,
     pub nodes: Vec<NodeDocument>,
@@ -133,32 +134,66 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let mut play = Play::new(repository.clone(), script, args.seed)?;
     play.take_commit(repository)?;
     let progress = Progress::start(console, "simulating");
+    let mut decisions = Vec::new();
     loop {
         let start = play.start();
-        let commit = play.run_to_commit(|reconciler, _| {
-            progress.step("simulating", &render_duration(reconciler.now().duration_since(start)));
+        let commit = play.run_to_commit(|reconciler, turn| {
+            let now = reconciler.now();
+            progress.step("simulating", &render_duration(now.duration_since(start)));
+            decisions.extend(decided(reconciler, turn).into_iter().map(|one| (now, one)));
         });
         let Some(commit) = commit else { break };
         let repository = play.committed(&commit)?;
+        let (id, message) = (repository.revision.commit.short(), commit.message.clone());
+        let committed = Decided { kind: "Commit".to_string(), subject: id.to_string(), message };
+        decisions.push((play.reconciler.now(), committed));
         play.take_commit(repository)?;
     }
     drop(progress);
-    let document = document(&play);
+    let events = told_in_order(&play, decisions);
+    let document = document(&play, &events);
     if console.is_json() {
         console.json(&document)?;
     } else {
-        console.data(&text(&play, &document, console))?;
+        console.data(&text(&play, &document, &events, console))?;
     }
     let failed = play.verdicts().iter().any(|verdict| !verdict.failures.is_empty());
     Ok(if failed { Exit::No } else { Exit::Done })
 }
 
-fn document(play: &Play) -> SimulationDocument {
+/// Something that happened or was decided.
+struct Event {
+    at: Timestamp,
+    told: Decided,
+    /// Whether people want to read it too; programs get everything.
+    is_for_people: bool,
+}
+
+/// What was decided and what happened, in order; of one moment the decisions come first.
+fn told_in_order(play: &Play, decisions: Vec<(Timestamp, Decided)>) -> Vec<Event> {
+    let mut events: Vec<Event> = decisions
+        .into_iter()
+        .map(|(at, told)| Event { at, is_for_people: told.kind != "Provisioned", told })
+        .collect();
+    for (at, happening) in play.reconciler.cluster().world().story().iter() {
+        let told = Decided {
+            kind: happening.kind().to_string(),
+            subject: happening.subject(),
+            message: happening.message(),
+        };
+        events.push(Event { at: *at, told, is_for_people: is_told(happening) });
+    }
+    events.sort_by_key(|event| event.at);
+    events.dedup_by(|next, former| next.at == former.at && next.told == former.told);
+    events
+}
+
+fn document(play: &Play, events: &[Event]) -> SimulationDocument {
     let world = play.reconciler.cluster().world();
     let ledger = world.ledger();
     let mut counts = BTreeMap::new();
-    for (_, happening) in world.story().iter() {
-        *counts.entry(happening.kind().to_string()).or_default() += 1;
+    for event in events {
+        *counts.entry(event.told.kind.clone()).or_default() += 1;
     }
     SimulationDocument {
         version: 1,
@@ -169,7 +204,7 @@ fn document(play: &Play) -> SimulationDocument {
         seed: play.script.seed,
         start: play.start().to_string(),
         end: play.end().to_string(),
-        events: world.story().iter().map(|(at, happening)| event_document(*at, happening)).collect(),
+        events: events.iter().map(event_document).collect(),
         expectations: play
             .verdicts()
             .iter()
@@ -197,12 +232,13 @@ fn document(play: &Play) -> SimulationDocument {
     }
 }
 
-fn event_document(at: Timestamp, happening: &Happening) -> EventDocument {
+fn event_document(event: &Event) -> EventDocument {
+    let Decided { kind, subject, message } = &event.told;
     EventDocument {
-        at: at.to_string(),
-        kind: happening.kind().to_string(),
-        subject: happening.subject(),
-        message: happening.message(),
+        at: event.at.to_string(),
+        kind: kind.clone(),
+        subject: subject.clone(),
+        message: message.clone(),
     }
 }
 
@@ -247,7 +283,7 @@ pub(super) fn is_told(happening: &Happening) -> bool {
     }
 }
 
-fn text(play: &Play, document: &SimulationDocument, console: &Console) -> String {
+fn text(play: &Play, document: &SimulationDocument, events: &[Event], console: &Console) -> String {
     let mut text = format!(
         "{} {} on a simulated cluster in {}, seed {}, {} from {}\n",
         console.paint(Tone::Notice, "simulated:"),
@@ -262,14 +298,9 @@ fn text(play: &Play, document: &SimulationDocument, console: &Console) -> String
     }
     text.push('\n');
     let mut story = Table::new(&["AT", "WHAT", "SUBJECT", "DETAIL"]);
-    let world = play.reconciler.cluster().world();
-    for (at, happening) in world.story().iter().filter(|(_, happening)| is_told(happening)) {
-        story.row([
-            play.elapsed(*at),
-            happening.kind().to_string(),
-            happening.subject(),
-            happening.message(),
-        ]);
+    for event in events.iter().filter(|event| event.is_for_people) {
+        let Decided { kind, subject, message } = &event.told;
+        story.row([play.elapsed(event.at), kind.clone(), subject.clone(), message.clone()]);
     }
     text.push_str(&story.to_string());
     if !document.nodes.is_empty() {
