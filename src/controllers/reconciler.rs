@@ -199,7 +199,8 @@ fn earliest(moments: [Option<Timestamp>; 2]) -> Option<Timestamp> {
 fn fleet_of(cluster: &SimulatedCluster) -> Fleet {
     let objects = cluster.world().objects();
     let mut fleet = Fleet::default();
-    for claim in objects.claims.values().filter(|claim| claim.deleted.is_none()) {
+    // A machine that is on its way out still counts: its pods are not all gone.
+    for claim in objects.claims.values() {
         let Some(pool) = claim.pool() else { continue };
         let labels: BTreeMap<Arc<str>, Arc<str>> =
             claim.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();

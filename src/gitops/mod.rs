@@ -16,6 +16,7 @@ pub mod reads;
 // Rendered.
 pub(crate) mod nesting;
 pub(crate) mod template;
+pub(crate) mod meter;
 pub mod engine;
 pub mod context;
 pub(crate) mod rendered;

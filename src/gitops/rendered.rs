@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::gitops::desired::Origin;
 use crate::gitops::diagnostic::{Diagnostic, Place, Source};
-use crate::gitops::engine::OUTPUT_MAX;
+use crate::gitops::meter::OUTPUT_MAX;
 use crate::gitops::read::documents;
 use crate::gitops::template::{CLOSE, LINE, Mark, NUMBER_END, OPEN};
 use crate::gitops::tree::{Node, Tree};

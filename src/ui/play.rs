@@ -14,8 +14,10 @@ use crate::controllers::reconciler::{Reconciler, Turn};
 use crate::controllers::source::render_commit;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::Diagnostics;
+use crate::gitops::fleet::Fleet;
 use crate::gitops::policy::{BlastLimits, PruneMode, SyncMode, SyncPolicy};
 use crate::gitops::render::{RenderSettings, list_environments};
+use crate::gitops::tree::Node;
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::model::catalog::{Catalog, PriceSource};
 use crate::model::repository::{CommitId, Repository, Revision};
@@ -100,6 +102,9 @@ pub fn script_of(
         scale = { workload = "default/inflate", to = 0 }
         "#;
     let mut script = Script::parse(text).map_err(|error| Failure::input(error.to_string()))?;
+    if let Some(region) = region_of(repository, &chosen) {
+        script.region = region;
+    }
     script.environment = chosen;
     let notice = format!(
         "the fleet has no {SCRIPT}, so a made-up workload is played: five pods of one CPU come after a minute and go after fifteen"
@@ -107,9 +112,31 @@ pub fn script_of(
     Ok((script, Some(notice)))
 }
 
+/// The rules of a script: its commits are as good as reviewed, and nobody could be asked.
+pub fn scripted_policy() -> SyncPolicy {
+    SyncPolicy {
+        mode: SyncMode::AutoHeal,
+        prune: PruneMode::Retire,
+        limits: BlastLimits::none(),
+        ..SyncPolicy::new("simulated")
+    }
+}
+
+/// The region that an environment names, if it does.
+fn region_of(repository: &Repository, environment: &str) -> Option<String> {
+    let fleet = Fleet::load(repository).ok()?;
+    let resolved = fleet.resolve(environment).ok()?;
+    resolved.tree.get("region").and_then(Node::as_text).map(ToString::to_string)
+}
+
 impl Play {
     /// Sets the stage: an empty cluster, the workloads of the script, everything that will happen. Nothing is rendered yet.
-    pub fn new(repository: Repository, mut script: Script, seed: Option<u64>) -> Result<Self, Failure> {
+    pub fn new(
+        repository: Repository,
+        mut script: Script,
+        seed: Option<u64>,
+        policy: SyncPolicy,
+    ) -> Result<Self, Failure> {
         script.seed = seed.unwrap_or(script.seed);
         let catalog = Catalog::builtin(&script.region).map_err(|error| {
             let help = error.nearest.as_ref().map(|nearest| format!("did you mean `{nearest}`?"));
@@ -119,12 +146,6 @@ impl Play {
         let catalog = Arc::new(catalog);
         let cloud = CloudHabits { spot_life: script.spot_life, ..CloudHabits::default() };
         let cluster = SimulatedCluster::new(script.seed, script.start, catalog.clone(), Habits { cloud });
-        let policy = SyncPolicy {
-            mode: SyncMode::AutoHeal,
-            prune: PruneMode::Retire,
-            limits: BlastLimits::none(),
-            ..SyncPolicy::new("simulated")
-        };
         let settings = EngineSettings { seed: script.seed, ..EngineSettings::default() };
         let reconciler = Reconciler::new(cluster, &script.environment, policy, settings);
         let start = script.start;

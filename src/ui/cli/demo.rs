@@ -15,7 +15,7 @@ use crate::simulator::script::Commit;
 use crate::ui::console::{Console, Tone};
 use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::play::{Play, price_notice, script_of};
+use crate::ui::play::{Play, price_notice, script_of, scripted_policy};
 use crate::ui::story::{Narrator, say};
 
 /// Watch the whole job on a simulated cluster: a commit becomes running nodes
@@ -80,7 +80,7 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
 
     heading("2. Read, validated, rendered, and compared with what is live")?;
     let (script, _) = script_of(&repository, None)?;
-    let mut play = Play::new(repository.clone(), script, args.seed)?;
+    let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
         say(console, &format!("   {notice}\n"))?;
     }

@@ -46,7 +46,7 @@ pub struct InitDocument {
     commit: Option<String>,
 }
 
-/// Path in the new repository, and content in which `NAME` stands for the fleet's name.
+/// Path in the new repository, and content in which `FLEET` stands for the fleet's name.
 const FILES: [(&str, &str); 4] = [
     ("fleet.toml", include_str!("init/starter/fleet.toml")),
     ("environments/dev.toml", include_str!("init/starter/dev.toml")),
@@ -102,12 +102,22 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.data(&format!("{}\n", dir.join(&**path).display()))?;
     }
     let committed = commit.map_or(String::new(), |commit| format!(", committed as {}", commit.short()));
-    let change = if dir.as_path() == Path::new(".") { String::new() } else { format!("cd {shown} && ") };
+    let change = if dir.as_path() == Path::new(".") {
+        String::new()
+    } else {
+        format!("cd {} && ", quoted(&shown.to_string()))
+    };
     console.talk(&format!(
         "\nFleet `{name}`: {}{committed}. Next:\n  {change}provisor validate\n  {change}provisor render dev",
         counted(files.len(), "file")
     ));
     Ok(Exit::Done)
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &str) -> String {
+    let is_plain = path.chars().all(|letter| letter.is_ascii_alphanumeric() || "/._-+~@%".contains(letter));
+    if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
 fn must_be_empty(dir: &Path) -> Result<(), Failure> {
@@ -145,7 +155,7 @@ fn fleet_name(text: &str) -> Option<String> {
 
 fn files(name: &str) -> BTreeMap<Arc<str>, Arc<[u8]>> {
     let bytes = |text: &str| Arc::<[u8]>::from(text.as_bytes());
-    let starter = FILES.iter().map(|(path, text)| (Arc::from(*path), bytes(&text.replace("NAME", name))));
+    let starter = FILES.iter().map(|(path, text)| (Arc::from(*path), bytes(&text.replace("FLEET", name))));
     let schemas = SchemaKind::ALL.into_iter().map(|kind| {
         let path = format!("schema/{}.schema.json", kind.name());
         // The common TOML language server knows draft 4 only.

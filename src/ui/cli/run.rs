@@ -5,12 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 use super::repository::{CommitArgs, cache};
 use crate::controllers::source::{Answer, FollowSettings, Follower, Question, Told};
+use crate::gitops::plan::Consent;
+use crate::gitops::policy::{PruneMode, SyncMode, SyncPolicy};
 use crate::gitops::reads::WatchPath;
 use crate::gitops::render::RenderSettings;
 use crate::gitops::source::SourcePolicy;
+use crate::gitops::sync::{GitEvent, SyncRequest};
 use crate::io::clock::{self, Stopwatch};
 use crate::io::git::{self, Acknowledgement, Change, GitError, GitSource, INTERVAL};
 use crate::model::repository::Revision;
@@ -27,6 +32,9 @@ Without a kubeconfig the cluster is simulated, and the first line says so: commi
 pods are not. The workloads and events of the fleet's simulation.toml are played in real time, or faster with --speed.
 
 With --output json every line is one document.
+
+What a commit no longer has stays, unless --prune says otherwise; and what takes away more than one pool or a tenth of the
+nodes waits for a person: type `confirm PLAN` with the digits that the plan shows.
 
 A commit that cannot be used changes nothing: the last good state stays, and the mistake is shown.
 
@@ -58,9 +66,32 @@ pub struct Args {
     /// Further paths whose changes count, such as shared/**; repeat it for more
     #[arg(long, value_name = "GLOB")]
     watch: Vec<String>,
+    /// What becomes of objects that a commit no longer has: they stay, are emptied and deleted, or are deleted at once
+    #[arg(long, value_name = "MODE", value_enum, default_value_t = Prune::Off)]
+    prune: Prune,
     /// Hold rewritten history and moved tags back until `provisor ack` names the commit
     #[arg(long)]
     protected: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Prune {
+    /// They stay, and the environment stays out of sync
+    Off,
+    /// Pools are emptied within their budgets, then deleted
+    Retire,
+    /// They are deleted at once, with their nodes
+    Now,
+}
+
+impl From<Prune> for PruneMode {
+    fn from(prune: Prune) -> Self {
+        match prune {
+            Prune::Off => Self::Off,
+            Prune::Retire => Self::Retire,
+            Prune::Now => Self::Now,
+        }
+    }
 }
 
 /// How often the simulated cluster is looked at.
@@ -125,7 +156,9 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     script.duration = SignedDuration::MAX / 4;
     script.expect.clear();
     script.events.retain(|event| event.commit.is_none());
-    let mut play = Play::new(repository.clone(), script, args.seed)?;
+    let policy =
+        SyncPolicy { mode: SyncMode::AutoHeal, prune: args.prune.into(), ..SyncPolicy::new("simulated") };
+    let mut play = Play::new(repository.clone(), script, args.seed, policy)?;
     let settings = settings(args, &play.script.environment)?;
     let acknowledgement = Acknowledgement::of(&source, &play.script.environment, &cache());
     let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
@@ -159,11 +192,22 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     // Asked at once: a commit may have come between the first reading and the watch.
     let mut next_poll = Duration::ZERO;
     let mut tick = tokio::time::interval(TICK);
+    let mut words = typed();
+    let mut terminated = signal(SignalKind::terminate())
+        .map_err(|error| Failure::outside("signals cannot be received").caused_by(&error))?;
     loop {
         let is_asked = tokio::select! {
             _ = tokio::signal::ctrl_c() => {
                 console.talk("interrupted; the simulated cluster is gone with this program");
                 return Ok(Exit::Interrupted);
+            }
+            _ = terminated.recv() => {
+                console.talk("told to end; the simulated cluster is gone with this program");
+                return Ok(Exit::Done);
+            }
+            Some(line) = words.recv() => {
+                obey(&line, &mut play, console);
+                false
             }
             change = next_change(&mut watch) => {
                 if change != Change::Moved {
@@ -182,6 +226,42 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
         if deadline.is_some_and(|deadline| clock.elapsed() >= deadline) {
             return Ok(Exit::Done);
         }
+    }
+}
+
+/// Lines typed by whoever runs this. A thread of its own, because reading a terminal cannot be given up.
+fn typed() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Carries out a typed word.
+fn obey(line: &str, play: &mut Play, console: &Console) {
+    let mut words = line.split_whitespace();
+    match (words.next(), words.next(), words.next()) {
+        (None, ..) => {}
+        (Some("confirm"), Some(named), None) => match play.reconciler.preview() {
+            Some(plan) if plan.hash.is_named_by(named) => {
+                play.reconciler.observe(GitEvent::Requested(SyncRequest {
+                    actor: "terminal".into(),
+                    prune: None,
+                    consent: Consent { plan: Some(plan.hash.clone()), override_protection: None },
+                }));
+            }
+            Some(plan) => console.notice(&format!(
+                "`{named}` is not the current plan, which is {}; nothing is confirmed",
+                plan.hash.short()
+            )),
+            None => console.notice("there is no plan to confirm"),
+        },
+        _ => console.notice(&format!("`{line}` is not understood; there is `confirm PLAN`")),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::simulator::story::Happening;
 use crate::ui::console::{Console, Tone};
 use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::play::{Play, price_notice, script_of};
+use crate::ui::play::{Play, price_notice, script_of, scripted_policy};
 use crate::ui::progress::Progress;
 use crate::ui::story::{Decided, decided};
 use crate::ui::table::Table;
@@ -131,7 +131,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         script.events.retain(|event| event.at <= script.duration);
         script.expect.retain(|expectation| expectation.at <= script.duration);
     }
-    let mut play = Play::new(repository.clone(), script, args.seed)?;
+    let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
     play.take_commit(repository)?;
     let progress = Progress::start(console, "simulating");
     let mut decisions = Vec::new();
