@@ -14,8 +14,7 @@ use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, 
 use crate::gitops::diagnostic::{Diagnostic, Place, Source, nearest};
 use crate::gitops::fleet::{TEMPLATES, refused};
 use crate::gitops::meter::{
-    Capped, Meter, OUTPUT_MAX, TOO_MUCH, TOO_MUCH_LOOKING, look, text_of_value, too_much,
-    unpaid_text, weigh,
+    Capped, Meter, OUTPUT_MAX, TOO_MUCH, TOO_MUCH_LOOKING, look, text_of_value, too_much, unpaid_text, weigh,
 };
 use crate::gitops::nesting;
 use crate::gitops::read::text_of;
