@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::condition::Condition;
 use super::name::{ClassName, Zone};
 use super::quantity::{Bytes, Quantity};
+use super::requirement::Requirements;
 use super::symbol::Symbol;
 
 /// The image family: decides default overheads, devices and the form of the user data.
@@ -45,6 +46,41 @@ pub enum InstanceStorePolicy {
     None,
     /// Local disks become one RAID 0 that serves as ephemeral storage.
     Raid0,
+}
+
+/// What the selectors of a class find in the cloud: the status of an EC2NodeClass (aws.md 1.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassStatus {
+    /// Newest first.
+    pub images: Vec<Image>,
+    pub subnets: Vec<Subnet>,
+    pub security_groups: Vec<SecurityGroup>,
+    pub instance_profile: Option<Symbol>,
+    /// By condition type, such as `SubnetsReady`; a class is ready if all of them are.
+    pub conditions: BTreeMap<Symbol, Condition>,
+}
+
+/// A machine image, and the nodes that it suits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    pub id: Symbol,
+    pub name: Symbol,
+    pub is_deprecated: bool,
+    pub requirements: Requirements,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    pub id: Symbol,
+    pub zone: Zone,
+    pub zone_id: Symbol,
+    pub addresses_free: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecurityGroup {
+    pub id: Symbol,
+    pub name: Symbol,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,12 +1,68 @@
-//! Clouds that sell nodes.
+//! Clouds that sell machines.
+//!
+//! A provider carries out what was decided and answers with facts. It may remember what the cloud said, never choose: which offerings
+//! to try, in which order, is in the order it is given.
 
 pub mod simulated;
 #[cfg(feature = "aws")]
 pub mod aws;
 
+use std::future::Future;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
+use crate::model::action::LaunchOption;
 use crate::model::catalog::Catalog;
+use crate::model::claim::NodeClaim;
+use crate::model::class::{ClassStatus, NodeClass};
+use crate::model::name::ProviderId;
+use crate::model::observation::{Instance, InterruptionNotice, LaunchFailure};
+
+/// A cloud that sells machines for claims.
+pub trait CloudProvider: Send + Sync + 'static {
+    /// What can be bought: types, zones, prices. Asked for at the start and every few minutes.
+    fn catalog(&self) -> impl Future<Output = Result<Arc<Catalog>, CloudError>> + Send;
+
+    /// What the selectors of a class find. What is wrong with the class itself is in the status; an error means that the cloud did
+    /// not answer, and the former status stays.
+    fn resolve(&self, class: Arc<NodeClass>) -> impl Future<Output = Result<ClassStatus, CloudError>> + Send;
+
+    /// Buys one machine. The same claim never gets two, however often it is ordered: its uid is the idempotency token, and an
+    /// instance that already carries its tags is the answer.
+    fn launch(&self, order: LaunchOrder) -> impl Future<Output = Result<Instance, LaunchFailure>> + Send;
+
+    /// Tells a machine to stop for good; one that is gone already counts as told.
+    fn terminate(&self, instance: ProviderId) -> impl Future<Output = Result<(), CloudError>> + Send;
+
+    /// Every machine that carries our tags, stopping ones included, gone ones not.
+    fn instances(&self) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
+
+    /// Waits for notices about machines. They are told again, perhaps, until they are acknowledged.
+    fn notices(&self) -> impl Future<Output = Result<Notices, CloudError>> + Send;
+
+    /// Forgets notices whose consequences are written on objects.
+    fn acknowledge(&self, receipts: Vec<Receipt>) -> impl Future<Output = Result<(), CloudError>> + Send;
+}
+
+/// One machine to buy, and all that is to be known for it.
+#[derive(Clone, Debug)]
+pub struct LaunchOrder {
+    pub claim: Arc<NodeClaim>,
+    pub class: Arc<NodeClass>,
+    /// Cheapest first.
+    pub options: Vec<LaunchOption>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notices {
+    pub notices: Vec<(ProviderId, InterruptionNotice)>,
+    pub receipts: Vec<Receipt>,
+}
+
+/// What names a message to the queue that it came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt(pub String);
 
 /// A build without the feature `aws` was asked for AWS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
