@@ -25,6 +25,7 @@ pub mod workload;
 pub(crate) mod document;
 pub(crate) mod position;
 pub mod snapshot;
+pub mod ec2;
 pub(crate) mod change;
 
 use serde_json::Value;

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests bound how long hostile input may take")]
 
 mod api;
+mod aws;
 mod broken_strategies;
 mod capacity;
 mod catalog_data;

@@ -26,9 +26,13 @@ const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 
 /// Asks EC2 what `region` sells at `now`. On-demand prices stay those of the built-in catalogue.
 pub async fn describe_catalog(region: &str, now: Timestamp) -> Result<Catalog, CloudError> {
-    let client = super::client(region).await;
+    let client = Client::new(&super::load_config(region).await);
+    describe(&client, region, now).await
+}
+
+pub(super) async fn describe(client: &Client, region: &str, now: Timestamp) -> Result<Catalog, CloudError> {
     let (types, zones, spot) =
-        tokio::try_join!(types(&client, region), zones(&client, region), spot_prices(&client, region, now))?;
+        tokio::try_join!(types(client, region), zones(client, region), spot_prices(client, region, now))?;
     let described = types
         .into_iter()
         .filter_map(|(mut facts, is_spot_sold)| {

@@ -1,13 +1,220 @@
 //! Amazon EC2 over its SDK. Credentials, endpoints and retries are configured as for every AWS tool.
+//!
+//! What is said to EC2 and what its answers mean is in `api::ec2`; here is who says it when, and what is remembered.
 
 mod catalog;
+mod failure;
+mod signed;
+mod profile;
+mod resolve;
+mod template;
+mod launch;
+mod batch;
+mod instance;
+mod queue;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 pub use catalog::describe_catalog;
 
-use aws_config::{BehaviorVersion, Region};
+use super::{CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
+use crate::api::ec2::Cluster;
+use crate::api::ec2::spec::ClassSpec;
+use crate::io::clock;
+use crate::model::catalog::Catalog;
+use crate::model::class::{ClassStatus, NodeClass, Subnet};
+use crate::model::name::{ClassName, ProviderId, Uid, Zone};
+use crate::model::observation::{Instance, LaunchFailure};
+use crate::model::symbol::Symbol;
+use batch::{Batcher, Missing};
+use failure::CallFailure;
+use signed::SignedClient;
 
-async fn client(region: &str) -> aws_sdk_ec2::Client {
-    let config =
-        aws_config::defaults(BehaviorVersion::latest()).region(Region::new(region.to_owned())).load().await;
-    aws_sdk_ec2::Client::new(&config)
+pub use crate::model::catalog::CapacitySettings;
+
+/// Where machines are bought, and for which cluster.
+#[derive(Clone, Debug)]
+pub struct AwsSettings {
+    pub region: String,
+    pub cluster: Cluster,
+    /// The name of the SQS queue for notices; `None`: nobody tells us when machines are taken.
+    pub queue: Option<String>,
+    pub capacity: CapacitySettings,
+}
+
+/// Loads what the environment says about AWS: credentials, endpoints, retries.
+pub async fn load_config(region: &str) -> SdkConfig {
+    aws_config::defaults(BehaviorVersion::latest()).region(Region::new(region.to_owned())).load().await
+}
+
+/// EC2 as a provider of machines.
+#[derive(Clone)]
+pub struct AwsProvider {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    settings: AwsSettings,
+    started: Timestamp,
+    ec2: aws_sdk_ec2::Client,
+    sqs: aws_sdk_sqs::Client,
+    signed: SignedClient,
+    finder: Batcher<Uid, aws_sdk_ec2::types::Instance, CallFailure>,
+    reader: Batcher<Symbol, aws_sdk_ec2::types::Instance, CallFailure>,
+    ender: Batcher<Symbol, (), CallFailure>,
+    template_turn: tokio::sync::Mutex<()>,
+    memory: Mutex<Memory>,
+}
+
+/// What the cloud said. Losing all of it costs calls and nothing else.
+#[derive(Default)]
+struct Memory {
+    catalog: Option<Arc<Catalog>>,
+    classes: BTreeMap<ClassName, (Arc<NodeClass>, Arc<Resolved>)>,
+    profiles: BTreeSet<String>,
+    /// Values of parameters, and when they were read.
+    parameters: BTreeMap<String, (String, Timestamp)>,
+    /// Templates that EC2 has, and when they were last used.
+    templates: BTreeMap<String, Timestamp>,
+    templates_swept: Option<Timestamp>,
+    /// Addresses that machines bought since the last look will take.
+    addresses_taken: BTreeMap<Symbol, i64>,
+    shortages: BTreeMap<launch::OfferingKey, Timestamp>,
+    orders: BTreeMap<Uid, launch::Orders>,
+    /// Provider ids of our machines by the cloud's own id.
+    instances: BTreeMap<Symbol, ProviderId>,
+    queue_url: Option<String>,
+}
+
+/// A class, what it says, and what its selectors found.
+#[derive(Clone, Debug)]
+struct Resolved {
+    spec: ClassSpec,
+    /// The spec as it was written then: another one must be resolved anew.
+    written: Arc<Value>,
+    status: ClassStatus,
+}
+
+impl AwsProvider {
+    /// Connects with what `config` says. Must be called inside a runtime, which then carries the batches.
+    pub fn new(config: &SdkConfig, settings: AwsSettings) -> Self {
+        let ec2 = aws_sdk_ec2::Client::new(config);
+        let (finder_client, reader_client, ender_client) = (ec2.clone(), ec2.clone(), ec2.clone());
+        let (finder_cluster, reader_cluster) = (settings.cluster.name.clone(), settings.cluster.name.clone());
+        let shared = Shared {
+            started: clock::now(),
+            sqs: aws_sdk_sqs::Client::new(config),
+            signed: SignedClient::new(config, &settings.region),
+            finder: Batcher::new(Missing::IsAnAnswer, move |uids| {
+                instance::by_claim(finder_client.clone(), finder_cluster.clone(), uids)
+            }),
+            reader: Batcher::new(Missing::IsAnAnswer, move |ids| {
+                instance::by_id(reader_client.clone(), reader_cluster.clone(), ids)
+            }),
+            ender: Batcher::new(Missing::AskAlone, move |ids| instance::terminate(ender_client.clone(), ids)),
+            template_turn: tokio::sync::Mutex::default(),
+            memory: Mutex::default(),
+            ec2,
+            settings,
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Deletes our launch templates that nothing was bought by for `idle`, at once.
+    pub async fn delete_idle_templates(&self, idle: SignedDuration) -> Result<(), CloudError> {
+        self.shared.delete_idle_templates(clock::now(), idle).await
+    }
+}
+
+impl Shared {
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().expect("no holder of the memory panics")
+    }
+
+    /// The catalogue as last described, or the built-in one until then.
+    fn catalog_now(&self) -> Arc<Catalog> {
+        if let Some(known) = &self.memory().catalog {
+            return known.clone();
+        }
+        let region = &self.settings.region;
+        let builtin = Catalog::builtin(region)
+            .unwrap_or_else(|_| Catalog::described(region, Vec::new(), &BTreeMap::new()));
+        let builtin = Arc::new(builtin.with_settings(self.settings.capacity));
+        self.memory().catalog.get_or_insert(builtin).clone()
+    }
+
+    /// What the class found when it was last resolved; resolves it now if it was not, or has changed since.
+    async fn resolved(&self, class: &Arc<NodeClass>) -> Result<Arc<Resolved>, CloudError> {
+        let known = self.memory().classes.get(&class.name).map(|(_, resolved)| resolved.clone());
+        match known {
+            Some(resolved) if resolved.written == class.spec => Ok(resolved),
+            _ => self.resolve_anew(class).await,
+        }
+    }
+
+    async fn resolve_anew(&self, class: &Arc<NodeClass>) -> Result<Arc<Resolved>, CloudError> {
+        let resolved = Arc::new(self.resolve(class).await?);
+        let mut memory = self.memory();
+        for subnet in &resolved.status.subnets {
+            memory.addresses_taken.remove(&subnet.id);
+        }
+        memory.classes.insert(class.name, (class.clone(), resolved.clone()));
+        Ok(resolved)
+    }
+
+    /// The subnet of a zone with most free addresses, counting those that machines on their way will take.
+    fn subnet(&self, subnets: &[Subnet], zone: Zone) -> Option<Symbol> {
+        let memory = self.memory();
+        let free = |subnet: &Subnet| {
+            i64::from(subnet.addresses_free) - memory.addresses_taken.get(&subnet.id).copied().unwrap_or(0)
+        };
+        subnets
+            .iter()
+            .filter(|subnet| subnet.zone == zone)
+            .max_by_key(|subnet| (free(subnet), std::cmp::Reverse(subnet.id)))
+            .map(|subnet| subnet.id)
+    }
+}
+
+impl CloudProvider for AwsProvider {
+    async fn catalog(&self) -> Result<Arc<Catalog>, CloudError> {
+        let settings = &self.shared.settings;
+        let catalog = catalog::describe(&self.shared.ec2, &settings.region, clock::now()).await?;
+        let catalog = Arc::new(catalog.with_settings(settings.capacity));
+        self.shared.memory().catalog = Some(catalog.clone());
+        Ok(catalog)
+    }
+
+    async fn resolve(&self, class: Arc<NodeClass>) -> Result<ClassStatus, CloudError> {
+        Ok(self.shared.resolve_anew(&class).await?.status.clone())
+    }
+
+    async fn launch(&self, order: LaunchOrder) -> Result<Instance, LaunchFailure> {
+        self.shared.launch(order).await
+    }
+
+    async fn terminate(&self, instance: ProviderId) -> Result<(), CloudError> {
+        self.shared.end(instance).await
+    }
+
+    async fn instances(&self) -> Result<Vec<Instance>, CloudError> {
+        let instances = self.shared.list().await?;
+        if let Err(error) = self.shared.sweep_templates(clock::now()).await {
+            tracing::warn!(%error, "Idle launch templates could not be deleted.");
+        }
+        Ok(instances)
+    }
+
+    async fn notices(&self) -> Result<Notices, CloudError> {
+        self.shared.notices().await
+    }
+
+    async fn acknowledge(&self, receipts: Vec<Receipt>) -> Result<(), CloudError> {
+        self.shared.acknowledge(receipts).await
+    }
 }

@@ -1,0 +1,515 @@
+//! Buying one machine for one claim, once (aws.md 4.1, 4.4).
+//!
+//! The claim's uid is in the client token, so EC2 answers a repeated order with the machine that it already sold. An order
+//! that says something else under the same token is refused; then, and whenever an earlier process may have ordered, the
+//! machine is looked for by the claim's uid among its tags before anything is bought.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
+use aws_sdk_ec2::types::{
+    CreateFleetError, DefaultTargetCapacityType, FleetLaunchTemplateConfigRequest,
+    FleetLaunchTemplateOverridesRequest, FleetLaunchTemplateSpecificationRequest,
+    FleetOnDemandAllocationStrategy, FleetType, InstanceType as Ec2Type, OnDemandOptionsRequest,
+    ResourceType, SpotAllocationStrategy, SpotOptionsRequest, TagSpecification,
+    TargetCapacitySpecificationRequest,
+};
+use jiff::{SignedDuration, Timestamp};
+
+use super::super::LaunchOrder;
+use super::failure::CallFailure;
+use super::resolve::{ec2_tags, image_version, unready};
+use super::{Resolved, Shared};
+use crate::api::ec2::image::image_for;
+use crate::api::ec2::refusal::{Refusal, classify};
+use crate::api::ec2::tag;
+use crate::api::ec2::template::{self, LaunchTemplate, Purpose};
+use crate::api::ec2::userdata::{self, Boot};
+use crate::io::clock;
+use crate::model::action::LaunchOption;
+use crate::model::name::{ProviderId, TypeName, Zone};
+use crate::model::observation::{Instance, LaunchFailure};
+use crate::model::offering::{CapacityType, InstanceType};
+use crate::model::symbol::Symbol;
+
+/// How long what EC2 has none of is not asked for again.
+pub(super) const SHORTAGE: SignedDuration = SignedDuration::from_mins(3);
+/// EC2 takes no more in one order.
+const OVERRIDES_MAX: usize = 300;
+/// A machine shows up in DescribeInstances within this time of its purchase.
+const VISIBLE_WITHIN: SignedDuration = SignedDuration::from_secs(15);
+/// EC2 forgets a token later than claims are given up.
+const ORDER_MEMORY: SignedDuration = SignedDuration::from_hours(1);
+/// Clocks of this process and of the API server may differ by so much.
+const CLOCK_DRIFT: SignedDuration = SignedDuration::from_secs(5);
+
+pub(super) type OfferingKey = (TypeName, Zone, CapacityType);
+
+/// What is remembered about the orders for one claim.
+#[derive(Clone, Debug)]
+pub(super) struct Orders {
+    /// Orders that EC2 is known to have refused in full, each of which has used up a token.
+    refused: u32,
+    /// When EC2 first said that the token was used for another order.
+    mismatch: Option<Timestamp>,
+    last: Timestamp,
+}
+
+/// How one order ended.
+enum Outcome {
+    Bought(Box<Instance>),
+    NoCapacity,
+    Failed(LaunchFailure),
+    /// A template is gone that was there a minute ago.
+    TemplateGone,
+    OtherOrder,
+}
+
+/// Machines of one template.
+struct Group<'a> {
+    template: LaunchTemplate,
+    options: Vec<(&'a LaunchOption, Symbol)>,
+}
+
+impl Shared {
+    pub(super) async fn launch(&self, order: LaunchOrder) -> Result<Instance, LaunchFailure> {
+        let claim = &order.claim;
+        let uid = claim.uid;
+        let now = clock::now();
+        let is_fresh = claim.created.is_some_and(|created| created >= self.started + CLOCK_DRIFT);
+        let was_ordered = {
+            let mut memory = self.memory();
+            memory.orders.retain(|_, orders| now.duration_since(orders.last) < ORDER_MEMORY);
+            let orders = memory.orders.entry(uid);
+            let is_known = matches!(orders, std::collections::btree_map::Entry::Occupied(_));
+            orders.or_insert_with(|| Orders { refused: 0, mismatch: None, last: now }).last = now;
+            is_known
+        };
+        if (was_ordered || !is_fresh)
+            && let Some(instance) = self.bought_before(&order).await?
+        {
+            return Ok(instance);
+        }
+        let resolved = self
+            .resolved(&order.class)
+            .await
+            .map_err(|error| LaunchFailure::Transient { message: error.to_string().into() })?;
+        if let Some(why) = unready(&resolved.status) {
+            return Err(LaunchFailure::ClassNotReady { message: why.into() });
+        }
+        self.buy(&order, &resolved).await
+    }
+
+    async fn bought_before(&self, order: &LaunchOrder) -> Result<Option<Instance>, LaunchFailure> {
+        let found = self.find_by_claim(order.claim.uid).await.map_err(CallFailure::of_launch)?;
+        Ok(found.map(|found| self.instance(&found)))
+    }
+
+    async fn buy(&self, order: &LaunchOrder, resolved: &Resolved) -> Result<Instance, LaunchFailure> {
+        let now = clock::now();
+        let types = self.catalog_now().instance_types(Some(&order.class));
+        let kinds: BTreeMap<TypeName, &InstanceType> = types.iter().map(|kind| (kind.name, kind)).collect();
+        let zones: BTreeSet<Zone> = resolved.status.subnets.iter().map(|subnet| subnet.zone).collect();
+        let asked: Vec<&LaunchOption> = order
+            .options
+            .iter()
+            .filter(|option| option.capacity_type != CapacityType::Reserved && option.reservation.is_none())
+            .filter(|option| zones.contains(&option.zone) && kinds.contains_key(&option.instance_type))
+            .collect();
+        if asked.is_empty() {
+            let message = format!(
+                "none of {} ways to buy it is spot or on-demand in a zone of the class's subnets",
+                order.options.len()
+            );
+            return Err(LaunchFailure::Refused { message: message.into() });
+        }
+        for round in rounds(asked.iter().copied().filter(|option| !self.is_short(key(option), now))) {
+            let mut is_retried = false;
+            loop {
+                match self.order_round(order, resolved, &kinds, &round).await? {
+                    Outcome::Bought(instance) => return Ok(*instance),
+                    Outcome::NoCapacity => break,
+                    Outcome::Failed(failure) => return Err(failure),
+                    Outcome::TemplateGone if !is_retried => is_retried = true,
+                    Outcome::TemplateGone => {
+                        let message = "launch templates vanish as soon as they are made";
+                        return Err(LaunchFailure::Transient { message: message.into() });
+                    }
+                    Outcome::OtherOrder => {
+                        if let Some(instance) = self.bought_before(order).await? {
+                            return Ok(instance);
+                        }
+                        self.wait_for_other_order(order, clock::now())?;
+                    }
+                }
+            }
+        }
+        let until = now + SHORTAGE;
+        Err(LaunchFailure::InsufficientCapacity { offerings: asked.into_iter().map(key).collect(), until })
+    }
+
+    /// The token is taken, and no machine carries the claim's uid. Either one was bought and does not show yet, or nothing
+    /// came of that order: then, once a machine would show, the next token may be used.
+    fn wait_for_other_order(&self, order: &LaunchOrder, now: Timestamp) -> Result<(), LaunchFailure> {
+        let mut memory = self.memory();
+        let Some(orders) = memory.orders.get_mut(&order.claim.uid) else { return Ok(()) };
+        let since = *orders.mismatch.get_or_insert(now);
+        if now.duration_since(since) < VISIBLE_WITHIN {
+            let message = "an earlier order for this claim may still bring a machine";
+            return Err(LaunchFailure::Transient { message: message.into() });
+        }
+        orders.mismatch = None;
+        orders.refused += 1;
+        Ok(())
+    }
+
+    async fn order_round(
+        &self,
+        order: &LaunchOrder,
+        resolved: &Resolved,
+        kinds: &BTreeMap<TypeName, &InstanceType>,
+        round: &[&LaunchOption],
+    ) -> Result<Outcome, LaunchFailure> {
+        let Some(first) = round.first() else { return Ok(Outcome::NoCapacity) };
+        let capacity_type = first.capacity_type;
+        let groups = self.groups(order, resolved, kinds, round)?;
+        let mut subnets = BTreeMap::new();
+        let mut configs = Vec::new();
+        let mut names = Vec::new();
+        for group in &groups {
+            let name = self.ensure_template(&group.template).await.map_err(CallFailure::of_launch)?;
+            let overrides = group.options.iter().filter_map(|(option, image)| {
+                let subnet = self.subnet(&resolved.status.subnets, option.zone)?;
+                subnets.insert(option.zone, subnet);
+                Some(
+                    FleetLaunchTemplateOverridesRequest::builder()
+                        .instance_type(Ec2Type::from(option.instance_type.as_str()))
+                        .availability_zone(option.zone.as_str())
+                        .subnet_id(subnet.as_str())
+                        .image_id(image.as_str())
+                        // The wire wants dollars as a fraction, here and nowhere else.
+                        .priority(option.price.0 as f64 / 1_000_000.0)
+                        .build(),
+                )
+            });
+            let template = FleetLaunchTemplateSpecificationRequest::builder()
+                .launch_template_name(&name)
+                .version("$Latest")
+                .build();
+            configs.push(
+                FleetLaunchTemplateConfigRequest::builder()
+                    .launch_template_specification(template)
+                    .set_overrides(Some(overrides.collect()))
+                    .build(),
+            );
+            names.push(name);
+        }
+        let answer = self.create_fleet(order, resolved, capacity_type, configs).await;
+        match answer {
+            Ok(answer) => Ok(self.read_answer(order, resolved, kinds, round, &names, &answer)),
+            Err(failure) => Ok(match failure.refusal {
+                Refusal::TemplateGone => {
+                    self.forget_templates(&names);
+                    Outcome::TemplateGone
+                }
+                Refusal::OtherOrder => Outcome::OtherOrder,
+                Refusal::NoCapacity => {
+                    self.note_shortages(round.iter().map(|option| key(option)));
+                    self.use_up_token(order);
+                    Outcome::NoCapacity
+                }
+                _ => Outcome::Failed(failure.of_launch()),
+            }),
+        }
+    }
+
+    async fn create_fleet(
+        &self,
+        order: &LaunchOrder,
+        resolved: &Resolved,
+        capacity_type: CapacityType,
+        configs: Vec<FleetLaunchTemplateConfigRequest>,
+    ) -> Result<CreateFleetOutput, CallFailure> {
+        let claim = &order.claim;
+        let refused = self.memory().orders.get(&claim.uid).map_or(0, |orders| orders.refused);
+        let mut tags = template::tags(&self.settings.cluster, claim.pool(), &order.class, &resolved.spec);
+        tags.insert(tag::CLAIM.into(), claim.name.to_string());
+        tags.insert(tag::CLAIM_UID.into(), claim.uid.to_string());
+        let tags = [ResourceType::Instance, ResourceType::Volume, ResourceType::Fleet].map(|kind| {
+            TagSpecification::builder().resource_type(kind).set_tags(Some(ec2_tags(&tags))).build()
+        });
+        let default = match capacity_type {
+            CapacityType::Spot => DefaultTargetCapacityType::Spot,
+            _ => DefaultTargetCapacityType::OnDemand,
+        };
+        let target = TargetCapacitySpecificationRequest::builder()
+            .default_target_capacity_type(default)
+            .total_target_capacity(1);
+        let call = self
+            .ec2
+            .create_fleet()
+            .client_token(format!("{}-{capacity_type}-{refused}", claim.uid))
+            .r#type(FleetType::Instant)
+            .set_launch_template_configs(Some(configs))
+            .target_capacity_specification(target.build())
+            .set_tag_specifications(Some(tags.to_vec()))
+            .set_context(resolved.spec.context.clone());
+        let call = match capacity_type {
+            CapacityType::Spot => call.spot_options(
+                SpotOptionsRequest::builder()
+                    .allocation_strategy(SpotAllocationStrategy::PriceCapacityOptimized)
+                    .build(),
+            ),
+            _ => call.on_demand_options(
+                OnDemandOptionsRequest::builder()
+                    .allocation_strategy(FleetOnDemandAllocationStrategy::LowestPrice)
+                    .build(),
+            ),
+        };
+        call.send().await.map_err(|error| CallFailure::new("CreateFleet", error))
+    }
+
+    fn read_answer(
+        &self,
+        order: &LaunchOrder,
+        resolved: &Resolved,
+        kinds: &BTreeMap<TypeName, &InstanceType>,
+        round: &[&LaunchOption],
+        names: &[String],
+        answer: &CreateFleetOutput,
+    ) -> Outcome {
+        let errors = answer.errors();
+        let refusals: Vec<Refusal> = errors.iter().map(refusal).collect();
+        for (error, refusal) in errors.iter().zip(&refusals) {
+            match refusal {
+                Refusal::NoSpotRole => self.note_shortages(round.iter().map(|option| key(option))),
+                Refusal::NoCapacity => self.note_shortages(offerings_of(error, round)),
+                _ => {}
+            }
+        }
+        if let Some(instance) = self.sold(order, resolved, kinds, round, answer) {
+            return Outcome::Bought(Box::new(instance));
+        }
+        if refusals.contains(&Refusal::TemplateGone) {
+            self.forget_templates(names);
+            self.use_up_token(order);
+            return Outcome::TemplateGone;
+        }
+        self.use_up_token(order);
+        let other = errors
+            .iter()
+            .zip(&refusals)
+            .find(|(_, refusal)| !matches!(refusal, Refusal::NoCapacity | Refusal::NoSpotRole));
+        match other {
+            // An empty answer without errors: EC2 found nothing and does not say why.
+            None => {
+                self.note_shortages(round.iter().map(|option| key(option)));
+                Outcome::NoCapacity
+            }
+            Some((error, refusal)) => Outcome::Failed(
+                CallFailure {
+                    call: "CreateFleet",
+                    refusal: *refusal,
+                    message: Arc::from(format!(
+                        "{}: {}",
+                        error.error_code().unwrap_or_default(),
+                        error.error_message().unwrap_or_default()
+                    )),
+                }
+                .of_launch(),
+            ),
+        }
+    }
+
+    /// The machine that an answer names.
+    fn sold(
+        &self,
+        order: &LaunchOrder,
+        resolved: &Resolved,
+        kinds: &BTreeMap<TypeName, &InstanceType>,
+        round: &[&LaunchOption],
+        answer: &CreateFleetOutput,
+    ) -> Option<Instance> {
+        let sold = answer.instances().iter().find(|sold| !sold.instance_ids().is_empty())?;
+        let id = sold.instance_ids().first()?;
+        let chosen = sold.launch_template_and_overrides().and_then(|chosen| chosen.overrides());
+        let name = sold.instance_type().or(chosen.and_then(|chosen| chosen.instance_type()));
+        let name = TypeName::new(name?.as_str());
+        let subnet = sold.subnet_id().or(chosen.and_then(|chosen| chosen.subnet_id()));
+        let subnet = resolved.status.subnets.iter().find(|known| Some(known.id.as_str()) == subnet);
+        let zone = sold.availability_zone().or(chosen.and_then(|chosen| chosen.availability_zone()));
+        let zone = subnet.map(|subnet| subnet.zone).or_else(|| zone.map(Zone::new))?;
+        let kind = kinds.get(&name);
+        let image = chosen.and_then(|chosen| chosen.image_id()).map(Symbol::new);
+        let image = image.or_else(|| Some(image_for(&resolved.status.images, kind?)?.id));
+        let provider_id = ProviderId::new(&format!("aws:///{zone}/{id}"));
+        {
+            let mut memory = self.memory();
+            memory.instances.insert(Symbol::new(id), provider_id);
+            if let (Some(subnet), Some(kind)) = (subnet, kind) {
+                *memory.addresses_taken.entry(subnet.id).or_default() += kind.capacity.pods().max(1);
+            }
+        }
+        Some(Instance {
+            provider_id,
+            claim: Some(order.claim.name),
+            pool: order.claim.pool(),
+            instance_type: name,
+            zone,
+            capacity_type: round.first()?.capacity_type,
+            reservation: None,
+            image: image.unwrap_or_else(|| Symbol::new("")),
+            launched: clock::now(),
+            is_terminating: false,
+            capacity: kind.map(|kind| kind.capacity.clone()).unwrap_or_default(),
+            allocatable: kind.map(|kind| kind.allocatable.clone()).unwrap_or_default(),
+        })
+    }
+
+    /// Options that boot alike share a template: the same image and the same number of pods.
+    fn groups<'a>(
+        &self,
+        order: &LaunchOrder,
+        resolved: &Resolved,
+        kinds: &BTreeMap<TypeName, &InstanceType>,
+        round: &[&'a LaunchOption],
+    ) -> Result<Vec<Group<'a>>, LaunchFailure> {
+        let not_ready = |message: String| LaunchFailure::ClassNotReady { message: message.into() };
+        let claim = &order.claim;
+        let mut groups: BTreeMap<(Symbol, i64), Group<'a>> = BTreeMap::new();
+        for option in round {
+            let Some(kind) = kinds.get(&option.instance_type) else { continue };
+            let Some(image) = image_for(&resolved.status.images, kind) else { continue };
+            let pods = kind.capacity.pods();
+            if let Some(group) = groups.get_mut(&(image.id, pods)) {
+                group.options.push((option, image.id));
+                continue;
+            }
+            let family = order.class.ami_family;
+            let boot = Boot {
+                cluster: &self.settings.cluster,
+                class: &order.class,
+                spec: &resolved.spec,
+                labels: userdata::labels(claim, order.class.name, family, option.capacity_type),
+                taints: userdata::taints(claim),
+                max_pods: pods,
+                image_version: image_version(family, &resolved.spec, image),
+            };
+            let purpose = Purpose {
+                cluster: &self.settings.cluster,
+                region: &self.settings.region,
+                pool: claim.pool(),
+                capacity_type: option.capacity_type,
+                image: &image.id,
+                user_data: userdata::render(&boot).map_err(|error| not_ready(error.to_string()))?,
+            };
+            let template = LaunchTemplate::new(&order.class, &resolved.spec, &resolved.status, purpose);
+            groups.insert((image.id, pods), Group { template, options: vec![(option, image.id)] });
+        }
+        if groups.is_empty() {
+            return Err(not_ready("no image of the class boots any of the types asked for".into()));
+        }
+        Ok(groups.into_values().collect())
+    }
+
+    fn use_up_token(&self, order: &LaunchOrder) {
+        if let Some(orders) = self.memory().orders.get_mut(&order.claim.uid) {
+            orders.refused += 1;
+        }
+    }
+
+    fn is_short(&self, offering: OfferingKey, now: Timestamp) -> bool {
+        self.memory().shortages.get(&offering).is_some_and(|until| now < *until)
+    }
+
+    fn note_shortages(&self, offerings: impl IntoIterator<Item = OfferingKey>) {
+        let now = clock::now();
+        let mut memory = self.memory();
+        memory.shortages.retain(|_, until| now < *until);
+        for offering in offerings {
+            memory.shortages.insert(offering, now + SHORTAGE);
+        }
+    }
+}
+
+fn key(option: &LaunchOption) -> OfferingKey {
+    (option.instance_type, option.zone, option.capacity_type)
+}
+
+/// The options in the order of their prices as orders of one capacity type each: the cheapest kind for as long as it is the
+/// cheapest, then each kind in turn.
+fn rounds<'a>(options: impl Iterator<Item = &'a LaunchOption>) -> Vec<Vec<&'a LaunchOption>> {
+    let options: Vec<&LaunchOption> = options.collect();
+    let Some(first) = options.first() else { return Vec::new() };
+    let run = options.iter().take_while(|option| option.capacity_type == first.capacity_type).count();
+    let mut rounds = vec![options[..run.min(OVERRIDES_MAX)].to_vec()];
+    for option in &options[run.min(OVERRIDES_MAX)..] {
+        let round = rounds[1..]
+            .iter()
+            .position(|round| round[0].capacity_type == option.capacity_type && round.len() < OVERRIDES_MAX);
+        match round {
+            Some(at) => rounds[at + 1].push(*option),
+            None => rounds.push(vec![*option]),
+        }
+    }
+    rounds
+}
+
+fn refusal(error: &CreateFleetError) -> Refusal {
+    classify(error.error_code().unwrap_or_default(), error.error_message().unwrap_or_default())
+}
+
+/// The offerings that an error of a fleet speaks of.
+fn offerings_of(error: &CreateFleetError, round: &[&LaunchOption]) -> Vec<OfferingKey> {
+    let chosen = error.launch_template_and_overrides().and_then(|chosen| chosen.overrides());
+    let name = chosen.and_then(|chosen| chosen.instance_type()).map(|name| name.as_str());
+    let zone = chosen.and_then(|chosen| chosen.availability_zone());
+    round
+        .iter()
+        .filter(|option| name.is_none_or(|name| name == option.instance_type.as_str()))
+        .filter(|option| zone.is_none_or(|zone| zone == option.zone.as_str()))
+        .map(|option| key(option))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::money::UsdPerHour;
+
+    fn option(price: i64, name: &str, capacity_type: CapacityType) -> LaunchOption {
+        LaunchOption {
+            price: UsdPerHour(price),
+            instance_type: TypeName::new(name),
+            zone: Zone::new("us-east-1a"),
+            capacity_type,
+            reservation: None,
+        }
+    }
+
+    #[test]
+    fn an_order_is_of_one_capacity_type_and_cheap_ones_come_first() {
+        use CapacityType::{OnDemand, Spot};
+        let options = [
+            option(1, "a", Spot),
+            option(2, "b", Spot),
+            option(3, "a", OnDemand),
+            option(4, "c", Spot),
+            option(5, "b", OnDemand),
+        ];
+        let names: Vec<Vec<String>> = rounds(options.iter())
+            .iter()
+            .map(|round| {
+                round
+                    .iter()
+                    .map(|option| format!("{} {}", option.instance_type, option.capacity_type))
+                    .collect()
+            })
+            .collect();
+        assert_eq!(names, [vec!["a spot", "b spot"], vec!["a on-demand", "b on-demand"], vec!["c spot"]]);
+        assert!(rounds([].iter()).is_empty());
+        let many: Vec<LaunchOption> = (0..700).map(|price| option(price, "a", Spot)).collect();
+        assert_eq!(rounds(many.iter()).iter().map(Vec::len).collect::<Vec<_>>(), [300, 300, 100]);
+    }
+}

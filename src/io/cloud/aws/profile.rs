@@ -1,0 +1,101 @@
+//! The instance profile that gives machines their role.
+//!
+//! A profile is made once for a class and role and never changed: another role is another profile, because machines that run
+//! keep the one they started with.
+
+use sha2::{Digest, Sha256};
+
+use super::super::CloudError;
+use super::Shared;
+use super::signed::{SignedFailure, between};
+use crate::api::ec2::spec::ClassSpec;
+use crate::api::ec2::tag;
+use crate::model::class::NodeClass;
+
+const NAME_CHARS_MAX: usize = 128;
+
+/// A profile by name, or why the class has none.
+pub(super) enum Profile {
+    Ready(String),
+    NoSuchRole(String),
+}
+
+impl Shared {
+    pub(super) async fn profile(&self, class: &NodeClass, spec: &ClassSpec) -> Result<Profile, CloudError> {
+        if let Some(named) = &spec.instance_profile {
+            return Ok(Profile::Ready(named.clone()));
+        }
+        let role = spec.role.as_deref().unwrap_or_default();
+        let name = self.profile_name(class, role);
+        if self.memory().profiles.contains(&name) {
+            return Ok(Profile::Ready(name));
+        }
+        // A role may be written with its path, of which IAM wants only the last part.
+        let role_name = role.rsplit('/').next().unwrap_or(role);
+        match self.ensure_profile(class, spec, &name, role_name).await {
+            Ok(()) => {
+                self.memory().profiles.insert(name.clone());
+                Ok(Profile::Ready(name))
+            }
+            Err((_, failure)) if failure.code == "NoSuchEntity" => Ok(Profile::NoSuchRole(failure.message)),
+            Err((call, failure)) => Err(failure.into_cloud(call, &self.settings.region)),
+        }
+    }
+
+    fn profile_name(&self, class: &NodeClass, role: &str) -> String {
+        let hash = Sha256::digest(format!("{}\n{}\n{role}", self.settings.region, class.name).as_bytes());
+        let mut first = [0; 8];
+        first.copy_from_slice(&hash[..8]);
+        let suffix = format!("_{}", u64::from_be_bytes(first));
+        let cluster: String =
+            self.settings.cluster.name.chars().take(NAME_CHARS_MAX - suffix.len()).collect();
+        format!("{cluster}{suffix}")
+    }
+
+    async fn ensure_profile(
+        &self,
+        class: &NodeClass,
+        spec: &ClassSpec,
+        name: &str,
+        role: &str,
+    ) -> Result<(), (&'static str, SignedFailure)> {
+        let named = ("InstanceProfileName".to_owned(), name.to_owned());
+        let known = match self.signed.iam("GetInstanceProfile", std::slice::from_ref(&named)).await {
+            Ok(answer) => Some(answer),
+            Err(failure) if failure.code == "NoSuchEntity" => None,
+            Err(failure) => return Err(("GetInstanceProfile", failure)),
+        };
+        let is_complete =
+            known.as_deref().and_then(|answer| between(answer, "<RoleName>", "</RoleName>")) == Some(role);
+        if is_complete {
+            return Ok(());
+        }
+        if known.is_none() {
+            let cluster = &self.settings.cluster.name;
+            let mut parameters = vec![
+                named.clone(),
+                ("Path".into(), format!("/karpenter/{}/{cluster}/{}/", self.settings.region, class.name)),
+            ];
+            let mut tags = spec.tags.clone();
+            tags.insert(tag::owned_by(cluster), "owned".into());
+            tags.insert(tag::CLUSTER_NAME.into(), cluster.clone());
+            tags.insert(tag::CLASS.into(), class.name.to_string());
+            tags.insert("topology.kubernetes.io/region".into(), self.settings.region.clone());
+            for (at, (key, value)) in tags.into_iter().enumerate() {
+                parameters.push((format!("Tags.member.{}.Key", at + 1), key));
+                parameters.push((format!("Tags.member.{}.Value", at + 1), value));
+            }
+            match self.signed.iam("CreateInstanceProfile", &parameters).await {
+                Ok(_) => {}
+                Err(failure) if failure.code == "EntityAlreadyExists" => {}
+                Err(failure) => return Err(("CreateInstanceProfile", failure)),
+            }
+        }
+        match self.signed.iam("AddRoleToInstanceProfile", &[named, ("RoleName".into(), role.into())]).await {
+            Ok(_) => Ok(()),
+            // Somebody else was first: a profile holds one role.
+            Err(failure) if failure.code == "LimitExceeded" => Ok(()),
+            Err(failure) => Err(("AddRoleToInstanceProfile", failure)),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Notices about machines from an SQS queue that EventBridge fills (aws.md 5.1).
+//!
+//! A message is deleted when its consequences are written, or when it has none: what nobody understands would come back for
+//! ever. Until then it stays, and is told again.
+
+use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry;
+
+use super::super::{CloudError, Notices, Receipt};
+use super::Shared;
+use crate::api::ec2::event::{self, Message};
+
+const MESSAGES_MAX: i32 = 10;
+const POLL_SECONDS: i32 = 20;
+/// How long a message is ours alone.
+const VISIBILITY_SECONDS: i32 = 20;
+/// Of a foreign message, as much as fits a line.
+const SHOWN_CHARS_MAX: usize = 160;
+
+impl Shared {
+    pub(super) async fn notices(&self) -> Result<Notices, CloudError> {
+        let Some(queue) = &self.settings.queue else {
+            return std::future::pending().await;
+        };
+        let url = self.queue_url(queue).await?;
+        let answer = self
+            .sqs
+            .receive_message()
+            .queue_url(&url)
+            .max_number_of_messages(MESSAGES_MAX)
+            .wait_time_seconds(POLL_SECONDS)
+            .visibility_timeout(VISIBILITY_SECONDS)
+            .send()
+            .await
+            .map_err(|error| self.queue_failed("ReceiveMessage", &error))?;
+        let mut told = Notices::default();
+        let mut dropped = Vec::new();
+        for message in answer.messages() {
+            let Some(receipt) = message.receipt_handle().map(|handle| Receipt(handle.to_owned())) else {
+                continue;
+            };
+            let body = message.body().unwrap_or_default();
+            let before = told.notices.len();
+            match event::parse(body) {
+                Ok(Message::Notice { instances, notice }) => {
+                    for instance in instances {
+                        match self.provider_id(&instance).await? {
+                            Some(id) => told.notices.push((id, notice)),
+                            None => {
+                                tracing::debug!(instance, "A notice is about a machine that is not ours.")
+                            }
+                        }
+                    }
+                }
+                Ok(Message::Nothing) => {}
+                Err(why) => {
+                    let shown: String =
+                        body.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect();
+                    tracing::warn!(%why, message = shown, "A message in the queue was dropped.");
+                }
+            }
+            if told.notices.len() > before {
+                told.receipts.push(receipt);
+            } else {
+                dropped.push(receipt);
+            }
+        }
+        self.acknowledge(dropped).await?;
+        Ok(told)
+    }
+
+    pub(super) async fn acknowledge(&self, receipts: Vec<Receipt>) -> Result<(), CloudError> {
+        const CALL: &str = "DeleteMessageBatch";
+        let Some(queue) = self.settings.queue.as_ref().filter(|_| !receipts.is_empty()) else {
+            return Ok(());
+        };
+        let url = self.queue_url(queue).await?;
+        for chunk in receipts.chunks(MESSAGES_MAX as usize) {
+            let mut call = self.sqs.delete_message_batch().queue_url(&url);
+            for (at, Receipt(handle)) in chunk.iter().enumerate() {
+                let entry =
+                    DeleteMessageBatchRequestEntry::builder().id(at.to_string()).receipt_handle(handle);
+                call = call.entries(entry.build().map_err(|error| self.queue_failed(CALL, &error))?);
+            }
+            let answer = call.send().await.map_err(|error| self.queue_failed(CALL, &error))?;
+            if let Some(failed) = answer.failed().first() {
+                let message = format!("{}: {}", failed.code(), failed.message().unwrap_or_default());
+                return Err(CloudError::Failed { call: CALL, region: self.settings.region.clone(), message });
+            }
+        }
+        Ok(())
+    }
+
+    /// Asked for once; a queue that is not there is asked for again.
+    async fn queue_url(&self, name: &str) -> Result<String, CloudError> {
+        let known = self.memory().queue_url.clone();
+        if let Some(url) = known {
+            return Ok(url);
+        }
+        let answer = self
+            .sqs
+            .get_queue_url()
+            .queue_name(name)
+            .send()
+            .await
+            .map_err(|error| self.queue_failed("GetQueueUrl", &error))?;
+        let url = answer.queue_url().unwrap_or_default().to_owned();
+        self.memory().queue_url = Some(url.clone());
+        Ok(url)
+    }
+
+    fn queue_failed(&self, call: &'static str, error: &(dyn std::error::Error + 'static)) -> CloudError {
+        let message = aws_sdk_sqs::error::DisplayErrorContext(error).to_string();
+        CloudError::Failed { call, region: self.settings.region.clone(), message }
+    }
+}

@@ -1,0 +1,294 @@
+//! Machines are bought once, of what there is, and given back.
+
+use std::collections::BTreeSet;
+
+use provisor::io::cloud::{CloudProvider, LaunchOrder};
+use provisor::model::name::ProviderId;
+use provisor::model::observation::LaunchFailure;
+use provisor::model::offering::CapacityType;
+use serde_json::{Value, json};
+
+use super::emulator::{Emulator, claim, class, options, order};
+
+fn living(machines: &[Value]) -> Vec<&Value> {
+    machines.iter().filter(|machine| machine["state"] == "running" || machine["state"] == "pending").collect()
+}
+
+/// Rows: AWS-432
+#[tokio::test]
+async fn a_machine_is_bought_listed_and_ended() {
+    let cloud = Emulator::furnished().await;
+    let somebody_elses =
+        cloud.ec2.run_instances().min_count(1).max_count(1).image_id("ami-1").send().await.expect("one");
+    let theirs = somebody_elses.instances()[0].instance_id().expect("an id").to_owned();
+    let provider = cloud.provider();
+    let bought = LaunchOrder {
+        claim: claim("a"),
+        class: class(json!({ "tags": { "team": "web" } })),
+        options: options(&["m5.large a spot", "m5.large b spot", "m5.xlarge a spot"]),
+    };
+    let instance = provider.launch(bought).await.expect("a machine");
+    assert_eq!(instance.instance_type.as_str(), "m5.large");
+    assert_eq!(instance.zone.as_str(), "us-east-1a");
+    assert_eq!(instance.capacity_type, CapacityType::Spot);
+    assert_eq!(instance.claim.map(|name| name.to_string()).as_deref(), Some("a"));
+    assert_eq!(instance.allocatable.cpu().0, 1930);
+    assert!(instance.provider_id.as_str().starts_with("aws:///us-east-1a/i-"));
+    let machines = cloud.machines().await;
+    let ours = machines
+        .iter()
+        .find(|machine| machine["id"] == instance.provider_id.instance())
+        .expect("it is there");
+    for (key, value) in [
+        ("kubernetes.io/cluster/east", "owned"),
+        ("eks:eks-cluster-name", "east"),
+        ("karpenter.sh/nodepool", "general"),
+        ("karpenter.sh/nodeclaim", "a"),
+        ("karpenter.k8s.aws/ec2nodeclass", "default"),
+        ("team", "web"),
+    ] {
+        assert_eq!(ours["tags"][key], value, "{key}");
+    }
+    let user_data = ours["user_data"].as_str().expect("text");
+    assert!(user_data.contains("kind: NodeConfig") && user_data.contains("maxPods: 29"), "{user_data}");
+    let listed = provider.instances().await.expect("a list");
+    assert_eq!(listed.len(), 1, "somebody else's machine is not ours: {listed:?}");
+    assert_eq!(listed[0].provider_id, instance.provider_id);
+    assert_eq!(
+        (listed[0].capacity_type, &listed[0].allocatable),
+        (CapacityType::Spot, &instance.allocatable)
+    );
+    cloud.control("delays", json!({ "terminated": 0.5 })).await;
+    provider.terminate(instance.provider_id).await.expect("told");
+    assert!(provider.instances().await.expect("a list")[0].is_terminating);
+    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    assert!(provider.instances().await.expect("a list").is_empty());
+    provider.terminate(instance.provider_id).await.expect("told again");
+    provider
+        .terminate(ProviderId::new("aws:///us-east-1a/i-0123456789abcdef0"))
+        .await
+        .expect("one that never was");
+    let machines = cloud.machines().await;
+    assert_eq!(
+        living(&machines).iter().map(|machine| machine["id"].clone()).collect::<Vec<_>>(),
+        [json!(theirs)]
+    );
+}
+
+#[tokio::test]
+async fn a_claim_never_gets_two_machines() {
+    let cloud = Emulator::furnished().await;
+    let first = cloud
+        .provider()
+        .launch(order("a", &["m5.large a spot", "m5.large b spot"]))
+        .await
+        .expect("a machine");
+    let same = cloud
+        .provider()
+        .launch(order("a", &["m5.large a spot", "m5.large b spot"]))
+        .await
+        .expect("a machine");
+    assert_eq!(same.provider_id, first.provider_id, "a new process, the same order");
+    let other = cloud.provider().launch(order("a", &["c5.large c on-demand"])).await.expect("a machine");
+    assert_eq!(other.provider_id, first.provider_id, "a new process, another order");
+    assert_eq!(
+        (other.instance_type, other.zone, other.capacity_type),
+        (first.instance_type, first.zone, first.capacity_type)
+    );
+    let again = cloud.provider();
+    let (one, two) = tokio::join!(
+        again.launch(order("b", &["m5.large a spot"])),
+        again.launch(order("b", &["m5.large a spot"]))
+    );
+    assert_eq!(one.expect("a machine").provider_id, two.expect("a machine").provider_id, "two at once");
+    assert_eq!(cloud.machines().await.len(), 2);
+}
+
+/// The answer to an order is lost, and what was bought does not show at once.
+#[tokio::test]
+async fn a_lost_answer_costs_no_second_machine() {
+    let cloud = Emulator::furnished().await;
+    cloud
+        .control(
+            "fail",
+            json!({ "action": "CreateFleet", "code": "InternalError", "status": 500, "times": 20, "after": true }),
+        )
+        .await;
+    cloud.control("delays", json!({ "visible": 6 })).await;
+    let provider = cloud.provider();
+    let lost = provider.launch(order("a", &["m5.large a spot"])).await;
+    assert!(matches!(lost, Err(LaunchFailure::Transient { .. })), "{lost:?}");
+    // A new process with other prices: the token is taken, and the machine does not show yet.
+    let restarted = cloud.provider();
+    let mut last = None;
+    for _ in 0..40 {
+        match restarted.launch(order("a", &["m5.xlarge b spot"])).await {
+            Ok(instance) => {
+                last = Some(instance);
+                break;
+            }
+            Err(LaunchFailure::Transient { .. }) => {
+                tokio::time::sleep(std::time::Duration::from_millis(500)).await
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    let instance = last.expect("it shows in the end");
+    assert_eq!(instance.instance_type.as_str(), "m5.large");
+    assert_eq!(cloud.machines().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_sold_out_is_passed_over() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let ways =
+        ["m5.large a spot", "m5.large b spot", "c5.large a spot", "m5.xlarge a spot", "m5.large a on-demand"];
+    cloud.has_no(&[("m5.large", "*", "spot"), ("c5.large", "us-east-1a", "spot")]).await;
+    let next = provider.launch(order("a", &ways)).await.expect("the fourth cheapest");
+    assert_eq!((next.instance_type.as_str(), next.capacity_type), ("m5.xlarge", CapacityType::Spot));
+    cloud.has_no(&[("*", "*", "spot")]).await;
+    let dear = provider.launch(order("b", &ways)).await.expect("on demand");
+    assert_eq!((dear.instance_type.as_str(), dear.capacity_type), ("m5.large", CapacityType::OnDemand));
+    cloud.has_no(&[("*", "*", "*")]).await;
+    let before = cloud.calls("CreateFleet").await.len();
+    let nothing = provider.launch(order("c", &ways)).await;
+    let Err(LaunchFailure::InsufficientCapacity { offerings, until }) = nothing else {
+        panic!("nothing is to be had: {nothing:?}");
+    };
+    assert_eq!(offerings.len(), ways.len());
+    assert!(until > jiff::Timestamp::from_second(1_700_000_000).expect("a time"));
+    let asked = cloud.calls("CreateFleet").await.split_off(before);
+    assert_eq!(asked.len(), 1, "what had none a moment ago is not asked for again: {asked:?}");
+    assert_eq!(asked[0]["parameters"]["TargetCapacitySpecification.DefaultTargetCapacityType"], "on-demand");
+    assert_eq!(living(&cloud.machines().await).len(), 2);
+}
+
+#[tokio::test]
+async fn orders_say_how_to_choose() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    provider.launch(order("a", &["m5.large a spot", "m5.large b spot"])).await.expect("a machine");
+    provider.launch(order("b", &["m5.large a on-demand"])).await.expect("a machine");
+    let calls = cloud.calls("CreateFleet").await;
+    assert_eq!(calls[0]["parameters"]["SpotOptions.AllocationStrategy"], "price-capacity-optimized");
+    assert_eq!(calls[1]["parameters"]["OnDemandOptions.AllocationStrategy"], "lowest-price");
+    let prefix = "LaunchTemplateConfigs.1.Overrides";
+    for call in &calls {
+        assert_eq!(call["parameters"]["Type"], "instant");
+        assert_eq!(call["parameters"][format!("{prefix}.1.Priority")], "0.01");
+        assert_eq!(
+            call["parameters"]["LaunchTemplateConfigs.1.LaunchTemplateSpecification.Version"],
+            "$Latest"
+        );
+    }
+    assert_ne!(
+        calls[0]["parameters"][format!("{prefix}.1.SubnetId")],
+        calls[0]["parameters"][format!("{prefix}.2.SubnetId")],
+        "each zone has its subnet"
+    );
+}
+
+#[tokio::test]
+async fn throttling_passes_and_refusals_stay() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    cloud.fail("CreateFleet", "RequestLimitExceeded", 503, 1).await;
+    provider.launch(order("a", &["m5.large a spot"])).await.expect("one refusal is waited out");
+    cloud.fail("CreateFleet", "RequestLimitExceeded", 503, 20).await;
+    let busy = provider.launch(order("b", &["m5.large a spot"])).await;
+    assert!(matches!(busy, Err(LaunchFailure::Transient { .. })), "{busy:?}");
+    let other = Emulator::furnished().await;
+    let provider = other.provider();
+    other.fail("CreateFleet", "UnauthorizedOperation", 403, 1).await;
+    let Err(LaunchFailure::Refused { message }) = provider.launch(order("a", &["m5.large a spot"])).await
+    else {
+        panic!("nobody may buy without permission");
+    };
+    assert!(message.contains("Unauthorized") && message.contains("CreateFleet"), "{message}");
+    assert!(other.machines().await.is_empty());
+}
+
+/// Rows: AWS-298, AWS-303
+#[tokio::test]
+async fn templates_are_shared_made_again_and_cleared_away() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    provider.launch(order("a", &["m5.large a spot", "m5.xlarge a spot"])).await.expect("a machine");
+    provider.launch(order("b", &["m5.large b spot", "m5.xlarge b spot"])).await.expect("a machine");
+    let made = cloud.calls("CreateLaunchTemplate").await;
+    let names: BTreeSet<&str> =
+        made.iter().filter_map(|call| call["parameters"]["LaunchTemplateName"].as_str()).collect();
+    assert_eq!((made.len(), names.len()), (2, 2), "29 and 58 pods boot differently; equal machines share");
+    for name in &names {
+        cloud.ec2.delete_launch_template().launch_template_name(*name).send().await.expect("deleted");
+    }
+    provider.launch(order("c", &["m5.large a spot"])).await.expect("the template is made again");
+    let restarted = cloud.provider();
+    restarted.launch(order("d", &["m5.large a spot"])).await.expect("the template is found again");
+    let theirs = aws_sdk_ec2::types::RequestLaunchTemplateData::builder().image_id("ami-1").build();
+    cloud
+        .ec2
+        .create_launch_template()
+        .launch_template_name("somebody-elses")
+        .launch_template_data(theirs)
+        .send()
+        .await
+        .expect("a template");
+    restarted.delete_idle_templates(jiff::SignedDuration::from_mins(5)).await.expect("looked");
+    let left =
+        async || cloud.ec2.describe_launch_templates().send().await.expect("a list").launch_templates().len();
+    assert_eq!(left().await, 2, "what was just used stays");
+    restarted.delete_idle_templates(jiff::SignedDuration::ZERO).await.expect("looked");
+    assert_eq!(left().await, 1, "somebody else's stays");
+}
+
+/// Rows: AWS-507
+#[tokio::test]
+async fn ends_are_told_in_one_call() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let mut instances = Vec::new();
+    for at in 0..6 {
+        instances.push(
+            provider
+                .launch(order(&format!("{at}"), &["m5.large a spot"]))
+                .await
+                .expect("a machine")
+                .provider_id,
+        );
+    }
+    let tasks: Vec<_> = instances
+        .iter()
+        .map(|id| {
+            let (provider, id) = (provider.clone(), *id);
+            tokio::spawn(async move { provider.terminate(id).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await.expect("no panic").expect("told");
+    }
+    assert!(cloud.calls("TerminateInstances").await.len() < 3, "six ends are not six calls");
+    assert!(living(&cloud.machines().await).is_empty());
+}
+
+/// Rows: AWS-437
+#[tokio::test]
+async fn machines_spread_over_the_subnets_of_a_zone_by_free_addresses() {
+    let cloud = Emulator::furnished().await;
+    let subnets = cloud.ec2.describe_subnets().send().await.expect("subnets");
+    let vpc = subnets.subnets()[0].vpc_id().expect("a network").to_owned();
+    cloud.add_subnet(&vpc, "172.31.200.0/24").await;
+    cloud.add_subnet(&vpc, "172.31.201.0/24").await;
+    let provider = cloud.provider();
+    let mut used = BTreeSet::new();
+    let small = class(json!({ "subnetSelectorTerms": [{ "tags": { "net": "small" } }] }));
+    for at in 0..4 {
+        let order = LaunchOrder { class: small.clone(), ..order(&format!("{at}"), &["m5.24xlarge a spot"]) };
+        provider.launch(order).await.expect("a machine");
+    }
+    for call in cloud.calls("CreateFleet").await {
+        used.insert(call["parameters"]["LaunchTemplateConfigs.1.Overrides.1.SubnetId"].to_string());
+    }
+    assert_eq!(used.len(), 2, "the first subnet has no room for what is on its way");
+}
