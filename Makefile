@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 
-.PHONY: help demo test check accept bench aws
+.PHONY: help demo test check accept bench aws tools
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -10,7 +10,10 @@ help: ## this list
 demo: ## run the whole job on a simulated cluster: a commit becomes running nodes
 	@$(CARGO) run --quiet --locked -- demo
 
-test: ## run all tests; those of EC2 build its SDK (minutes, once) and an emulator (tests/emulator)
+tools: ## build what only tests run, once: a Kubernetes control plane
+	@tests/control-plane/ensure >/dev/null
+
+test: tools ## run all tests; those of EC2 build its SDK (minutes, once) and an emulator (tests/emulator)
 	$(CARGO) test --locked
 	$(CARGO) test --locked --features aws --lib io::cloud::aws
 	$(CARGO) test --locked --features aws --test ec2
@@ -20,7 +23,7 @@ check: ## what must hold before a commit: format, lints, all tests
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	$(MAKE) test
 
-accept: ## rewrite generated files and recorded output; then read the diff
+accept: tools ## rewrite generated files and recorded output; then read the diff
 	UPDATE=1 $(CARGO) test --locked
 
 bench: ## measure what docs/reference/performance.md states

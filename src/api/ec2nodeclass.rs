@@ -38,13 +38,22 @@ const SPEC: [&str; 21] = [
     "context",
     "cpuOptions",
 ];
-const TERMS_MAX: usize = 30;
-const TERM_TAGS_MAX: usize = 20;
-const BLOCK_DEVICES_MAX: usize = 50;
-const INTERFACES_MAX: usize = 150;
+pub(crate) const TERMS_MAX: usize = 30;
+pub(crate) const TERM_TAGS_MAX: usize = 20;
+pub(crate) const BLOCK_DEVICES_MAX: usize = 50;
+pub(crate) const INTERFACES_MAX: usize = 150;
+pub(crate) const ALIAS_CHARS_MAX: usize = 30;
+pub(crate) const VOLUME_TYPES: [&str; 7] = ["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"];
+/// Tags that the provisioner writes itself, besides those that begin with `kubernetes.io/cluster`.
+pub(crate) const OWN_TAGS: [&str; 4] = [
+    "eks:eks-cluster-name",
+    "karpenter.sh/nodepool",
+    "karpenter.sh/nodeclaim",
+    "karpenter.k8s.aws/ec2nodeclass",
+];
 
 /// Every image family: its name, and the alias that stands for it.
-const FAMILIES: [(AmiFamily, &str, &str); 7] = [
+pub(crate) const FAMILIES: [(AmiFamily, &str, &str); 7] = [
     (AmiFamily::Al2, "AL2", "al2"),
     (AmiFamily::Al2023, "AL2023", "al2023"),
     (AmiFamily::Bottlerocket, "Bottlerocket", "bottlerocket"),
@@ -273,7 +282,6 @@ fn read_family(spec: &Field<'_, '_>) -> Option<AmiFamily> {
 }
 
 fn read_alias(alias: &Field<'_, '_>) -> Option<(AmiFamily, &'static str)> {
-    const ALIAS_CHARS_MAX: usize = 30;
     let text = alias.text()?;
     let help = "write family@version, such as al2023@latest or bottlerocket@1.20.0";
     if text.len() > ALIAS_CHARS_MAX {
@@ -320,17 +328,11 @@ fn check_identity(spec: &Field<'_, '_>) {
 }
 
 fn check_tags(tags: &Field<'_, '_>) {
-    const OWN: [&str; 4] = [
-        "eks:eks-cluster-name",
-        "karpenter.sh/nodepool",
-        "karpenter.sh/nodeclaim",
-        "karpenter.k8s.aws/ec2nodeclass",
-    ];
     for (key, value) in tags.entries() {
         value.text();
         if key.is_empty() {
             value.error("a tag needs a key".into());
-        } else if OWN.contains(&key) || key.starts_with("kubernetes.io/cluster") {
+        } else if OWN_TAGS.contains(&key) || key.starts_with("kubernetes.io/cluster") {
             value.error_with_help(format!("`{key}` is written by the provisioner itself"), "leave it out");
         }
     }
@@ -367,7 +369,7 @@ fn check_devices(mappings: &Field<'_, '_>) {
         ebs.get("throughput").integer();
         ebs.get("kmsKeyID").text();
         ebs.get("snapshotID").text();
-        ebs.get("volumeType").choice(&["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"]);
+        ebs.get("volumeType").choice(&VOLUME_TYPES);
         let size = ebs.get("volumeSize");
         if let Some(text) = size.text().filter(|text| parse_volume_size(text).is_none()) {
             size.error_with_help(

@@ -27,6 +27,7 @@ pub(crate) mod position;
 pub mod snapshot;
 pub mod ec2;
 pub(crate) mod change;
+pub mod crd;
 
 use serde_json::Value;
 

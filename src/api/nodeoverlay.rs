@@ -6,7 +6,7 @@ use super::{condition, metadata};
 use crate::model::money::UsdPerHour;
 use crate::model::pool::{NodeOverlay, PriceChange};
 
-const STANDARD_RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
+pub(crate) const STANDARD_RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
 
 pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeOverlay> {
     object.only(&["apiVersion", "kind", "metadata", "spec", "status"]);

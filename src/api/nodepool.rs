@@ -19,12 +19,12 @@ use crate::model::time::{Patience, SignedDuration, parse_duration, render_durati
 
 pub(crate) const API_VERSION: &str = "karpenter.sh/v1";
 /// What `expireAfter` is if a pool or claim does not say: thirty days.
-const EXPIRE_AFTER_DEFAULT: &str = "720h";
-const CONSOLIDATE_AFTER_DEFAULT: &str = "0s";
-const LABELS_MAX: usize = 100;
-const BUDGETS_MAX: usize = 50;
-const POLICIES: [&str; 3] = ["WhenEmptyOrUnderutilized", "WhenEmpty", "Balanced"];
-const REASONS: [&str; 3] = ["Underutilized", "Empty", "Drifted"];
+pub(crate) const EXPIRE_AFTER_DEFAULT: &str = "720h";
+pub(crate) const CONSOLIDATE_AFTER_DEFAULT: &str = "0s";
+pub(crate) const LABELS_MAX: usize = 100;
+pub(crate) const BUDGETS_MAX: usize = 50;
+pub(crate) const POLICIES: [&str; 3] = ["WhenEmptyOrUnderutilized", "WhenEmpty", "Balanced"];
+pub(crate) const REASONS: [&str; 3] = ["Underutilized", "Empty", "Drifted"];
 
 pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
     object.only(&["apiVersion", "kind", "metadata", "spec", "status"]);
@@ -293,7 +293,8 @@ fn parse_budget_duration(text: &str) -> Option<SignedDuration> {
     (is_ordered && !short.contains('s')).then_some(duration)
 }
 
-const MACROS: [&str; 7] = ["@annually", "@yearly", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+pub(crate) const MACROS: [&str; 7] =
+    ["@annually", "@yearly", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
 
 fn check_schedule(field: &Field<'_, '_>, text: &str) {
     let help =

@@ -16,11 +16,11 @@ pub(crate) enum Place {
     Overlay,
 }
 
-const COUNT_MAX: usize = 100;
-const KEY_CHARS_MAX: usize = 316;
+pub(crate) const COUNT_MAX: usize = 100;
+pub(crate) const KEY_CHARS_MAX: usize = 316;
 
 /// The labels under `karpenter.k8s.aws/` (aws.md 3.4); any other key of that domain is refused.
-const AWS_LABELS: [&str; 29] = [
+pub(crate) const AWS_LABELS: [&str; 29] = [
     "ec2nodeclass",
     "instance-category",
     "instance-family",

@@ -8,7 +8,7 @@ use crate::model::label;
 use crate::model::symbol::Symbol;
 use crate::model::taint::{Effect, Taint, Toleration, TolerationOperator};
 
-const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+pub(crate) const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// The taints of a pool or claim.
 pub(crate) fn read_checked(list: &Field<'_, '_>) -> Vec<Taint> {

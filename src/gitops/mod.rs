@@ -31,6 +31,7 @@ pub mod live;
 pub mod tracking;
 pub mod diff;
 pub mod window;
+pub mod environment;
 pub mod policy;
 pub mod plan;
 pub mod sync;

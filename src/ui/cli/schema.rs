@@ -3,21 +3,23 @@
 use clap::ValueEnum;
 
 use super::document::output_schemas;
+use crate::gitops::environment::definitions;
 use crate::gitops::schema::{Draft, SchemaKind, schema_of};
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::table::Table;
 
-/// Print the JSON Schema of strategy files and of every JSON answer
+/// Print the schema of strategy files, of JSON answers and of the objects in a cluster
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   provisor schema                                            which schemas there are
   provisor schema environment > environment.schema.json      of environments/NAME.toml and .yaml
   provisor schema environment --draft 4                      for taplo and other TOML language servers
-  provisor schema output/plan                                of `provisor plan --output json`")]
+  provisor schema output/plan                                of `provisor plan --output json`
+  provisor schema crd | kubectl apply --server-side -f -     teach a cluster the kinds")]
 pub struct Args {
-    /// `fleet`, `environment`, or `output/VERB`
+    /// `fleet`, `environment`, `output/VERB`, `crd` for every CustomResourceDefinition, or `crd/PLURAL` for one
     kind: Option<String>,
     /// The draft of JSON Schema for strategy files
     #[arg(long, value_enum, default_value_t)]
@@ -39,6 +41,19 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         DraftChoice::Latest => Draft::Latest,
         DraftChoice::Four => Draft::Draft4,
     };
+    if let Some(plural) = wanted.strip_prefix("crd") {
+        let plural = plural.strip_prefix('/');
+        let documents: Vec<String> = definitions()
+            .iter()
+            .filter(|definition| plural.is_none_or(|plural| plural == definition.plural))
+            .map(|definition| format!("---\n{}", definition.yaml()))
+            .collect();
+        if documents.is_empty() {
+            return Err(unknown(wanted));
+        }
+        console.data(&documents.concat())?;
+        return Ok(Exit::Done);
+    }
     let text = match (SchemaKind::parse(wanted), wanted.strip_prefix("output/")) {
         (Some(kind), _) => schema_of(kind, draft),
         (None, Some(verb)) => {
@@ -68,7 +83,11 @@ fn names() -> Vec<(String, String)> {
         };
         (format!("output/{verb}"), of)
     });
-    inputs.chain(outputs).collect()
+    let kinds = definitions().into_iter().map(|definition| {
+        let of = format!("the CustomResourceDefinition of {}", definition.kind);
+        (format!("crd/{}", definition.plural), of)
+    });
+    inputs.chain(outputs).chain(kinds).collect()
 }
 
 fn list(console: &Console) -> Result<Exit, Failure> {
