@@ -177,7 +177,7 @@ pub enum Object {
 }
 
 impl Object {
-    /// Whether it is of a kind that Karpenter defines.
+    /// Whether it is of a kind that Karpenter defines, or that its objects refer to and a fleet may hold.
     pub fn is_karpenter(&self) -> bool {
         matches!(
             self,
@@ -186,6 +186,7 @@ impl Object {
                 | Self::NodeClass(_)
                 | Self::NodeOverlay(_)
                 | Self::CapacityBuffer(_)
+                | Self::PodTemplate(_)
         )
     }
 }

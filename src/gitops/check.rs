@@ -53,12 +53,13 @@ impl Instances {
 }
 
 /// Kinds that a commit may contain: node configuration and nothing else.
-const ALLOWED: [(&str, &str); 5] = [
+const ALLOWED: [(&str, &str); 6] = [
     ("karpenter.sh/v1", "NodePool"),
     ("karpenter.k8s.aws/v1", "EC2NodeClass"),
     ("karpenter.sh/v1alpha1", "NodeOverlay"),
     ("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer"),
     ("autoscaling.x-k8s.io/v1alpha1", "CapacityBuffer"),
+    ("v1", "PodTemplate"),
 ];
 
 /// Checks of a pool's own words that its object cannot show any more.
@@ -126,7 +127,8 @@ fn is_allowed(draft: &Draft, found: &mut Vec<Diagnostic>) -> bool {
             let help = match ALLOWED.iter().find(|(_, known)| *known == kind) {
                 Some((known, _)) => format!("{kind} is taken as {known}"),
                 None => {
-                    "a fleet holds NodePool, EC2NodeClass, NodeOverlay and CapacityBuffer only".to_owned()
+                    "a fleet holds NodePool, EC2NodeClass, NodeOverlay, CapacityBuffer and PodTemplate only"
+                        .to_owned()
                 }
             };
             Diagnostic::error("PRV1502", place, message).help(help)

@@ -36,13 +36,14 @@ impl ObjectRef {
         })
     }
 
-    /// Position in apply order: EC2NodeClass, NodeOverlay, NodePool, then the rest.
+    /// Position in apply order: EC2NodeClass, NodeOverlay, NodePool, PodTemplate, then the rest.
     pub fn rank(&self) -> u8 {
         match &*self.kind {
             "EC2NodeClass" => 0,
             "NodeOverlay" => 1,
             "NodePool" => 2,
-            _ => 3,
+            "PodTemplate" => 3,
+            _ => 4,
         }
     }
 

@@ -21,6 +21,7 @@ pub mod engine;
 pub mod context;
 pub(crate) mod rendered;
 pub(crate) mod overrides;
+pub(crate) mod headroom;
 pub mod check;
 pub mod render;
 pub mod explain;

@@ -15,6 +15,7 @@ use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed, nearest};
 use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
+use crate::gitops::headroom;
 use crate::gitops::overlay::merged;
 use crate::gitops::overrides;
 use crate::gitops::read::text_of;
@@ -333,7 +334,9 @@ impl<'a> Run<'a> {
             self.override_one(&mut drafts, "NodePool", name, &pool, &subject, &entry.key);
             self.note_preset(&pool, entry);
             check::pool_fields(&pool, &mut self.found);
+            let room = pool.entry("headroom").map(|entry| headroom::drafts(name, entry, &drafts));
             self.add(drafts, &format!("pools.{name}"));
+            self.add(room.unwrap_or_default(), &format!("pools.{name}.headroom"));
         }
     }
 

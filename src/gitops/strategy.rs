@@ -204,6 +204,9 @@ pub struct Pool {
     /// How many nodes may be disrupted at a time. The most restrictive active budget wins. Layers merge by name.
     #[schemars(example = [BTreeMap::from([("name", "always"), ("nodes", "10%")])])]
     pub budgets: Option<Vec<Budget>>,
+    /// Room for pods to come that nodes of this pool always keep free.
+    #[schemars(example = BTreeMap::from([("cpu", "500m"), ("memory", "1Gi")]))]
+    pub headroom: Option<Headroom>,
     /// A fixed number of nodes, for the strategy `static`.
     #[schemars(range(min = 0), example = 3)]
     pub replicas: Option<i64>,
@@ -214,6 +217,28 @@ pub struct Pool {
     /// deletes a field.
     #[schemars(example = BTreeMap::from([("spec.disruption.consolidateAfter", "5m")]))]
     pub overrides: Option<Map<String, Value>>,
+}
+
+/// Room that is kept free: so many pods of one size would start without waiting for a node. Rendered as a CapacityBuffer and
+/// the PodTemplate that it measures by.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Headroom {
+    /// How many pods there is room for.
+    #[schemars(range(min = 0, max = 10_000), extend("default" = 1), example = 4)]
+    pub pods: Option<i64>,
+    /// The CPU that each of them would ask for.
+    #[schemars(example = &"500m")]
+    pub cpu: Option<Quantity>,
+    /// The memory that each of them would ask for.
+    #[schemars(example = &"1Gi")]
+    pub memory: Option<Quantity>,
+    /// Other resources that each of them would ask for.
+    #[schemars(example = BTreeMap::from([("nvidia.com/gpu", "1")]))]
+    pub resources: Option<BTreeMap<String, Quantity>>,
+    /// The namespace of the rendered objects.
+    #[schemars(extend("default" = "default"), example = &"shop")]
+    pub namespace: Option<NameText>,
 }
 
 /// How a node is paid for.

@@ -482,3 +482,64 @@ fn templates_can_compute() {
     assert_eq!((&pool["spec"]["weight"], &pool["spec"]["limits"]["cpu"]), (&9.into(), &"10".into()));
     assert!(render(&templated(&template)).is_ok());
 }
+
+/// A pool's headroom becomes a buffer and the pod that it measures by, which only that pool's nodes would take.
+#[test]
+fn headroom_becomes_a_buffer_for_nodes_of_its_pool() {
+    let prod = r#"
+[pools.web]
+strategy = "spot"
+taints = ["dedicated=web:NoSchedule", "quiet:NoExecute"]
+headroom = { pods = 4, cpu = "500m", memory = "1Gi", resources = { "example.com/dongle" = 2 }, namespace = "shop" }
+
+[pools.batch]
+strategy = "spot"
+headroom = { cpu = 2 }
+"#;
+    let files = [("fleet.toml", "name = \"shop\"\n"), ("environments/prod.toml", prod)];
+    let state = state(&repository(&files));
+    let buffer = manifest(&state, "CapacityBuffer", "headroom-web");
+    assert_eq!(buffer["metadata"]["namespace"], "shop");
+    assert_eq!(buffer["spec"]["replicas"], 4);
+    assert_eq!(buffer["spec"]["podTemplateRef"]["name"], "headroom-web");
+    let template = manifest(&state, "PodTemplate", "headroom-web");
+    assert_eq!(template["metadata"]["namespace"], "shop");
+    let pod = &template["template"]["spec"];
+    assert_eq!(pod["nodeSelector"]["karpenter.sh/nodepool"], "web");
+    let tolerations = serde_json::json!([
+        { "key": "dedicated", "effect": "NoSchedule", "operator": "Equal", "value": "web" },
+        { "key": "quiet", "effect": "NoExecute", "operator": "Exists" },
+    ]);
+    assert_eq!(pod["tolerations"], tolerations);
+    let requests = serde_json::json!({ "cpu": "500m", "memory": "1Gi", "example.com/dongle": "2" });
+    assert_eq!(pod["containers"][0]["resources"]["requests"], requests);
+    assert_eq!(manifest(&state, "CapacityBuffer", "headroom-batch")["spec"]["replicas"], 1);
+    let batch = manifest(&state, "PodTemplate", "headroom-batch");
+    assert_eq!(batch["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"], "2");
+    assert_eq!(batch["metadata"]["namespace"], "default");
+    // The engine understands what comes out: there is room for that many pods of that size.
+    let objects =
+        [buffer, template].map(|object| provisor::api::parse(&object).expect("an API server takes it"));
+    let [provisor::api::Object::CapacityBuffer(buffer), provisor::api::Object::PodTemplate(template)] =
+        objects
+    else {
+        panic!("a buffer and its template");
+    };
+    let mut cluster = provisor::capacity::cluster::Cluster::default();
+    cluster.pod_templates.insert(template.key, template.into());
+    let room = provisor::capacity::buffers::resolve(&cluster, &buffer).expect("it is resolved");
+    assert_eq!((room.replicas, room.shape.requests.cpu().0), (4, 500));
+}
+
+#[test]
+fn wrong_headroom_is_told_where_it_is_written() {
+    let found = |headroom: &str| {
+        let prod = format!("[pools.web]\nstrategy = \"spot\"\nheadroom = {headroom}\n");
+        let files = [("fleet.toml", "name = \"shop\"\n"), ("environments/prod.toml", &prod)];
+        let found = errors(&repository(&files));
+        (found[0].code, found[0].place.to_string())
+    };
+    assert_eq!(found("{ pods = -1 }"), ("PRV1206", "environments/prod.toml:3:21".to_owned()));
+    assert_eq!(found("{ cpus = 1 }"), ("PRV1201", "environments/prod.toml:3:14".to_owned()));
+    assert_eq!(found("{ cpu = \"much\" }").0, "PRV1203");
+}
