@@ -9,16 +9,19 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
-use crate::gitops::desired::ObjectRef;
+use crate::gitops::desired::{DesiredState, ObjectRef};
+use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::live::{Fleet, LiveObject, LiveState, NodeFacts};
 use crate::gitops::plan::SyncPlan;
 use crate::gitops::policy::SyncPolicy;
+use crate::gitops::promotion::{PromotionDecision, Promotions, Standing};
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::model::claim::ConditionType;
 use crate::model::label;
 use crate::model::observation::Observation;
 use crate::model::quantity::resource;
+use crate::model::repository::Repository;
 
 /// Rounds of deciding at one moment before the reconciler lets time pass all the same.
 const ROUNDS_MAX: usize = 200;
@@ -28,6 +31,8 @@ const ROUNDS_MAX: usize = 200;
 pub struct Turn {
     pub syncs: Vec<SyncDecision>,
     pub decisions: Vec<Decision>,
+    /// What is proposed for environments that take values from this one, or why nothing is.
+    pub promotions: Vec<PromotionDecision>,
     /// The next moment at which either half wants to be asked again.
     pub wake_at: Option<Timestamp>,
 }
@@ -39,6 +44,9 @@ pub struct Reconciler {
     sync: Sync,
     /// The nodes of pools as the Git half last saw them.
     fleet: Fleet,
+    /// What the newest usable commit wants.
+    desired: Option<Arc<DesiredState>>,
+    promotions: Promotions,
 }
 
 impl Reconciler {
@@ -51,7 +59,14 @@ impl Reconciler {
         let mut sync = Sync::new(environment, policy, None);
         let live = LiveState::from_manifests(cluster.manifests().cloned(), Fleet::default());
         sync.observe(cluster.now(), GitEvent::Live(live));
-        Self { cluster, engine: Engine::new(settings), sync, fleet: Fleet::default() }
+        Self {
+            cluster,
+            engine: Engine::new(settings),
+            sync,
+            fleet: Fleet::default(),
+            desired: None,
+            promotions: Promotions::default(),
+        }
     }
 
     pub fn cluster(&self) -> &SimulatedCluster {
@@ -77,7 +92,29 @@ impl Reconciler {
     /// Tells the Git half what the source said.
     pub fn observe(&mut self, event: GitEvent) {
         let now = self.cluster.now();
+        if let GitEvent::Rendered { desired, .. } = &event {
+            self.desired = Some(desired.clone());
+        }
         self.sync.observe(now, event);
+    }
+
+    /// Tells what the files of a commit say about promoting values of this environment to others.
+    pub fn observe_promotions(&mut self, repository: &Repository) -> Result<(), Diagnostics> {
+        let now = self.cluster.now();
+        let environment = self.sync.environment().to_owned();
+        self.promotions.take_commit(now, repository, &environment)
+    }
+
+    /// Asks the promotions once both halves have settled for the moment.
+    fn promote(&mut self, turn: &mut Turn) {
+        let Some(desired) = self.desired.as_ref().filter(|_| !self.promotions.is_empty()) else { return };
+        let now = self.cluster.now();
+        let standing = Standing::of(&self.sync.status(now), desired);
+        self.promotions.observe(now, self.sync.environment(), &standing);
+        let decisions = self.promotions.decide(now);
+        let wake_at = decisions.iter().filter_map(|decision| decision.wake_at).filter(|at| *at > now).min();
+        turn.wake_at = earliest([turn.wake_at, wake_at]);
+        turn.promotions.extend(decisions.into_iter().filter(|decision| decision.is_news));
     }
 
     /// Lets the Git half plan what it was told, without acting, so that the plan can be shown first.
@@ -105,6 +142,7 @@ impl Reconciler {
                 break;
             }
         }
+        self.promote(&mut turn);
         turn
     }
 

@@ -14,6 +14,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::Diagnostics;
+use crate::gitops::guardrail::Guardrails;
 use crate::gitops::plan::RenderProof;
 use crate::gitops::reads::{Fingerprint, Reads, WatchPath};
 use crate::gitops::render::{RenderSettings, render_environment};
@@ -62,6 +63,9 @@ pub enum Answer {
 #[derive(Debug)]
 pub struct Heard {
     pub events: Vec<GitEvent>,
+    /// The commit, if it is the one that counts now, also if it touches nothing of the environment: what it says of other
+    /// environments may be new.
+    pub in_force: Option<Repository>,
     pub told: Told,
     /// When to ask again.
     pub next_delay: Duration,
@@ -104,6 +108,8 @@ pub struct Follower {
     seen: Option<CommitId>,
     held: Option<(Revision, SourceNotice)>,
     last: Option<LastRender>,
+    /// The guardrails of the commit in force, which judge the next one too.
+    standing: Option<Arc<Guardrails>>,
     poller: Poller,
     rng: ChaCha8Rng,
 }
@@ -153,6 +159,7 @@ impl Follower {
             seen: None,
             held: None,
             last: None,
+            standing: None,
             rng: ChaCha8Rng::seed_from_u64(seed),
         }
     }
@@ -192,6 +199,7 @@ impl Follower {
                 let event = GitEvent::FetchFailed { error: format!("{}: {error}", error.reason()) };
                 Heard {
                     events: vec![event],
+                    in_force: None,
                     next_delay: after.next_delay,
                     told: Told::Failed { error, after },
                 }
@@ -228,28 +236,33 @@ impl Follower {
         self.held = None;
         let same = self.last.as_ref().filter(|last| last.reads.fingerprint(repository) == last.fingerprint);
         if let Some(last) = same {
-            if last.is_good {
+            let is_good = last.is_good;
+            if is_good {
                 self.gate.accept(revision.clone());
             }
             let mut events = vec![GitEvent::Unchanged { revision: Some(revision.clone()) }];
             events.extend(notice.map(GitEvent::Noticed));
-            return self.heard(events, Told::Advanced(revision));
+            let in_force = is_good.then(|| repository.clone());
+            return Heard { in_force, ..self.heard(events, Told::Advanced(revision)) };
         }
         let FollowSettings { environment, watched, render, .. } = &self.settings;
-        let (event, rendered) = render_commit(repository, environment, render);
+        let render = RenderSettings { standing: self.standing.clone(), ..render.clone() };
+        let (event, rendered) = render_commit(repository, environment, &render);
         let reads = Reads::of(repository, environment, watched);
         let fingerprint = reads.fingerprint(repository);
         self.last = Some(LastRender { reads, fingerprint, is_good: rendered.is_ok() });
         if rendered.is_ok() {
             self.gate.accept(revision.clone());
+            self.standing = Some(Arc::new(Guardrails::read(repository)));
         }
+        let in_force = rendered.is_ok().then(|| repository.clone());
         let mut events = vec![event];
         events.extend(notice.clone().map(GitEvent::Noticed));
-        self.heard(events, Told::Followed { revision, notice, rendered })
+        Heard { in_force, ..self.heard(events, Told::Followed { revision, notice, rendered }) }
     }
 
     fn heard(&mut self, events: Vec<GitEvent>, told: Told) -> Heard {
-        Heard { events, told, next_delay: self.poller.succeeded(&mut self.rng) }
+        Heard { events, in_force: None, told, next_delay: self.poller.succeeded(&mut self.rng) }
     }
 }
 

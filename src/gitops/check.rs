@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::api::{self, FieldError};
 use crate::gitops::diagnostic::{Diagnostic, Place, nearest};
+use crate::gitops::overlap;
 use crate::gitops::rendered::{Draft, place_of};
 use crate::gitops::text_form;
 use crate::gitops::tree::Node;
@@ -41,6 +42,16 @@ impl Instances {
     fn ignores(&self, key: Symbol) -> bool {
         let is_place = key == *label::ZONE || key == *label::REGION || &*key == "topology.k8s.aws/zone-id";
         self.is_anywhere && is_place
+    }
+
+    /// Whether any type is as wanted; places and ways to pay are not looked at.
+    pub(crate) fn has_type_for(&self, wanted: &Requirements) -> bool {
+        let suits = |shape: &InstanceType| {
+            wanted.iter().all(|(key, asked)| {
+                shape.requirements.get(key).is_none_or(|has| self.ignores(key) || has.overlaps(asked))
+            })
+        };
+        self.types.is_empty() || self.types.iter().any(suits)
     }
 
     /// What the built-in catalogue knows of a region; nothing for a region that it does not have.
@@ -108,6 +119,7 @@ pub(crate) fn drafts(drafts: &[Draft], instances: Option<&Instances>, found: &mu
             }
         }
     }
+    overlap::check(drafts, instances, found);
 }
 
 fn is_allowed(draft: &Draft, found: &mut Vec<Diagnostic>) -> bool {
@@ -174,6 +186,7 @@ fn pool(
         buyable(draft, &asked, instances, judged, found);
     }
     gpu_without_taint(draft, &asked, found);
+    gpu_taint_without_gpu(draft, &asked, found);
     startup_taints(draft, found);
     lifetimes(draft, &template["spec"], found);
     windows(draft, found);
@@ -209,11 +222,17 @@ fn requirements(draft: &Draft) -> Vec<Asked<'_>> {
         let Some(operator) = Operator::parse(operator) else { continue };
         let values: Vec<&str> =
             entry["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let place = place_of(&draft.origins, &format!("{path}[{at}]")).unwrap_or(&draft.origins[""]);
+        let Some(place) = place_of(&draft.origins, &format!("{path}[{at}]")) else { continue };
         let requirement = Requirement::new(operator, values.iter().map(|value| Symbol::new(value)));
         out.push(Asked { key, operator, values, place, requirement });
     }
     out
+}
+
+/// The requirements of a pool under the newest names of their labels.
+pub(crate) fn canonical_requirements(draft: &Draft) -> Vec<(Symbol, Requirement)> {
+    let asked = requirements(draft).into_iter();
+    asked.map(|one| (label::canonical(Symbol::new(one.key)), one.requirement)).collect()
 }
 
 /// Requirements on one label that leave nothing together.
@@ -422,7 +441,19 @@ fn judge(asked: &[Asked<'_>], instances: &Instances) -> Option<Verdict> {
     (!is_sold).then_some(Verdict::Offerings { last, left: left.len() })
 }
 
-fn gpu_without_taint(draft: &Draft, asked: &[Asked<'_>], found: &mut Vec<Diagnostic>) {
+/// All that a pool asks of one label; `None` if it asks nothing.
+pub(crate) fn requirement_on(draft: &Draft, label: &str) -> Option<Requirement> {
+    let same = requirements(draft).into_iter().filter(|asked| asked.key == label);
+    same.map(|asked| asked.requirement).reduce(|one, other| one.intersection(&other))
+}
+
+/// Whether a pool buys nothing but types with GPUs or accelerators.
+pub(crate) fn buys_gpus(draft: &Draft) -> bool {
+    gpu_requirement(&requirements(draft)).is_some()
+}
+
+/// The requirement by which a pool buys GPUs only.
+fn gpu_requirement<'r, 'a>(asked: &'r [Asked<'a>]) -> Option<&'r Asked<'a>> {
     let is_gpu_name = |name: &&str| {
         let family = name.split('.').next().unwrap_or(name);
         let letters = family.trim_end_matches(|c: char| !c.is_ascii_digit());
@@ -446,17 +477,55 @@ fn gpu_without_taint(draft: &Draft, asked: &[Asked<'_>], found: &mut Vec<Diagnos
             _ => false,
         }
     };
+    asked.iter().find(wants_gpu)
+}
+
+fn gpu_without_taint(draft: &Draft, asked: &[Asked<'_>], found: &mut Vec<Diagnostic>) {
     let taints = draft.manifest["spec"]["template"]["spec"]["taints"].as_array();
     if taints.is_some_and(|taints| !taints.is_empty()) {
         return;
     }
-    if let Some(one) = asked.iter().find(wants_gpu) {
+    if let Some(one) = gpu_requirement(asked) {
         let pool = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
         let message = format!("pool `{pool}` buys GPUs and has no taint, so any pod may land on them");
         found.push(Diagnostic::warning("PRV1604", one.place.clone(), message).help(
             "add `taints = [\"nvidia.com/gpu=true:NoSchedule\"]` and tolerate it in the pods that need GPUs",
         ));
     }
+}
+
+/// Taints by which people keep nodes free for pods that need an accelerator.
+const ACCELERATOR_TAINTS: [&str; 4] =
+    ["amd.com/gpu", "aws.amazon.com/neuron", "habana.ai/gaudi", "nvidia.com/gpu"];
+
+/// Nodes that are kept free for GPUs and may have none.
+fn gpu_taint_without_gpu(draft: &Draft, asked: &[Asked<'_>], found: &mut Vec<Diagnostic>) {
+    let taints = draft.manifest["spec"]["template"]["spec"]["taints"].as_array();
+    let mut taints = taints.into_iter().flatten().enumerate();
+    let Some((at, taint)) =
+        taints.find(|(_, taint)| taint["key"].as_str().is_some_and(|key| ACCELERATOR_TAINTS.contains(&key)))
+    else {
+        return;
+    };
+    let is_neuron = |one: &Asked<'_>| {
+        let names = ["inf", "trn", "dl"];
+        one.operator == Operator::In
+            && (one.key.ends_with("/instance-category")
+                || one.key.ends_with("/instance-family")
+                || one.key.ends_with("/instance-type"))
+            && one.values.iter().all(|value| names.iter().any(|name| value.starts_with(name)))
+    };
+    if gpu_requirement(asked).is_some() || asked.iter().any(is_neuron) {
+        return;
+    }
+    let pool = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
+    let path = format!("spec.template.spec.taints[{at}]");
+    let place = place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]).clone();
+    let key = taint["key"].as_str().unwrap_or_default();
+    let message = format!("pool `{pool}` has the taint `{key}` and may buy types without any such device");
+    found.push(Diagnostic::warning("PRV1620", place, message).help(
+        "choose types that have one, such as `instance-categories = [\"g\"]` or the label `karpenter.k8s.aws/instance-gpu-count`",
+    ));
 }
 
 /// Tracking data in the node template would make every commit replace every node.

@@ -1,10 +1,14 @@
 //! What a template sees: the pool or class with its short forms spelt out, and the environment around it.
 
+use std::sync::Arc;
+
 use minijinja::Value;
 use minijinja::value::Serde;
 use serde_json::{Map, Value as Json, json};
 
 use crate::gitops::diagnostic::Diagnostic;
+use crate::gitops::lock::{Book, catalog_function};
+use crate::gitops::migrate::RENAMED;
 use crate::gitops::tree::{Node, Tree};
 
 /// Strategies that come with a class of their own, which has the same name.
@@ -31,6 +35,7 @@ pub(crate) struct Surroundings {
     pub region: Option<String>,
     pub variables: Node,
     pub pools: Vec<String>,
+    pub book: Arc<Book>,
 }
 
 impl Surroundings {
@@ -45,7 +50,8 @@ impl Surroundings {
         root.insert("pools".to_owned(), json!(self.pools));
         root.insert("vars".to_owned(), variables.to_json());
         root.insert(what.to_owned(), value);
-        Value::from(Serde(&ordered(Json::Object(root), self.order)))
+        let plain = Value::from(Serde(&ordered(Json::Object(root), self.order)));
+        minijinja::context! { catalog => catalog_function(&self.book, self.region.as_deref()), ..plain }
     }
 
     pub fn for_pool(&self, name: &str, pool: &Node, variables: &Node) -> Value {
@@ -87,9 +93,9 @@ const INSTANCE_FIELDS: [(&str, &str, &str); 7] = [
     ("instance-families", "karpenter.k8s.aws/instance-family", "In"),
     ("instance-categories", "karpenter.k8s.aws/instance-category", "In"),
     ("instance-sizes", "karpenter.k8s.aws/instance-size", "In"),
-    ("min-instance-generation", "karpenter.k8s.aws/instance-generation", "Gt"),
-    ("min-instance-cpu", "karpenter.k8s.aws/instance-cpu", "Gt"),
-    ("max-instance-cpu", "karpenter.k8s.aws/instance-cpu", "Lt"),
+    ("instance-generation-min", "karpenter.k8s.aws/instance-generation", "Gt"),
+    ("instance-cpu-min", "karpenter.k8s.aws/instance-cpu", "Gt"),
+    ("instance-cpu-max", "karpenter.k8s.aws/instance-cpu", "Lt"),
 ];
 
 /// Other fields that become requirements.
@@ -142,6 +148,12 @@ fn pool_value(name: &str, pool: &Node) -> Json {
     for entry in pool.get("requirements").and_then(Node::as_list).unwrap_or_default() {
         requirements.push(entry.to_json());
     }
+    // Templates of older repositories know these by their old names.
+    for (old, new) in RENAMED {
+        if let Some(value) = out.get(&new.replace('-', "_")).cloned() {
+            out.insert(old.replace('-', "_"), value);
+        }
+    }
     let chooses = requirements.iter().any(|entry| entry["key"].as_str().is_some_and(chooses_instances));
     out.insert("name".to_owned(), json!(name));
     out.insert("class".to_owned(), json!(class_of(pool)));
@@ -160,8 +172,8 @@ pub(crate) fn class_of(pool: &Node) -> &str {
 /// The values of a requirement; bounds are inclusive in the language and exclusive in the object.
 fn bound(field: &str, node: &Node) -> Json {
     match &node.value {
-        Tree::Int(number) if field.starts_with("min-") => json!([(number - 1).to_string()]),
-        Tree::Int(number) if field.starts_with("max-") => json!([(number + 1).to_string()]),
+        Tree::Int(number) if field.ends_with("-min") => json!([(number - 1).to_string()]),
+        Tree::Int(number) if field.ends_with("-max") => json!([(number + 1).to_string()]),
         _ => node.to_json(),
     }
 }

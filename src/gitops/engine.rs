@@ -13,6 +13,7 @@ use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, 
 
 use crate::gitops::diagnostic::{Diagnostic, Place, Source, nearest};
 use crate::gitops::fleet::{TEMPLATES, refused};
+use crate::gitops::lock;
 use crate::gitops::meter::{
     Capped, Meter, OUTPUT_MAX, TOO_MUCH, TOO_MUCH_LOOKING, look, text_of_value, too_much, unpaid_text, weigh,
 };
@@ -270,6 +271,9 @@ impl Engine {
                         .help("call and include fewer of them inside each other"),
                 }
             }
+            ErrorKind::InvalidOperation if let Some(help) = lock::help_for(detail) => {
+                Diagnostic::error("PRV1414", place, detail.to_owned()).help(help)
+            }
             kind => {
                 let message = if detail.is_empty() { kind.to_string() } else { detail.to_owned() };
                 Diagnostic::error("PRV1409", place, message)
@@ -404,7 +408,7 @@ fn unknown(kind: ErrorKind, detail: &str, place: Place) -> Diagnostic {
     let (what, names): (_, &[&str]) = match kind {
         ErrorKind::UnknownFilter => ("filter", &FILTER_NAMES),
         ErrorKind::UnknownTest => ("test", &[]),
-        _ => ("function", &["range", "dict", "namespace"]),
+        _ => ("function", &["catalog", "range", "dict", "namespace"]),
     };
     let name = unknown_name(detail);
     let diagnostic = Diagnostic::error("PRV1408", place, format!("unknown {what} `{name}`"));

@@ -9,6 +9,9 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, nearest};
+use crate::gitops::guardrail::Guardrails;
+use crate::gitops::lock::Book;
+use crate::gitops::migrate::modernise_tree;
 use crate::gitops::normal;
 use crate::gitops::overlay::{Layer, merge};
 use crate::gitops::read::{Format, document, text_of};
@@ -20,8 +23,6 @@ use crate::model::repository::{Refusal, Repository};
 
 /// Files that extend each other, the environment included.
 const EXTENDS_MAX: usize = 5;
-/// The version of the language that this build reads.
-const FORMAT_VERSION: i64 = 1;
 
 pub(crate) const FLEET_FILE: &str = "fleet.toml";
 pub(crate) const ENVIRONMENTS: &str = "environments/";
@@ -56,6 +57,8 @@ pub(crate) struct Fleet<'r> {
     pub name: Arc<str>,
     fleet: File,
     files: BTreeMap<Arc<str>, File>,
+    pub book: Arc<Book>,
+    pub guardrails: Guardrails,
     /// What concerns no single environment.
     pub stray: Vec<Diagnostic>,
 }
@@ -116,7 +119,8 @@ impl<'r> Fleet<'r> {
                     .help("add a file such as `environments/dev.toml`, or run `provisor init`"),
             );
         }
-        Ok(Self { repository, name, fleet, files, stray })
+        let (book, guardrails) = (Book::read(repository, false), Guardrails::read(repository));
+        Ok(Self { repository, name, fleet, files, book, guardrails, stray })
     }
 
     /// Mistakes of `fleet.toml`; with any, no environment can be rendered.
@@ -144,6 +148,11 @@ impl<'r> Fleet<'r> {
                 description: text("description"),
             }
         })
+    }
+
+    /// The file of an environment by itself, its path and what it says.
+    pub fn own(&self, name: &str) -> Option<(&Arc<str>, Option<&Node>)> {
+        self.files.get(name).map(|file| (&file.path, file.tree.as_ref()))
     }
 
     /// The layers of an environment, merged; or everything that is wrong with them.
@@ -291,9 +300,6 @@ fn load_fleet_file(repository: &Repository) -> Result<File, Diagnostics> {
         return Err(no_fleet(repository, &path).into());
     };
     let mut file = load(&path, Format::Toml, bytes, SchemaKind::Fleet);
-    if let Some(version) = file.tree.as_ref().and_then(|tree| tree.get("format_version")) {
-        file.found.extend(check_version(version));
-    }
     if let Some(pool) = file.tree.as_mut().and_then(|tree| child(child(tree, "defaults")?, "pool")) {
         normal::pool(pool);
     }
@@ -326,9 +332,6 @@ fn load_environment(path: &Arc<str>, name: &str, format: Format, bytes: &[u8]) -
                 .help("name the file with lower-case letters, digits and hyphens"),
         );
     }
-    if let Some(version) = file.tree.as_ref().and_then(|tree| tree.get("format_version")) {
-        file.found.extend(check_version(version));
-    }
     if let Some(tree) = &mut file.tree {
         normal::environment(tree);
     }
@@ -338,28 +341,15 @@ fn load_environment(path: &Arc<str>, name: &str, format: Format, bytes: &[u8]) -
 fn load(path: &Arc<str>, format: Format, bytes: &[u8], kind: SchemaKind) -> File {
     let mut found = Vec::new();
     let source = text_of(path, bytes, &mut found);
-    let tree = source.as_ref().and_then(|source| document(source, format, &mut found));
-    if let Some(tree) = &tree {
+    let mut tree = source.as_ref().and_then(|source| document(source, format, &mut found));
+    if let Some(tree) = &mut tree {
+        modernise_tree(tree, kind, &mut found);
         shape_of(kind).check(tree, &mut found);
         crate::gitops::credential::check(tree, &mut found);
     }
     let source = source.unwrap_or_else(|| Source::nameless_text(path.clone()));
     // A tree with mistakes of form is kept only for its names; nothing is rendered from it.
     File { path: path.clone(), source, tree, found }
-}
-
-fn check_version(version: &Node) -> Option<Diagnostic> {
-    match version.value {
-        Tree::Int(number) if number > FORMAT_VERSION => {
-            let message =
-                format!("the file needs format version {number}, and this build reads {FORMAT_VERSION}");
-            Some(
-                Diagnostic::error("PRV1208", version.place.clone(), message)
-                    .help(format!("update provisor to a release that reads format version {number}")),
-            )
-        }
-        _ => None,
-    }
 }
 
 /// Why a path of the commit was not read.

@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::fleet::{ENVIRONMENTS, FLEET_FILE, Fleet, TEMPLATES, environment_of};
+use super::guardrail::POLICIES;
+use super::lock::LOCK_FILE;
 use super::tree::{Node, Tree};
 use crate::model::repository::Repository;
-
-const POLICIES: &str = "policies/";
 
 /// Further paths whose changes count, as the cluster's configuration names them.
 ///
@@ -89,7 +89,7 @@ impl Reads {
     /// What rendering `environment` of this commit reads, and what is watched besides.
     pub fn of(repository: &Repository, environment: &str, watched: &[WatchPath]) -> Self {
         let mut reads = Self {
-            files: BTreeSet::from([FLEET_FILE.into()]),
+            files: BTreeSet::from([FLEET_FILE.into(), LOCK_FILE.into()]),
             folders: BTreeSet::from([TEMPLATES.into(), POLICIES.into()]),
             watched: watched.to_vec(),
         };
@@ -208,6 +208,7 @@ mod tests {
         };
         for path in [
             "fleet.toml",
+            "provisor.lock",
             "environments/prod.toml",
             "environments/prod.yaml",
             "environments/base.toml",

@@ -15,9 +15,12 @@ use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed, nearest};
 use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
+use crate::gitops::guardrail::{Case, Guardrails};
 use crate::gitops::headroom;
+use crate::gitops::lock::{Book, LockFailure, LockPlan, Renewal, plan_lock, resolve_images};
 use crate::gitops::overlay::merged;
 use crate::gitops::overrides;
+use crate::gitops::promotion;
 use crate::gitops::read::text_of;
 use crate::gitops::rendered::{self, Draft, Origins, Roots, as_origins};
 use crate::gitops::tree::{Node, Tree};
@@ -36,6 +39,10 @@ pub struct RenderSettings {
     pub instances: Option<Arc<Instances>>,
     /// In which order templates see tables; only [`check_determinism`] changes it.
     pub order: MapOrder,
+    /// The lock to use instead of the commit's own; only [`lock_of`] sets it.
+    pub book: Option<Arc<Book>>,
+    /// The guardrails of the commit that is in force: they judge beside the commit's own.
+    pub standing: Option<Arc<Guardrails>>,
 }
 
 /// The objects of an environment and what is worth a look.
@@ -106,6 +113,24 @@ fn first_difference(a: &Value, b: &Value, path: &str) -> Option<String> {
         }
         _ => (a != b).then(|| path.to_owned()),
     }
+}
+
+/// The lock that a fleet needs: see [`plan_lock`].
+pub fn lock_of(
+    repository: &Repository,
+    images: &BTreeMap<Arc<str>, Arc<str>>,
+    renewal: Renewal,
+) -> Result<LockPlan, LockFailure> {
+    plan_lock(repository, images, renewal, |book| {
+        let settings = RenderSettings { book: Some(book.clone()), ..RenderSettings::default() };
+        match render_all(repository, &settings) {
+            Ok(all) => {
+                let failed = all.into_values().filter_map(Result::err);
+                collected(failed.flatten().filter(Diagnostic::is_error).collect()).into_iter().collect()
+            }
+            Err(found) => found.into_iter().collect(),
+        }
+    })
 }
 
 /// What a commit does to one environment.
@@ -179,8 +204,13 @@ pub fn validate_repository(repository: &Repository, settings: &RenderSettings) -
         Err(found) => return Report { diagnostics: found, environments: Vec::new(), files: 0 },
     };
     let engine = Engine::new(repository);
+    let mut promotion_found = Vec::new();
     diagnostics.extend(fleet.fleet_found().iter().cloned());
     diagnostics.extend(fleet.files_found().cloned());
+    diagnostics.extend(fleet.guardrails.mistakes().iter().cloned());
+    diagnostics.extend(fleet.book.mistakes().iter().cloned());
+    promotion::rules::read(&fleet, &mut promotion_found);
+    diagnostics.extend(promotion_found);
     diagnostics.extend(engine.found.iter().cloned());
     let mut environments = Vec::new();
     for environment in fleet.environments() {
@@ -278,6 +308,7 @@ impl<'a> Run<'a> {
             region: text("region"),
             variables: tree.get("variables").cloned().unwrap_or_else(|| Node::map(tree.place.clone())),
             pools,
+            book: settings.book.clone().unwrap_or_else(|| fleet.book.clone()),
         };
         let found = resolved.warnings.clone();
         Self {
@@ -406,6 +437,10 @@ impl<'a> Run<'a> {
             }
             Err(failure) => {
                 let mut diagnostic = failure.diagnostic;
+                if diagnostic.code == "PRV1414" {
+                    // A lock that cannot be read has no entries; why is the real news.
+                    self.found.extend(self.surroundings.book.mistakes().iter().cloned());
+                }
                 if let Some(name) = failure.undefined.as_deref().and_then(|name| self.suggestion(name, roots))
                 {
                     diagnostic.help = Some(format!("did you mean `{name}`?"));
@@ -420,7 +455,7 @@ impl<'a> Run<'a> {
     fn suggestion(&self, name: &str, roots: &Roots<'_>) -> Option<String> {
         let (base, last) = name.rsplit_once('.').unwrap_or(("", name));
         if base.is_empty() {
-            let known = ["cluster", "env", "fleet", "pools", "region", "vars"];
+            let known = ["catalog", "cluster", "env", "fleet", "pools", "region", "vars"];
             let roots = roots.roots.iter().map(|(name, _)| *name);
             return nearest(last, known.into_iter().chain(roots)).map(str::to_owned);
         }
@@ -519,6 +554,7 @@ impl<'a> Run<'a> {
             return;
         }
         context::check_class(&node, &mut self.found);
+        let node = resolve_images(&node, &self.surroundings.book, &mut self.found);
         let Some(preset) = self.preset(name, &node, &key) else { return };
         let variables = self.variables(&node);
         let user_data = self.user_data(&node);
@@ -626,6 +662,30 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Guardrails judge what would be right otherwise: of broken objects there is nothing more to say.
+    fn judge(&mut self) {
+        let guardrails = &self.fleet.guardrails;
+        self.found.extend(guardrails.mistakes().iter().cloned());
+        if self.found.iter().any(Diagnostic::is_error) {
+            return;
+        }
+        let surroundings = &self.surroundings;
+        let case = Case {
+            environment: json!({
+                "cluster": surroundings.cluster,
+                "engine": surroundings.engine,
+                "fleet": surroundings.fleet,
+                "name": surroundings.environment,
+                "pools": surroundings.pools,
+                "region": surroundings.region.as_deref().unwrap_or_default(),
+                "variables": surroundings.variables.to_json(),
+            }),
+            drafts: &self.drafts,
+            place: Place::start_of(&self.resolved.tree.place.source),
+        };
+        guardrails.judge(self.settings.standing.as_deref(), &case, &mut self.found);
+    }
+
     fn finish(mut self) -> Result<Rendered, Diagnostics> {
         if self.bytes > 2 * RENDERED_MAX {
             let message = format!("the environment renders to more than {RENDERED_MAX} bytes");
@@ -650,6 +710,7 @@ impl<'a> Run<'a> {
         let region = self.surroundings.region.as_deref();
         let instances = self.settings.instances.clone().or_else(|| region.and_then(Instances::of_region));
         check::drafts(&self.drafts, instances.as_deref(), &mut self.found);
+        self.judge();
         let mut objects: BTreeMap<ObjectRef, DesiredObject> = BTreeMap::new();
         let mut places: BTreeMap<ObjectRef, Place> = BTreeMap::new();
         for draft in self.drafts {

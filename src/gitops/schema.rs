@@ -9,22 +9,29 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
-use crate::gitops::strategy::{EnvironmentFile, Fleet, Requirement, Taint};
+use crate::gitops::strategy::{EnvironmentFile, Fleet, LockFile, PolicyFile, Requirement, Taint};
 
 /// The files that a schema exists for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SchemaKind {
     Fleet,
     Environment,
+    /// `policies/*.toml`.
+    Policy,
+    /// `provisor.lock`.
+    Lock,
 }
 
 impl SchemaKind {
-    pub const ALL: [SchemaKind; 2] = [SchemaKind::Fleet, SchemaKind::Environment];
+    pub const ALL: [SchemaKind; 4] =
+        [SchemaKind::Fleet, SchemaKind::Environment, SchemaKind::Policy, SchemaKind::Lock];
 
     pub fn name(self) -> &'static str {
         match self {
             SchemaKind::Fleet => "fleet",
             SchemaKind::Environment => "environment",
+            SchemaKind::Policy => "policy",
+            SchemaKind::Lock => "lock",
         }
     }
 
@@ -54,6 +61,8 @@ pub(crate) fn schema_value(kind: SchemaKind, draft: Draft) -> Value {
     let schema = match kind {
         SchemaKind::Fleet => generator.into_root_schema_for::<Fleet>(),
         SchemaKind::Environment => generator.into_root_schema_for::<EnvironmentFile>(),
+        SchemaKind::Policy => generator.into_root_schema_for::<PolicyFile>(),
+        SchemaKind::Lock => generator.into_root_schema_for::<LockFile>(),
     };
     let mut value = schema.to_value();
     adapt(&mut value);
@@ -223,6 +232,10 @@ formatted!(
 formatted!(
     /// Five cron fields or a macro.
     CronText, "cron", r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4})$", "0 9 * * mon-fri"
+);
+formatted!(
+    /// A commit, by its first seven digits or more.
+    CommitText, "commit", r"^[0-9a-fA-F]{7,64}$", "3f2a9c1"
 );
 formatted!(
     /// The size of a disk.

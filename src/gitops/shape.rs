@@ -45,12 +45,18 @@ static FLEET: LazyLock<Shape> =
     LazyLock::new(|| Shape::compile(&schema_value(SchemaKind::Fleet, Draft::Latest)));
 static ENVIRONMENT: LazyLock<Shape> =
     LazyLock::new(|| Shape::compile(&schema_value(SchemaKind::Environment, Draft::Latest)));
+static POLICY: LazyLock<Shape> =
+    LazyLock::new(|| Shape::compile(&schema_value(SchemaKind::Policy, Draft::Latest)));
+static LOCK: LazyLock<Shape> =
+    LazyLock::new(|| Shape::compile(&schema_value(SchemaKind::Lock, Draft::Latest)));
 
 /// The shape of one kind of file.
 pub(crate) fn shape_of(kind: SchemaKind) -> &'static Shape {
     match kind {
         SchemaKind::Fleet => &FLEET,
         SchemaKind::Environment => &ENVIRONMENT,
+        SchemaKind::Policy => &POLICY,
+        SchemaKind::Lock => &LOCK,
     }
 }
 
@@ -418,6 +424,14 @@ mod tests {
             SchemaKind::Environment => [
                 include_str!("../../config-schema/environment.schema.json"),
                 include_str!("../../config-schema/environment.draft4.schema.json"),
+            ],
+            SchemaKind::Policy => [
+                include_str!("../../config-schema/policy.schema.json"),
+                include_str!("../../config-schema/policy.draft4.schema.json"),
+            ],
+            SchemaKind::Lock => [
+                include_str!("../../config-schema/lock.schema.json"),
+                include_str!("../../config-schema/lock.draft4.schema.json"),
             ],
         };
         texts.map(|text| Shape::compile(&serde_json::from_str(text).expect("a schema is JSON")))

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use crate::gitops::schema::{
-    BudgetNodes, CronText, DurationText, ExpiryText, Mixed, NameText, Quantity, RequirementSet, TaintText,
-    VolumeSize, WordList,
+    BudgetNodes, CommitText, CronText, DurationText, ExpiryText, Mixed, NameText, Quantity, RequirementSet,
+    TaintText, VolumeSize, WordList,
 };
 
 /// `fleet.toml`: the name of the fleet and what all its environments share.
@@ -22,8 +22,8 @@ pub struct Fleet {
     /// `FLEET-ENVIRONMENT` unless they say otherwise.
     #[schemars(example = &"shop")]
     pub name: NameText,
-    /// The version of this language. Only 1 exists.
-    #[schemars(range(min = 1), extend("default" = 1), example = 1)]
+    /// The version of this language that the file is written in. `provisor migrate` makes version 1 of version 0.
+    #[schemars(range(min = 0), extend("default" = 1), example = 1)]
     pub format_version: Option<u32>,
     /// What the fleet is for; nobody but people reads it.
     #[schemars(example = &"the shop, development and production")]
@@ -62,8 +62,8 @@ pub struct FleetDefaults {
 #[derive(JsonSchema)]
 #[schemars(title = "Provisor environment", extend("additionalProperties" = false))]
 pub struct EnvironmentFile {
-    /// The version of this language. Only 1 exists.
-    #[schemars(range(min = 1), extend("default" = 1), example = 1)]
+    /// The version of this language that the file is written in. `provisor migrate` makes version 1 of version 0.
+    #[schemars(range(min = 0), extend("default" = 1), example = 1)]
     pub format_version: Option<u32>,
     /// What the environment is for; nobody but people reads it.
     #[schemars(example = &"customers")]
@@ -99,11 +99,54 @@ pub struct EnvironmentFile {
     pub overlays: Option<BTreeMap<NameText, Map<String, Value>>>,
     /// CapacityBuffers by name: room that is kept free, written as the `spec` of the object.
     pub buffers: Option<BTreeMap<NameText, Map<String, Value>>>,
+    /// Values that this environment takes over from others, once they have proven themselves there.
+    pub promotion: Option<Promotion>,
     /// Dotted paths that files which extend this one may not change, such as `pools.general.budgets`; `*` stands for
     /// any name.
     #[serde(rename = "final")]
     #[schemars(example = ["pools.*.budgets"])]
     pub finals: Option<Vec<String>>,
+}
+
+/// Which values come from which environments, and when. Nothing is changed by itself: a promotion is proposed.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Promotion {
+    /// The environments that vouch for a value.
+    #[schemars(example = ["dev"])]
+    pub from: Vec<NameText>,
+    /// Dotted paths that are promoted, with all below them; `*` stands for the names that both environments have.
+    #[schemars(example = ["pools.*.limits", "classes.default.ami"])]
+    pub paths: Vec<String>,
+    /// How long an environment must have stood as `require` says, without a break, before its values are proposed.
+    #[schemars(extend("default" = "0s"), example = &"2h")]
+    pub soak: Option<DurationText>,
+    /// How an environment must stand: `healthy`, or `healthy+rolled-out` if its nodes must follow its objects too.
+    #[schemars(extend("default" = "healthy+rolled-out"), example = &"healthy")]
+    pub require: Option<PromotionRequirement>,
+    /// Whether `all` environments must vouch, or the first `one-of` them that can.
+    #[schemars(rename = "match", extend("default" = "all"), example = &"one-of")]
+    pub matching: Option<PromotionMatch>,
+    /// The commit that went back to earlier values by hand: naming it lets promotions go on.
+    #[schemars(example = &"3f2a9c1")]
+    pub release: Option<CommitText>,
+}
+
+/// How an environment must stand before its values are promoted.
+#[derive(JsonSchema)]
+pub enum PromotionRequirement {
+    #[schemars(rename = "healthy")]
+    Healthy,
+    #[schemars(rename = "healthy+rolled-out")]
+    HealthyAndRolledOut,
+}
+
+/// How many of the environments must vouch.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+pub enum PromotionMatch {
+    All,
+    OneOf,
 }
 
 /// What the pools and classes of one environment start from.
@@ -167,13 +210,13 @@ pub struct Pool {
     pub instance_sizes: Option<Vec<String>>,
     /// The oldest instance generation.
     #[schemars(range(min = 1, max = 100), example = 5)]
-    pub min_instance_generation: Option<i64>,
+    pub instance_generation_min: Option<i64>,
     /// The fewest virtual CPUs of a node.
     #[schemars(range(min = 1, max = 100_000), example = 2)]
-    pub min_instance_cpu: Option<i64>,
+    pub instance_cpu_min: Option<i64>,
     /// The most virtual CPUs of a node.
     #[schemars(range(min = 1, max = 100_000), example = 32)]
-    pub max_instance_cpu: Option<i64>,
+    pub instance_cpu_max: Option<i64>,
     /// Any other requirement on nodes, as a table by label (`{ "karpenter.k8s.aws/instance-hypervisor" = ["nitro"] }`,
     /// `{ key = { operator = "Gt", values = ["4"] } }`) or as the list of the NodePool. Layers merge by label.
     pub requirements: Option<RequirementSet>,
@@ -489,4 +532,85 @@ pub enum Effect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
+}
+
+/// `policies/NAME.toml`: what may not be, whoever wants it.
+#[derive(JsonSchema)]
+#[schemars(title = "Provisor policies", extend("additionalProperties" = false))]
+pub struct PolicyFile {
+    /// The rules.
+    pub guardrail: Option<Vec<Guardrail>>,
+}
+
+/// One rule. What its expressions name decides what it judges: every `pool`, every `object`, or the environment.
+#[derive(JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
+pub struct Guardrail {
+    /// The name by which people talk of it.
+    #[schemars(example = &"gpu-taint")]
+    pub id: NameText,
+    /// What becomes of a commit that breaks it: `deny` refuses it, `warn` says so.
+    #[schemars(extend("default" = "deny"), example = &"warn")]
+    pub severity: Option<GuardrailSeverity>,
+    /// Whom it concerns, in CEL; everybody by default.
+    #[schemars(example = &"env.name == 'prod'")]
+    pub applies: Option<String>,
+    /// What must hold, in CEL.
+    #[schemars(example = &"!pool.buysGpus || pool.taints.size() > 0")]
+    pub check: String,
+    /// What to say if it does not hold: a text in CEL.
+    #[schemars(example = &"'pool ' + pool.name + ' buys GPUs and has no taint'")]
+    pub message: Option<String>,
+    /// Who can be asked about it.
+    #[schemars(example = ["group:capacity"])]
+    pub owners: Option<Vec<String>>,
+}
+
+/// What becomes of a commit that breaks a guardrail.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case")]
+pub enum GuardrailSeverity {
+    Deny,
+    Warn,
+}
+
+/// `provisor.lock`: what changes outside of Git, as it was when it was locked. `provisor lock` writes it.
+#[derive(JsonSchema)]
+#[schemars(title = "Provisor lock", extend("additionalProperties" = false))]
+pub struct LockFile {
+    /// The version of this file's form.
+    #[schemars(range(min = 1), example = 1)]
+    pub version: u32,
+    /// Versions of image families: what `ami = "al2023@locked"` becomes.
+    #[schemars(example = BTreeMap::from([("al2023", "v20250920")]))]
+    pub images: Option<BTreeMap<String, String>>,
+    /// Instance types by region and name, as templates see them with `catalog("m7i.large")`.
+    pub catalog: Option<BTreeMap<String, BTreeMap<String, LockedType>>>,
+}
+
+/// An instance type in one region.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct LockedType {
+    /// `amd64` or `arm64`.
+    #[schemars(example = &"amd64")]
+    pub arch: Option<String>,
+    /// Virtual CPUs.
+    #[schemars(range(min = 1), example = 2)]
+    pub cpu: Option<i64>,
+    /// Memory as EC2 advertises it.
+    #[schemars(range(min = 1), example = 8192)]
+    pub memory_mib: Option<i64>,
+    /// Whole GPUs.
+    #[schemars(range(min = 0), example = 0)]
+    pub gpus: Option<i64>,
+    /// Where it is sold.
+    #[schemars(example = ["us-east-1a"])]
+    pub zones: Option<Vec<String>>,
+    /// The price in US dollars; absent if it is not sold that way.
+    #[schemars(example = &"0.1008")]
+    pub on_demand_usd_per_hour: Option<String>,
+    /// The usual spot price in US dollars; absent if it is not sold that way.
+    #[schemars(example = &"0.0403")]
+    pub spot_usd_per_hour: Option<String>,
 }

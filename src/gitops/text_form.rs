@@ -20,7 +20,7 @@ struct Form {
     hint: fn(&str) -> Option<String>,
 }
 
-const FORMS: [Form; 8] = [
+const FORMS: [Form; 9] = [
     Form {
         name: "name",
         expected: "a name: lower-case letters, digits and hyphens, at most 63 characters",
@@ -74,6 +74,13 @@ const FORMS: [Form; 8] = [
             Some(percent) => is_digits(percent) && percent.parse::<u32>().is_ok_and(|percent| percent <= 100),
             None => is_digits(text),
         },
+        hint: |_| None,
+    },
+    Form {
+        name: "commit",
+        expected: "a commit: its first seven hexadecimal digits or more",
+        example: "\"3f2a9c1\"",
+        matches: |text| (7..=64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit()),
         hint: |_| None,
     },
     Form {

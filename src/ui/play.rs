@@ -15,6 +15,7 @@ use crate::controllers::source::render_commit;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::fleet::Fleet;
+use crate::gitops::guardrail::Guardrails;
 use crate::gitops::policy::{BlastLimits, PruneMode, SyncMode, SyncPolicy};
 use crate::gitops::render::{RenderSettings, list_environments};
 use crate::gitops::tree::Node;
@@ -57,6 +58,9 @@ pub struct Play {
     stops: VecDeque<(Timestamp, Stop)>,
     verdicts: Vec<Verdict>,
     repository: Repository,
+    notices: Diagnostics,
+    /// The guardrails of the commit in force, which judge the next.
+    standing: Option<Arc<Guardrails>>,
 }
 
 /// The script of `repository`, or one that is made up, with a notice.
@@ -157,6 +161,8 @@ impl Play {
             repository,
             reconciler,
             script,
+            notices: Diagnostics::default(),
+            standing: None,
         };
         play.load_workloads()?;
         play.schedule_events(&catalog)?;
@@ -233,11 +239,33 @@ impl Play {
 
     /// Renders a commit and tells the Git half of it. A commit that cannot be used is told too: the last good state stays.
     pub fn take_commit(&mut self, repository: Repository) -> Result<Arc<DesiredState>, Diagnostics> {
-        let (event, rendered) =
-            render_commit(&repository, &self.script.environment, &RenderSettings::default());
-        self.repository = repository;
+        let settings = RenderSettings { standing: self.standing.clone(), ..RenderSettings::default() };
+        let (event, rendered) = render_commit(&repository, &self.script.environment, &settings);
         self.reconciler.observe(event);
+        if rendered.is_ok() {
+            self.take_rules(&repository);
+        }
+        self.repository = repository;
         rendered
+    }
+
+    /// Takes in what a commit that is in force says beside its objects: guardrails for the next, and promotions.
+    pub fn take_rules(&mut self, repository: &Repository) {
+        let guardrails = Guardrails::read(repository);
+        self.notices = Diagnostics::default();
+        if let Some(standing) = &self.standing {
+            self.notices.extend(standing.changed_in(&guardrails));
+        }
+        self.standing = Some(Arc::new(guardrails));
+        if let Err(mistakes) = self.reconciler.observe_promotions(repository) {
+            self.notices.extend(mistakes);
+        }
+    }
+
+    /// What a person should know of the last commit although it is carried out: that it changes guardrails, or that its
+    /// promotion rules are wrong and the old ones stay.
+    pub fn take_notices(&mut self) -> Diagnostics {
+        std::mem::take(&mut self.notices)
     }
 
     /// Lives on until the next commit of the script, or its end. `report` sees every turn; expectations are checked on the way.

@@ -130,6 +130,10 @@ impl<'c> Narrator<'c> {
             let text = format!("{subject}: {message}");
             lines.push(Line { at: now, tone: Tone::Notice, word: "decide", text });
         }
+        for decision in &turn.promotions {
+            let tone = if decision.outcome.is_ok() { Tone::Good } else { Tone::Notice };
+            lines.push(Line { at: now, tone, word: "promote", text: decision.to_string() });
+        }
         let story = reconciler.cluster().world().story();
         let mut bound: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
         let mut evicted: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
@@ -169,6 +173,16 @@ impl Narrator<'_> {
             });
             self.console.data(&format!("{document}\n"))
         };
+        for decision in &turn.promotions {
+            let mut line = json!({
+                "version": 1, "simulated": true, "at": reconciler.now().to_string(), "kind": decision.code(),
+                "subject": &*decision.environment, "message": decision.to_string(),
+            });
+            if let Ok(proposal) = &decision.outcome {
+                line["proposal"] = json!(proposal);
+            }
+            self.console.data(&format!("{line}\n"))?;
+        }
         for Decided { kind, subject, message } in decided(reconciler, turn) {
             document(reconciler.now(), &kind, subject, message)?;
         }

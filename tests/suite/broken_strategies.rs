@@ -133,7 +133,7 @@ fn cases() -> Vec<Case> {
         ),
         toml(
             "contradicting requirements",
-            "[pools.general]\nstrategy = \"spot\"\nmin-instance-cpu = 16\nmax-instance-cpu = 8\n",
+            "[pools.general]\nstrategy = \"spot\"\ninstance-cpu-min = 16\ninstance-cpu-max = 8\n",
         ),
         toml(
             "a label that no instance has",

@@ -384,8 +384,28 @@ fn ren_037_a_newer_format_is_refused() {
     let found = only(errors(&fleet("format_version = 2\n[pools.a]\nstrategy = 'spot'\n")));
     assert_eq!(at(&found), ("PRV1208", "environments/prod.toml:1:18".to_owned()));
     assert_eq!(found.message, "the file needs format version 2, and this build reads 1");
-    let found = only(errors(&fleet("format_version = 0\n")));
+    let found = only(errors(&fleet("format_version = -1\n")));
     assert_eq!(found.code, "PRV1206");
+}
+
+#[test]
+fn ren_037_an_older_format_is_read_with_a_warning_that_offers_to_migrate() {
+    let pool = "[pools.a]\nstrategy = 'spot'\nmin-instance-cpu = 4\n";
+    let (old, warnings) = render(&fleet(&format!("format_version = 0\n{pool}"))).expect("it renders");
+    let said: Vec<(Severity, &str, String)> =
+        warnings.iter().map(|one| (one.severity, one.code, one.place.to_string())).collect();
+    let at = |place: &str| format!("environments/prod.toml:{place}");
+    assert_eq!(said, [(Severity::Warning, "PRV1209", at("1:18")), (Severity::Warning, "PRV1210", at("4:1"))]);
+    assert!(
+        warnings
+            .iter()
+            .all(|one| one.help.as_deref().is_some_and(|help| help.contains("`provisor migrate`")))
+    );
+    let new = pool.replace("min-instance-cpu", "instance-cpu-min");
+    let (new, warnings) = render(&fleet(&format!("format_version = 1\n{new}"))).expect("it renders");
+    assert_eq!((new.digest, warnings), (old.digest, vec![]), "both mean the same");
+    let found = only(errors(&fleet(&format!("format_version = 1\n{pool}"))));
+    assert_eq!(found.code, "PRV1210", "the newest version has the new words only");
 }
 
 #[test]
@@ -395,9 +415,9 @@ fn ren_039_contradictions_name_both_requirements() {
     assert_eq!(at(&found), ("PRV1601", "environments/prod.toml:5:3".to_owned()));
     assert_eq!(found.message, "no node can meet both `team In [a]` and `team NotIn [a]`");
     assert_eq!(found.chain[0].place.to_string(), "environments/prod.toml:4:3");
-    let bounds = "[pools.a]\nstrategy = 'spot'\nmin-instance-cpu = 8\nmax-instance-cpu = 4\n";
+    let bounds = "[pools.a]\nstrategy = 'spot'\ninstance-cpu-min = 8\ninstance-cpu-max = 4\n";
     assert_eq!(at(&only(errors(&fleet(bounds)))), ("PRV1601", "environments/prod.toml:4:20".to_owned()));
-    let fine = "[pools.a]\nstrategy = 'spot'\nmin-instance-cpu = 4\nmax-instance-cpu = 4\n";
+    let fine = "[pools.a]\nstrategy = 'spot'\ninstance-cpu-min = 4\ninstance-cpu-max = 4\n";
     state(&fleet(fine));
 }
 

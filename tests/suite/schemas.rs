@@ -65,6 +65,7 @@ fn the_guide_lists_every_code() {
     for entry in std::fs::read_dir(root.join("src/gitops"))
         .expect("the module")
         .chain(std::fs::read_dir(root.join("src/gitops/read")).expect("the module"))
+        .chain(std::fs::read_dir(root.join("src/gitops/promotion")).expect("the module"))
     {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("diagnostic.rs") {

@@ -112,7 +112,7 @@ fn ren_040_ren_041_what_cannot_be_bought_is_told() {
     for strategy in BUILT_IN_STRATEGIES {
         assert_eq!(said(&format!("strategy = '{strategy}'\n")), "", "{strategy}");
     }
-    let none = said("strategy = 'spot'\ninstance-families = ['t3']\nmin-instance-cpu = 64\n");
+    let none = said("strategy = 'spot'\ninstance-families = ['t3']\ninstance-cpu-min = 64\n");
     assert!(
         none.starts_with(
             "environments/prod.toml:5:20: error[PRV1602]: no instance type is left for pool `a`"

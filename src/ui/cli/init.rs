@@ -156,7 +156,7 @@ fn fleet_name(text: &str) -> Option<String> {
 fn files(name: &str) -> BTreeMap<Arc<str>, Arc<[u8]>> {
     let bytes = |text: &str| Arc::<[u8]>::from(text.as_bytes());
     let starter = FILES.iter().map(|(path, text)| (Arc::from(*path), bytes(&text.replace("FLEET", name))));
-    let schemas = SchemaKind::ALL.into_iter().map(|kind| {
+    let schemas = [SchemaKind::Fleet, SchemaKind::Environment].into_iter().map(|kind| {
         let path = format!("schema/{}.schema.json", kind.name());
         // The common TOML language server knows draft 4 only.
         (Arc::from(path), bytes(&schema_of(kind, Draft::Draft4)))

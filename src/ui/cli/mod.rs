@@ -1,6 +1,7 @@
 //! The command line: one file per verb, one table of exit codes, one way to print.
 
 mod repository;
+mod rewrite;
 pub(in crate::ui) mod document;
 mod demo;
 mod run;
@@ -11,7 +12,10 @@ mod diff;
 mod plan;
 mod explain;
 mod ack;
+mod promote;
 mod init;
+mod lock;
+mod migrate;
 mod schema;
 mod catalog;
 mod completion;
@@ -91,7 +95,10 @@ enum Verb {
     Plan(plan::Args),
     Explain(explain::Args),
     Ack(ack::Args),
+    Promote(promote::Args),
     Init(init::Args),
+    Lock(lock::Args),
+    Migrate(migrate::Args),
     Schema(schema::Args),
     Catalog(catalog::Args),
     Completion(completion::Args),
@@ -110,7 +117,10 @@ impl Verb {
             Self::Plan(args) => plan::run(args, console),
             Self::Explain(args) => explain::run(args, console),
             Self::Ack(args) => ack::run(args, console),
+            Self::Promote(args) => promote::run(args, console),
             Self::Init(args) => init::run(args, console),
+            Self::Lock(args) => lock::run(args, console),
+            Self::Migrate(args) => migrate::run(args, console),
             Self::Schema(args) => schema::run(args, console),
             Self::Catalog(args) => catalog::run(args, console),
             Self::Completion(args) => completion::run(args, console),

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::repository::{CommitArgs, cache};
+use super::simulate::tell_notices;
 use crate::controllers::source::{Answer, FollowSettings, Follower, Question, Told};
 use crate::gitops::plan::Consent;
 use crate::gitops::policy::{PruneMode, SyncMode, SyncPolicy};
@@ -179,9 +180,13 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     }
     let heard = follower.hear(clock::now(), Ok(answer));
     heard.events.into_iter().for_each(|event| play.reconciler.observe(event));
+    if let Some(repository) = &heard.in_force {
+        play.take_rules(repository);
+    }
     if let Told::Followed { rendered: Err(diagnostics), .. } = heard.told {
         return Err(diagnostics.into());
     }
+    tell_notices(&mut play, console);
 
     let mut watch = follower.source().local_path().and_then(|path: &Path| git::watch(path).ok());
     let mut narrator = Narrator::new(console, play.start());
@@ -289,11 +294,15 @@ async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) 
     let answer = ask(follower.question()).await;
     let heard = follower.hear(clock::now(), answer);
     heard.events.into_iter().for_each(|event| play.reconciler.observe(event));
+    if let Some(repository) = &heard.in_force {
+        play.take_rules(repository);
+    }
     match heard.told {
         Told::Nothing => {}
         Told::Advanced(revision) => {
             say_commit(console, &revision)?;
             say(console, "it touches nothing that the environment reads\n")?;
+            tell_notices(play, console);
         }
         Told::Held { revision, notice } => {
             say_commit(console, &revision)?;
@@ -306,6 +315,7 @@ async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) 
             }
             match rendered {
                 Ok(_) => {
+                    tell_notices(play, console);
                     if let Some(plan) = play.reconciler.preview() {
                         say(console, &format!("{plan}\n"))?;
                     }

@@ -73,6 +73,8 @@ fn names() -> Vec<(String, String)> {
         let of = match kind {
             SchemaKind::Fleet => "fleet.toml",
             SchemaKind::Environment => "environments/NAME.toml, .yaml, .yml",
+            SchemaKind::Policy => "policies/NAME.toml",
+            SchemaKind::Lock => "provisor.lock",
         };
         (kind.name().to_owned(), of.to_owned())
     });

@@ -6,8 +6,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::promote::PromotedField;
 use super::repository::{CommitArgs, open};
 use crate::capacity::cluster::Cluster;
+use crate::gitops::promotion::PromotionDecision;
 use crate::model::action::Subject;
 use crate::model::label;
 use crate::model::time::{parse_duration, render_duration};
@@ -67,6 +69,8 @@ pub struct SimulationDocument {
     /// What was decided and what happened, in order.
     pub events: Vec<EventDocument>,
     pub expectations: Vec<ExpectationDocument>,
+    /// What was proposed for environments that take values from this one, and why nothing was.
+    pub promotions: Vec<PromotionDocument>,
     pub nodes: Vec<NodeDocument>,
     /// Pods without a node at the end.
     pub pending_pods: usize,
@@ -91,6 +95,35 @@ pub struct ExpectationDocument {
     pub about: String,
     pub holds: bool,
     pub failures: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromotionDocument {
+    pub at: String,
+    pub environment: String,
+    /// `Proposed`, or the reason why nothing is.
+    pub code: String,
+    pub message: String,
+    /// The fields to change; empty without a proposal.
+    pub changes: Vec<PromotedField>,
+}
+
+impl PromotionDocument {
+    fn of(at: Timestamp, decision: &PromotionDecision) -> Self {
+        Self {
+            at: at.to_string(),
+            environment: decision.environment.to_string(),
+            code: decision.code().into(),
+            message: decision.to_string(),
+            changes: decision
+                .outcome
+                .iter()
+                .flat_map(|found| &found.changes)
+                .map(PromotedField::from)
+                .collect(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -133,12 +166,15 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
     play.take_commit(repository)?;
+    tell_notices(&mut play, console);
+    let mut promotions = Vec::new();
     let progress = Progress::start(console, "simulating");
     let mut decisions = Vec::new();
     loop {
         let start = play.start();
         let commit = play.run_to_commit(|reconciler, turn| {
             let now = reconciler.now();
+            promotions.extend(turn.promotions.iter().map(|decision| PromotionDocument::of(now, decision)));
             progress.step("simulating", &render_duration(now.duration_since(start)));
             decisions.extend(decided(reconciler, turn).into_iter().map(|one| (now, one)));
         });
@@ -148,10 +184,11 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         let committed = Decided { kind: "Commit".to_string(), subject: id.to_string(), message };
         decisions.push((play.reconciler.now(), committed));
         play.take_commit(repository)?;
+        tell_notices(&mut play, console);
     }
     drop(progress);
     let events = told_in_order(&play, decisions);
-    let document = document(&play, &events);
+    let document = document(&play, &events, promotions);
     if console.is_json() {
         console.json(&document)?;
     } else {
@@ -159,6 +196,11 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let failed = play.verdicts().iter().any(|verdict| !verdict.failures.is_empty());
     Ok(if failed { Exit::No } else { Exit::Done })
+}
+
+/// Tells what is to be known of a commit that is carried out.
+pub(super) fn tell_notices(play: &mut Play, console: &Console) {
+    console.warn(&play.take_notices());
 }
 
 /// Something that happened or was decided.
@@ -188,7 +230,7 @@ fn told_in_order(play: &Play, decisions: Vec<(Timestamp, Decided)>) -> Vec<Event
     events
 }
 
-fn document(play: &Play, events: &[Event]) -> SimulationDocument {
+fn document(play: &Play, events: &[Event], promotions: Vec<PromotionDocument>) -> SimulationDocument {
     let world = play.reconciler.cluster().world();
     let ledger = world.ledger();
     let mut counts = BTreeMap::new();
@@ -215,6 +257,7 @@ fn document(play: &Play, events: &[Event]) -> SimulationDocument {
                 failures: verdict.failures.clone(),
             })
             .collect(),
+        promotions,
         nodes: nodes_of(play),
         pending_pods: pending(world.objects()),
         cost: CostDocument {
@@ -303,6 +346,14 @@ fn text(play: &Play, document: &SimulationDocument, events: &[Event], console: &
         story.row([play.elapsed(event.at), kind.clone(), subject.clone(), message.clone()]);
     }
     text.push_str(&story.to_string());
+    if !document.promotions.is_empty() {
+        let mut table = Table::new(&["AT", "PROMOTION"]);
+        for promotion in &document.promotions {
+            let at = promotion.at.parse().map_or_else(|_| promotion.at.clone(), |at| play.elapsed(at));
+            table.row([at, promotion.message.clone()]);
+        }
+        text.push_str(&format!("\n{table}"));
+    }
     if !document.nodes.is_empty() {
         text.push('\n');
         text.push_str(&nodes_table(&document.nodes).to_string());

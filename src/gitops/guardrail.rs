@@ -1,0 +1,589 @@
+//! What may not be, whoever wants it: rules in CEL from `policies/*.toml`, judged on what was rendered.
+//!
+//! A commit never weakens its own judge: the rules of the commit that is in force count beside its own. Rules are checked
+//! when they are read, as far as that can be known: a field that does not exist or an answer that is no yes or no
+//! rejects them all. A rule that fails while it judges is broken, not kept: `deny` then denies.
+//!
+//! There is no clock and no limit of time, so that one commit always gets one verdict. What bounds the work is the size of
+//! the expressions and how deeply their loops may nest.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use cel::{Context, ExecutionError, Program, Value};
+use serde_json::{Value as Json, json};
+
+use crate::gitops::check::{buys_gpus, requirement_on};
+use crate::gitops::diagnostic::{Diagnostic, Place, listed, nearest};
+use crate::gitops::fleet::refused;
+use crate::gitops::read::{Format, document, text_of};
+use crate::gitops::rendered::Draft;
+use crate::gitops::schema::SchemaKind;
+use crate::gitops::shape::shape_of;
+use crate::gitops::tree::Node;
+use crate::model::repository::Repository;
+use crate::model::symbol::Symbol;
+
+/// Where rules stand.
+pub(crate) const POLICIES: &str = "policies/";
+/// Bytes of one expression.
+const EXPRESSION_MAX: usize = 4096;
+/// Loops (`all`, `exists`, `map`, …) inside each other.
+const LOOPS_MAX: usize = 2;
+/// Letters of an error of the evaluation; the rest may be values.
+const ERROR_MAX: usize = 120;
+
+/// What rules see of the environment.
+const ENV_FIELDS: [&str; 7] = ["cluster", "engine", "fleet", "name", "pools", "region", "variables"];
+/// What rules see of a pool; the same once more below `after`.
+const POOL_FIELDS: [&str; 19] = [
+    "after",
+    "annotations",
+    "architectures",
+    "budgets",
+    "buysGpus",
+    "capacityTypes",
+    "class",
+    "consolidateAfter",
+    "consolidationPolicy",
+    "expireAfter",
+    "labels",
+    "limits",
+    "name",
+    "replicas",
+    "requirements",
+    "spec",
+    "taints",
+    "terminationGracePeriod",
+    "weight",
+];
+/// Names of types, which are values too.
+const TYPES: [&str; 10] =
+    ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
+
+/// What a rule judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    Environment,
+    Pool,
+    Object,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Severity {
+    Deny,
+    Warn,
+}
+
+/// One rule, ready to judge.
+struct Rule {
+    id: Arc<str>,
+    severity: Severity,
+    scope: Scope,
+    applies: Option<Program>,
+    check: Program,
+    message: Option<Program>,
+    owners: Vec<Arc<str>>,
+    place: Place,
+    /// All of it as text: two rules that say the same judge once.
+    text: String,
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}", self.id, self.text)
+    }
+}
+
+/// The rules of one commit.
+#[derive(Debug, Default)]
+pub struct Guardrails {
+    rules: Vec<Rule>,
+    mistakes: Vec<Diagnostic>,
+}
+
+impl Guardrails {
+    pub fn read(repository: &Repository) -> Self {
+        let mut all = Self::default();
+        for (path, refusal) in &repository.refused {
+            if path.starts_with(POLICIES) && path.ends_with(".toml") {
+                all.mistakes.push(refused(path, *refusal));
+            }
+        }
+        for (path, bytes) in &repository.files {
+            if !path.starts_with(POLICIES) || !path.ends_with(".toml") {
+                continue;
+            }
+            let found = &mut all.mistakes;
+            let tree = text_of(path, bytes, found).and_then(|source| document(&source, Format::Toml, found));
+            let Some(tree) = tree else { continue };
+            let before = found.len();
+            shape_of(SchemaKind::Policy).check(&tree, found);
+            if found[before..].iter().any(Diagnostic::is_error) {
+                continue;
+            }
+            for node in tree.get("guardrail").and_then(Node::as_list).unwrap_or_default() {
+                let Some(rule) = rule(node, &mut all.mistakes) else { continue };
+                if let Some(first) = all.rules.iter().find(|known| known.id == rule.id) {
+                    all.mistakes.push(
+                        Diagnostic::error(
+                            "PRV1805",
+                            rule.place.clone(),
+                            format!("two guardrails are called `{}`", rule.id),
+                        )
+                        .also("the other one", first.place.clone())
+                        .help("rename one of the two"),
+                    );
+                    continue;
+                }
+                all.rules.push(rule);
+            }
+        }
+        all
+    }
+
+    /// What is wrong with the rules; with an error among them nothing may be rendered.
+    pub(crate) fn mistakes(&self) -> &[Diagnostic] {
+        &self.mistakes
+    }
+
+    /// Judges an environment by these rules, and by those of `standing` that are others.
+    pub(crate) fn judge(&self, standing: Option<&Self>, case: &Case<'_>, found: &mut Vec<Diagnostic>) {
+        for rule in &self.rules {
+            rule.judge(case, found);
+        }
+        let Some(standing) = standing else { return };
+        found.extend(standing.changed_in(self));
+        for rule in standing.not_in(self) {
+            rule.judge(case, found);
+        }
+    }
+
+    /// The rules of these that another set does not have as they are.
+    fn not_in<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a Rule> {
+        self.rules.iter().filter(|rule| !other.rules.iter().any(|own| own.text == rule.text))
+    }
+
+    /// Says which of these rules a commit with `newer` ones changes.
+    pub fn changed_in(&self, newer: &Self) -> Vec<Diagnostic> {
+        let changed = self.not_in(newer).map(|rule| {
+            let is_there = newer.rules.iter().any(|own| own.id == rule.id);
+            let what = if is_there { "changes" } else { "removes" };
+            let message = format!(
+                "this commit {what} the guardrail `{}`, which still judges the commit itself",
+                rule.id
+            );
+            Diagnostic::warning("PRV1806", rule.place.clone(), message)
+                .help("look twice: the next commit is judged without it")
+        });
+        changed.collect()
+    }
+}
+
+/// What is judged.
+pub(crate) struct Case<'a> {
+    pub environment: Json,
+    pub drafts: &'a [Draft],
+    /// Where what concerns the whole environment is shown.
+    pub place: Place,
+}
+
+impl Rule {
+    fn judge(&self, case: &Case<'_>, found: &mut Vec<Diagnostic>) {
+        match self.scope {
+            Scope::Environment => self.judge_one(case, None, "the environment", &case.place, found),
+            Scope::Pool => {
+                for draft in case.drafts.iter().filter(|draft| draft.manifest["kind"] == "NodePool") {
+                    let name = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
+                    let pool = ("pool", pool_value(draft, case.drafts));
+                    let place = &draft.origins[""];
+                    self.judge_one(case, Some(pool), &format!("pool `{name}`"), place, found);
+                }
+            }
+            Scope::Object => {
+                for draft in case.drafts {
+                    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+                    let (kind, name) =
+                        (text(&draft.manifest["kind"]), text(&draft.manifest["metadata"]["name"]));
+                    let object = ("object", draft.manifest.clone());
+                    let place = &draft.origins[""];
+                    self.judge_one(case, Some(object), &format!("{kind}/{name}"), place, found);
+                }
+            }
+        }
+    }
+
+    fn judge_one(
+        &self,
+        case: &Case<'_>,
+        subject: Option<(&str, Json)>,
+        what: &str,
+        place: &Place,
+        found: &mut Vec<Diagnostic>,
+    ) {
+        let mut context = Context::default();
+        bind(&mut context, "env", &case.environment);
+        if let Some((name, value)) = &subject {
+            bind(&mut context, name, value);
+        }
+        let verdict = self.holds(&context);
+        let why = match &verdict {
+            Ok(true) => return,
+            Ok(false) => self.words(&context).unwrap_or_else(|| format!("{what} does not hold it")),
+            Err(error) => format!("it cannot be judged for {what}: {}", cut(error)),
+        };
+        let message = match self.severity {
+            Severity::Deny => format!("denied by the guardrail `{}`: {why}", self.id),
+            Severity::Warn => format!("guardrail `{}`: {why}", self.id),
+        };
+        let code = if verdict.is_err() { "PRV1803" } else { "PRV1801" };
+        let diagnostic = match self.severity {
+            Severity::Deny => Diagnostic::error(code, place.clone(), message),
+            Severity::Warn => Diagnostic::warning(code, place.clone(), message),
+        };
+        let diagnostic = diagnostic.also("the guardrail", self.place.clone());
+        found.push(match self.owners.is_empty() {
+            true => diagnostic.help("change what it is about, or talk about the rule"),
+            false => diagnostic.help(format!("change what it is about, or ask {}", self.owners.join(", "))),
+        });
+    }
+
+    fn holds(&self, context: &Context<'_, '_>) -> Result<bool, String> {
+        if let Some(applies) = &self.applies
+            && !truth(applies, context)?
+        {
+            return Ok(true);
+        }
+        truth(&self.check, context)
+    }
+
+    fn words(&self, context: &Context<'_, '_>) -> Option<String> {
+        match self.message.as_ref()?.execute(context) {
+            Ok(Value::String(text)) => Some(text.to_string()),
+            _ => None,
+        }
+    }
+}
+
+fn truth(program: &Program, context: &Context<'_, '_>) -> Result<bool, String> {
+    match program.execute(context) {
+        Ok(Value::Bool(truth)) => Ok(truth),
+        Ok(other) => Err(format!("the answer is {}, neither true nor false", other.type_of())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn bind(context: &mut Context<'_, '_>, name: &str, value: &Json) {
+    // Every JSON value is a value of CEL.
+    let value = cel::to_value(value).unwrap_or(Value::Null);
+    context.add_variable_from_value(name, value);
+}
+
+/// The start of an error's text.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(ERROR_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// A pool in the words of rules. Every field is always there, so that a rule need not ask.
+fn pool_value(draft: &Draft, drafts: &[Draft]) -> Json {
+    let spec = &draft.manifest["spec"];
+    let template = &spec["template"];
+    let (metadata, node) = (&template["metadata"], &template["spec"]);
+    let or = |value: &Json, default: Json| if value.is_null() { default } else { value.clone() };
+    let words = |label: &str, all: &[&str]| -> Vec<String> {
+        let wanted = requirement_on(draft, label);
+        let fits = |word: &&&str| wanted.as_ref().is_none_or(|wanted| wanted.has(Symbol::new(word)));
+        all.iter().filter(fits).map(|word| (*word).to_owned()).collect()
+    };
+    let class = drafts.iter().find(|other| {
+        let reference = &node["nodeClassRef"];
+        other.manifest["kind"] == reference["kind"] && other.manifest["metadata"]["name"] == reference["name"]
+    });
+    let mut pool = json!({
+        "annotations": or(&metadata["annotations"], json!({})),
+        "architectures": words("kubernetes.io/arch", &["amd64", "arm64"]),
+        "budgets": or(&spec["disruption"]["budgets"], json!([])),
+        "buysGpus": buys_gpus(draft),
+        "capacityTypes": words("karpenter.sh/capacity-type", &["on-demand", "reserved", "spot"]),
+        "class": class.map_or_else(|| json!({}), |class| or(&class.manifest["spec"], json!({}))),
+        "consolidateAfter": or(&spec["disruption"]["consolidateAfter"], json!("")),
+        "consolidationPolicy": or(&spec["disruption"]["consolidationPolicy"], json!("")),
+        "expireAfter": or(&node["expireAfter"], json!("")),
+        "labels": or(&metadata["labels"], json!({})),
+        "limits": or(&spec["limits"], json!({})),
+        "name": draft.manifest["metadata"]["name"],
+        "replicas": or(&spec["replicas"], json!(0)),
+        "requirements": or(&node["requirements"], json!([])),
+        "spec": or(spec, json!({})),
+        "taints": or(&node["taints"], json!([])),
+        "terminationGracePeriod": or(&node["terminationGracePeriod"], json!("")),
+        "weight": or(&spec["weight"], json!(0)),
+    });
+    pool["after"] = pool.clone();
+    pool
+}
+
+/// A pool to try rules on before there is any.
+fn sample_pool() -> Json {
+    let manifest = json!({
+        "kind": "NodePool",
+        "metadata": { "name": "sample" },
+        "spec": { "template": { "spec": {
+            "taints": [{ "key": "sample", "value": "sample", "effect": "NoSchedule" }],
+            "requirements": [{ "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"] }],
+        } } },
+    });
+    pool_value(&Draft { manifest, origins: BTreeMap::new() }, &[])
+}
+
+fn sample_env() -> Json {
+    json!({
+        "cluster": "sample", "engine": "provisor", "fleet": "sample", "name": "sample", "pools": ["sample"],
+        "region": "us-east-1", "variables": {},
+    })
+}
+
+fn rule(node: &Node, found: &mut Vec<Diagnostic>) -> Option<Rule> {
+    let before = found.len();
+    let text = |key: &str| node.get(key).and_then(Node::as_text);
+    let id = text("id")?.clone();
+    let applies = node.get("applies").and_then(|node| compile(node, Wanted::Truth, found));
+    let check = node.get("check").and_then(|node| compile(node, Wanted::Truth, found));
+    let message = node.get("message").and_then(|node| compile(node, Wanted::Text, found));
+    if found.len() > before {
+        return None;
+    }
+    let check = check?;
+    let expressions = || [applies.as_ref(), Some(&check), message.as_ref()].into_iter().flatten();
+    let names = |name: &str| expressions().any(|program| program.references().has_variable(name));
+    let scope = match (names("pool"), names("object")) {
+        (true, true) => {
+            found.push(
+                Diagnostic::error(
+                    "PRV1804",
+                    node.get("check")?.place.clone(),
+                    "a guardrail judges `pool` or `object`, not both",
+                )
+                .help("make two of it; a NodePool is an `object` too, and `pool.spec` is its `spec`"),
+            );
+            return None;
+        }
+        (true, false) => Scope::Pool,
+        (false, true) => Scope::Object,
+        (false, false) => Scope::Environment,
+    };
+    let owners = node.get("owners").and_then(Node::as_list).unwrap_or_default();
+    Some(Rule {
+        id,
+        severity: match text("severity").map(|word| &**word) {
+            Some("warn") => Severity::Warn,
+            _ => Severity::Deny,
+        },
+        scope,
+        applies,
+        check,
+        message,
+        owners: owners.iter().filter_map(|owner| owner.as_text().cloned()).collect(),
+        place: node.get("id")?.place.clone(),
+        text: node.to_json().to_string(),
+    })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Truth,
+    Text,
+}
+
+/// An expression, if it can be judged with; else what is wrong with it.
+fn compile(node: &Node, wanted: Wanted, found: &mut Vec<Diagnostic>) -> Option<Program> {
+    let text = node.as_text()?;
+    let mut refuse = |place: Place, message: String, help: String| {
+        found.push(Diagnostic::error("PRV1804", place, message).help(help));
+    };
+    if text.len() > EXPRESSION_MAX {
+        let message = format!("the expression has {} bytes, and may have {EXPRESSION_MAX}", text.len());
+        refuse(node.place.clone(), message, "make two guardrails of it".into());
+        return None;
+    }
+    let program = match Program::compile(text) {
+        Ok(program) => program,
+        Err(errors) => {
+            for error in errors.errors.iter().take(3) {
+                let (line, column) = (error.pos.0.max(1) as usize, error.pos.1.max(1) as usize);
+                let start = text.split('\n').take(line - 1).map(|line| line.len() + 1).sum::<usize>();
+                let at = (start + column - 1).min(text.len());
+                let message = format!("this is not CEL: {}", cut(&error.msg));
+                let help = "write it like `pool.taints.size() > 0`; docs/guide/guardrails.md has more";
+                refuse(inside(node, text, at..at + 1), message, help.into());
+            }
+            return None;
+        }
+    };
+    let mut walk = Walk { bound: Vec::new(), loops: 0, wrong: None };
+    walk.expression(program.expression());
+    if let Some((name, message, help)) = walk.wrong {
+        let at = text.find(&name).unwrap_or(0);
+        refuse(inside(node, text, at..at + name.len()), message, help);
+        return None;
+    }
+    let mut context = Context::default();
+    bind(&mut context, "env", &sample_env());
+    bind(&mut context, "pool", &sample_pool());
+    bind(&mut context, "object", &json!({}));
+    let answer = program.execute(&context);
+    let wrong = match (&answer, wanted) {
+        (Ok(Value::Bool(_)), Wanted::Truth) | (Ok(Value::String(_)), Wanted::Text) => return Some(program),
+        (Ok(other), Wanted::Truth) => format!("the answer is {}, neither true nor false", other.type_of()),
+        (Ok(other), Wanted::Text) => format!("a message is a text, and this is {}", other.type_of()),
+        (Err(error), _) if depends_on_values(error) => return Some(program),
+        (Err(error), _) => cut(&error.to_string()),
+    };
+    let help = match wanted {
+        Wanted::Truth => "compare something, such as `pool.weight > 0`",
+        Wanted::Text => "put texts together, such as `'pool ' + pool.name`; numbers with `string(…)`",
+    };
+    refuse(node.place.clone(), wrong, help.into());
+    None
+}
+
+/// Errors that another pool might not have.
+fn depends_on_values(error: &ExecutionError) -> bool {
+    matches!(
+        error,
+        ExecutionError::NoSuchKey(_)
+            | ExecutionError::DivisionByZero(_)
+            | ExecutionError::RemainderByZero(_)
+            | ExecutionError::Overflow(..)
+            | ExecutionError::IndexOutOfBounds(_)
+            | ExecutionError::FunctionError { .. }
+            | ExecutionError::DuplicateKey(_)
+    )
+}
+
+/// A part of an expression in its file, if it stands there as it is.
+fn inside(node: &Node, text: &str, part: std::ops::Range<usize>) -> Place {
+    let written = &node.place.source.text[node.place.bytes()];
+    let Some(start) = written.find(text) else { return node.place.clone() };
+    let start = node.place.start as usize + start;
+    let end = (start + part.end).min(node.place.end as usize);
+    let range = (start + part.start).min(end)..end;
+    match node.place.source.text.get(range.clone()) {
+        Some(_) => Place::new(&node.place.source, range),
+        None => node.place.clone(),
+    }
+}
+
+/// Looks for names that do not exist, and for loops that could run for long.
+struct Walk<'e> {
+    bound: Vec<&'e str>,
+    loops: usize,
+    /// The first mistake: the words that are wrong, why, and what to do.
+    wrong: Option<(String, String, String)>,
+}
+
+impl<'e> Walk<'e> {
+    fn refuse(&mut self, name: &str, message: String, help: String) {
+        self.wrong.get_or_insert((name.to_owned(), message, help));
+    }
+
+    fn expression(&mut self, node: &'e IdedExpr) {
+        match &node.expr {
+            Expr::Unspecified | Expr::Struct(_) => {
+                self.refuse(
+                    "",
+                    "this form of expression has no meaning here".into(),
+                    "compare values".into(),
+                );
+            }
+            Expr::Literal(_) => {}
+            Expr::Ident(name) => self.name(name),
+            Expr::Select(select) => {
+                if let Some((root, field)) = known_field(node) {
+                    self.field(root, field);
+                }
+                self.expression(&select.operand);
+            }
+            Expr::Call(call) => {
+                call.target.iter().for_each(|target| self.expression(target));
+                call.args.iter().for_each(|argument| self.expression(argument));
+            }
+            Expr::List(list) => list.elements.iter().for_each(|element| self.expression(element)),
+            Expr::Map(map) => {
+                for entry in &map.entries {
+                    match &entry.expr {
+                        EntryExpr::MapEntry(entry) => {
+                            self.expression(&entry.key);
+                            self.expression(&entry.value);
+                        }
+                        EntryExpr::StructField(field) => self.expression(&field.value),
+                    }
+                }
+            }
+            Expr::Comprehension(comprehension) => {
+                self.expression(&comprehension.iter_range);
+                self.expression(&comprehension.accu_init);
+                self.loops += 1;
+                if self.loops > LOOPS_MAX {
+                    let message = format!("more than {LOOPS_MAX} loops stand inside each other");
+                    self.refuse("", message, "make two guardrails of it".into());
+                }
+                let before = self.bound.len();
+                self.bound.push(&comprehension.iter_var);
+                self.bound.extend(comprehension.iter_var2.as_deref());
+                self.bound.push(&comprehension.accu_var);
+                self.expression(&comprehension.loop_cond);
+                self.expression(&comprehension.loop_step);
+                self.expression(&comprehension.result);
+                self.bound.truncate(before);
+                self.loops -= 1;
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        let is_known = ["env", "pool", "object"].contains(&name) || TYPES.contains(&name);
+        if is_known || self.bound.contains(&name) {
+            return;
+        }
+        let help = match nearest(name, ["env", "pool", "object"]) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "rules see `env`, and either `pool` or `object`".to_owned(),
+        };
+        self.refuse(name, format!("there is no `{name}`"), help);
+    }
+
+    fn field(&mut self, root: &str, field: &str) {
+        if self.bound.contains(&root) {
+            return;
+        }
+        let known: &[&str] = if root == "env" { &ENV_FIELDS } else { &POOL_FIELDS };
+        if known.contains(&field) {
+            return;
+        }
+        let help = match nearest(field, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the fields are {}", listed(known.iter().copied())),
+        };
+        self.refuse(&format!(".{field}"), format!("`{root}` has no field `{field}`"), help);
+    }
+}
+
+/// `env.FIELD`, `pool.FIELD` and `pool.after.FIELD`: the fields that are known beforehand.
+fn known_field(node: &IdedExpr) -> Option<(&str, &str)> {
+    let Expr::Select(select) = &node.expr else { return None };
+    let root = match &select.operand.expr {
+        Expr::Ident(name) => name,
+        Expr::Select(inner) if inner.field == "after" => match &inner.operand.expr {
+            Expr::Ident(name) if name == "pool" => name,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    ["env", "pool"].contains(&&**root).then_some((root.as_str(), select.field.as_str()))
+}

@@ -1,0 +1,180 @@
+//! What two environments differ in, as far as it is to be promoted: fields with their values before and after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::rules::Rules;
+use crate::gitops::desired::Origin;
+use crate::gitops::diagnostic::Diagnostics;
+use crate::gitops::diff::show;
+use crate::gitops::fleet::{Fleet, Resolved};
+use crate::gitops::overlay::merged;
+use crate::gitops::rendered::joined;
+use crate::gitops::tree::{Node, Tree};
+use crate::model::repository::{Repository, Revision};
+
+/// One value that would change.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldChange {
+    /// `pools.general.limits.cpu`.
+    pub field: String,
+    /// The value today; absent if there is none.
+    pub from: Option<Value>,
+    /// The value to come; absent if the field is to be taken away.
+    pub to: Option<Value>,
+    /// The line that sets it today.
+    pub set_at: Option<Origin>,
+    /// The line of the stage that it comes from.
+    pub comes_from: Option<Origin>,
+}
+
+impl fmt::Display for FieldChange {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {} → {}", self.field, show(self.from.as_ref()), show(self.to.as_ref()))
+    }
+}
+
+/// What every stage would change, at one commit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Offer {
+    pub revision: Revision,
+    /// Names the promoted values that the environment has.
+    pub values: Arc<str>,
+    pub by_stage: BTreeMap<Arc<str>, Vec<FieldChange>>,
+}
+
+impl Offer {
+    pub fn changes_of(&self, stage: &str) -> impl Iterator<Item = &FieldChange> {
+        self.by_stage.get(stage).into_iter().flatten()
+    }
+
+    /// Whether no stage has anything that the environment lacks.
+    pub fn is_in_step(&self) -> bool {
+        self.by_stage.values().all(Vec::is_empty)
+    }
+}
+
+/// Compares the environment of `rules` with each of its stages.
+pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostics> {
+    let fleet = Fleet::load(repository)?;
+    let own = effective(&fleet.resolve(&rules.environment)?);
+    let mut by_stage = BTreeMap::new();
+    for stage in &rules.from {
+        let theirs = effective(&fleet.resolve(stage)?);
+        let mut changes = BTreeMap::new();
+        for path in &rules.paths {
+            walk(Names::Shared, Some(&theirs), Some(&own), path, "", &mut |field, to, from| {
+                let change = FieldChange {
+                    field: field.to_owned(),
+                    from: from.map(Node::to_json),
+                    to: to.map(Node::to_json),
+                    set_at: from.map(|node| node.place.origin()),
+                    comes_from: to.map(|node| node.place.origin()),
+                };
+                changes.insert(field.to_owned(), change);
+            });
+        }
+        by_stage.insert(stage.clone(), changes.into_values().collect());
+    }
+    let mut hash = Sha256::new();
+    for path in &rules.paths {
+        walk(Names::All, Some(&own), None, path, "", &mut |field, value, _| {
+            hash.update(field);
+            hash.update([0]);
+            hash.update(value.map(Node::to_json).unwrap_or_default().to_string());
+            hash.update([0]);
+        });
+    }
+    let values: String = hash.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+    Ok(Offer { revision: repository.revision.clone(), values: values.into(), by_stage })
+}
+
+/// Whether a stage has anything at a path.
+pub(super) fn has(resolved: &Resolved, path: &[String]) -> bool {
+    let mut any = false;
+    walk(Names::All, Some(&effective(resolved)), None, path, "", &mut |_, _, _| any = true);
+    any
+}
+
+/// The values of an environment, with those that pools and classes have from `defaults`.
+fn effective(resolved: &Resolved) -> Node {
+    let mut tree = resolved.tree.clone();
+    // What is wrong with the layers was told when they were merged.
+    let mut told = Vec::new();
+    for (table, kind) in [("pools", "pool"), ("classes", "class")] {
+        let Some(defaults) = resolved.tree.at(["defaults", kind]) else { continue };
+        let Tree::Map(map) = &mut tree.value else { continue };
+        let Some(Tree::Map(entries)) = map.0.get_mut(table).map(|entry| &mut entry.node.value) else {
+            continue;
+        };
+        for entry in entries.0.values_mut() {
+            entry.node = merged(defaults, &entry.node, &mut told);
+        }
+    }
+    tree
+}
+
+/// What `*` stands for on the way to a value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    All,
+    Shared,
+}
+
+/// Every value below `path` that the two trees do not share, as `(field, theirs, ours)`.
+///
+/// A shared `*` stands for names that both have, and at the end of a path for all that they have: a pool that only we have is
+/// ours to keep, and a single field of a pool that we lack makes no pool.
+fn walk<'n>(
+    stars: Names,
+    theirs: Option<&'n Node>,
+    ours: Option<&'n Node>,
+    path: &[String],
+    at: &str,
+    report: &mut impl FnMut(&str, Option<&'n Node>, Option<&'n Node>),
+) {
+    let Some((first, rest)) = path.split_first() else { return differ(theirs, ours, at, report) };
+    let names: Vec<&str> = match (first.as_str(), theirs.and_then(Node::as_map)) {
+        ("*", Some(map)) => {
+            map.iter().map(|(name, _)| &**name).filter(|name| !name.starts_with("x-")).collect()
+        }
+        ("*", None) => Vec::new(),
+        (name, _) => vec![name],
+    };
+    for name in names {
+        let (theirs, ours_inner) =
+            (theirs.and_then(|node| node.get(name)), ours.and_then(|node| node.get(name)));
+        let is_meant = stars == Names::All || ours_inner.is_some() || rest.is_empty();
+        if first != "*" || is_meant {
+            walk(stars, theirs, ours_inner, rest, &joined(at, name), report);
+        }
+    }
+}
+
+fn differ<'n>(
+    theirs: Option<&'n Node>,
+    ours: Option<&'n Node>,
+    at: &str,
+    report: &mut impl FnMut(&str, Option<&'n Node>, Option<&'n Node>),
+) {
+    let (their_map, our_map) = (theirs.and_then(Node::as_map), ours.and_then(Node::as_map));
+    let is_tables = their_map.is_some() && (our_map.is_some() || ours.is_none());
+    if let Some(their_map) = their_map.filter(|map| is_tables && !map.is_empty()) {
+        let of = |map: &'n crate::gitops::tree::Map| map.iter().map(|(name, _)| &**name);
+        let names: BTreeSet<&str> = of(their_map).chain(our_map.into_iter().flat_map(of)).collect();
+        for name in names.into_iter().filter(|name| !name.starts_with("x-")) {
+            let ours = our_map.and_then(|map| map.get(name));
+            differ(their_map.get(name), ours, &joined(at, name), report);
+        }
+        return;
+    }
+    if theirs.map(Node::to_json) != ours.map(Node::to_json) {
+        report(at, theirs, ours);
+    }
+}

@@ -1,0 +1,195 @@
+//! Verbs that keep a fleet in order: migrate, lock, promote.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::{code, edit, err, fleet, json as parsed, out, run};
+
+fn made(files: &[(&str, &str)]) -> (TempDir, PathBuf) {
+    let dir = TempDir::new().expect("a temporary directory");
+    for (path, text) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().expect("it is below the root")).expect("folders can be made");
+        fs::write(path, text).expect("files can be written");
+    }
+    let path = dir.path().to_owned();
+    (dir, path)
+}
+
+fn text(fleet: &Path, file: &str) -> String {
+    fs::read_to_string(fleet.join(file)).expect("the file is there")
+}
+
+#[test]
+fn ren_037_validate_offers_migrate_and_migrate_rewrites_the_words() {
+    let (_dir, fleet) = fleet();
+    edit(&fleet, "fleet.toml", "format_version = 1", "format_version = 0 # first");
+    edit(
+        &fleet,
+        "fleet.toml",
+        "consolidate-after = \"1m\"",
+        "consolidate-after = \"1m\"\nmin-instance-cpu = 2 # enough",
+    );
+    let before = text(&fleet, "fleet.toml");
+    let validated = run(&fleet, "validate");
+    assert_eq!(code(&validated), 0, "{}", err(&validated));
+    assert!(err(&validated).contains("PRV1209") && err(&validated).contains("provisor migrate"));
+    let checked = run(&fleet, "migrate --check");
+    assert_eq!(code(&checked), 1);
+    assert_eq!(text(&fleet, "fleet.toml"), before, "--check writes nothing");
+    let rendered = out(&run(&fleet, "render dev"));
+    let migrated = run(&fleet, "migrate --output json");
+    assert_eq!(code(&migrated), 0, "{}", err(&migrated));
+    let changes = &parsed(&out(&migrated))["files"][0]["changes"];
+    assert_eq!(changes[1]["to"], "instance-cpu-min", "{changes}");
+    let wanted = before
+        .replace("format_version = 0", "format_version = 1")
+        .replace("min-instance-cpu", "instance-cpu-min");
+    assert_eq!(text(&fleet, "fleet.toml"), wanted);
+    assert_eq!(out(&run(&fleet, "render dev")), rendered, "it means the same");
+    assert_eq!((code(&run(&fleet, "migrate --check")), code(&run(&fleet, "validate --strict"))), (0, 0));
+    edit(&fleet, "fleet.toml", "format_version = 1", "format_version = 7");
+    assert_eq!(code(&run(&fleet, "migrate")), 2);
+    assert_eq!(code(&run(&fleet, "migrate nowhere")), 2);
+}
+
+#[test]
+fn ren_046_what_the_lock_lacks_is_an_error_with_the_command_that_adds_it() {
+    let (_dir, fleet) = made(&[
+        ("fleet.toml", "name = 'shop'\ndefaults.region = 'us-east-1'\n"),
+        ("environments/prod.toml", "[pools.a]\nstrategy = 'own'\n[classes.default]\nami = 'al2023@locked'\n"),
+        (
+            "templates/own.yaml.j2",
+            "{%- set price = catalog(\"m7i.large\").on_demand_usd_per_hour -%}\n{%- include \"built-in/spot.yaml.j2\" %}\n  # {{ price | tojson }}\n",
+        ),
+    ]);
+    let missing = run(&fleet, "render prod");
+    assert_eq!(code(&missing), 2);
+    let said = err(&missing);
+    assert!(out(&missing).is_empty(), "nothing is rendered");
+    for words in [
+        "provisor.lock has no version of the image `al2023`",
+        "provisor lock --image al2023=VERSION",
+        "provisor.lock has no instance type `m7i.large` of us-east-1",
+        "run `provisor lock` in the repository",
+        "templates/own.yaml.j2:1:",
+        "environments/prod.toml:4:7",
+    ] {
+        assert!(said.contains(words), "{words} is not in {said}");
+    }
+    let unknown = run(&fleet, "lock");
+    assert_eq!(code(&unknown), 2);
+    assert!(err(&unknown).contains("provisor lock --image al2023=VERSION"), "{}", err(&unknown));
+    assert!(!fleet.join("provisor.lock").exists(), "nothing is half written");
+    assert_eq!(code(&run(&fleet, "lock --image al2023=v20250920 --check")), 1);
+    let locked = run(&fleet, "lock --image al2023=v20250920 --output json");
+    assert_eq!(code(&locked), 0, "{}", err(&locked));
+    let entries: Vec<String> = parsed(&out(&locked))["changes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|change| change["entry"].as_str().expect("a text").to_owned())
+        .collect();
+    assert_eq!(entries, ["images.al2023", "catalog.us-east-1.m7i.large"]);
+    let rendered = run(&fleet, "render prod");
+    assert_eq!(code(&rendered), 0, "{}", err(&rendered));
+    assert!(out(&rendered).contains("al2023@v20250920"), "{}", out(&rendered));
+    assert_eq!(code(&run(&fleet, "lock --check")), 0);
+    // What is locked stays until somebody asks for today's.
+    let lock = text(&fleet, "provisor.lock");
+    let price =
+        lock.lines().find(|line| line.starts_with("on-demand-usd-per-hour")).expect("a price").to_owned();
+    edit(&fleet, "provisor.lock", &price, "on-demand-usd-per-hour = \"9.99\"");
+    assert_eq!(code(&run(&fleet, "lock --check")), 0);
+    assert_eq!(code(&run(&fleet, "lock --update")), 0);
+    assert_eq!(text(&fleet, "provisor.lock"), lock);
+    // What nobody asks for goes.
+    fs::write(fleet.join("environments/prod.toml"), "[pools.a]\nstrategy = 'spot'\n")
+        .expect("it can be written");
+    assert_eq!(code(&run(&fleet, "lock")), 0);
+    assert!(!text(&fleet, "provisor.lock").contains("al2023"));
+    fs::write(fleet.join("provisor.lock"), "version = 1\nimages = 3\n").expect("it can be written");
+    let broken = run(&fleet, "validate");
+    assert_eq!(code(&broken), 2);
+    assert!(err(&broken).contains("provisor.lock:2:10"), "{}", err(&broken));
+}
+
+const PROMOTION: [(&str, &str); 3] = [
+    ("fleet.toml", "name = 'shop'\n"),
+    ("environments/dev.toml", "[pools.general]\nstrategy = 'spot'\nlimits = { cpu = 200 }\n"),
+    (
+        "environments/prod.toml",
+        "[pools.general]\nstrategy = 'spot'\nlimits = { cpu = 100 }\n[promotion]\nfrom = ['dev']\npaths = ['pools.*.limits']\nsoak = '2h'\n",
+    ),
+];
+
+#[test]
+fn ren_047_promote_refuses_with_the_remaining_time_and_then_proposes() {
+    let (_dir, fleet) = made(&PROMOTION);
+    assert_eq!(code(&run(&fleet, "promote prod")), 3, "nothing is known of dev");
+    let line =
+        |now: &str| format!("promote prod --verified dev=2026-03-04T08:00:00Z --now {now} --output json");
+    let early = run(&fleet, &line("2026-03-04T09:00:00Z"));
+    assert_eq!(code(&early), 3, "{}", err(&early));
+    let early = parsed(&out(&early));
+    assert_eq!((&early["code"], &early["remaining"]), (&json!("Soaking"), &json!("1h")));
+    assert_eq!(early["readyAt"], "2026-03-04T10:00:00Z");
+    let ripe = run(&fleet, &line("2026-03-04T10:00:00Z"));
+    assert_eq!(code(&ripe), 0, "{}", err(&ripe));
+    let ripe = parsed(&out(&ripe));
+    assert_eq!((&ripe["proposed"], &ripe["file"]), (&json!(true), &json!("environments/prod.toml")));
+    let change = &ripe["changes"][0];
+    assert_eq!(
+        (&change["field"], &change["from"], &change["to"]),
+        (&json!("pools.general.limits.cpu"), &json!(100), &json!(200))
+    );
+    let people = run(&fleet, "promote prod --verified dev=2026-03-04T08:00:00Z --now 2026-03-04T10:00:00Z");
+    assert!(out(&people).contains("proposed: 1 change to environments/prod.toml"), "{}", out(&people));
+    let bypassed = run(&fleet, "promote prod --bypass incident --output json");
+    assert_eq!(code(&bypassed), 0, "{}", err(&bypassed));
+    assert!(parsed(&out(&bypassed))["bypass"].as_str().is_some_and(|why| why.ends_with("incident")));
+    for (line, expected) in [
+        ("promote dev", 2),
+        ("promote prdo", 2),
+        ("promote prod --verified qa=2026-03-04T08:00:00Z", 64),
+        ("promote prod --verified dev", 64),
+        ("promote prod --verified dev=2999-03-04T08:00:00Z", 64),
+    ] {
+        assert_eq!(code(&run(&fleet, line)), expected, "{line}");
+    }
+    edit(&fleet, "environments/prod.toml", "cpu = 100", "cpu = 200");
+    assert_eq!(code(&run(&fleet, "promote prod")), 0, "there is nothing to promote");
+    for verb in ["promote", "lock", "migrate"] {
+        assert!(out(&run(&fleet, &format!("{verb} --help"))).contains("Examples:"), "{verb}");
+    }
+}
+
+/// Rows: REN-047, REN-049
+#[test]
+fn ren_047_ren_049_a_simulated_stage_soaks_and_a_rollback_holds() {
+    let prod = |cpu: u32| PROMOTION[2].1.replace("cpu = 100", &format!("cpu = {cpu}"));
+    let (old, new) = (prod(100), prod(200));
+    let script = "environment = 'dev'\nduration = '6h'\n\
+        [[events]]\nat = '3h'\ncommit = { message = 'promoted', files = { 'environments/prod.toml' = 'later/new.toml' } }\n\
+        [[events]]\nat = '4h'\ncommit = { message = 'back', files = { 'environments/prod.toml' = 'later/old.toml' } }\n";
+    let mut files = PROMOTION.to_vec();
+    files.extend([("later/new.toml", &*new), ("later/old.toml", &*old), ("simulation.toml", script)]);
+    let (_dir, fleet) = made(&files);
+    let played = run(&fleet, "simulate --repo . --output json");
+    assert_eq!(code(&played), 0, "{}", err(&played));
+    let document = parsed(&out(&played));
+    let promotions = document["promotions"].as_array().expect("a list");
+    let codes: Vec<&str> = promotions.iter().map(|one| one["code"].as_str().expect("a text")).collect();
+    let ends = ["Soaking", "Proposed", "NothingToPromote", "HeldAfterRollback"];
+    assert!(codes.ends_with(&ends), "{codes:?}");
+    let at = |code: &str| {
+        let found = promotions.iter().find(|one| one["code"] == code).expect("it is told");
+        found["at"].as_str().expect("a text").parse::<jiff::Timestamp>().expect("a moment")
+    };
+    assert_eq!(at("Proposed").duration_since(at("Soaking")), jiff::SignedDuration::from_hours(2));
+    let proposed = promotions.iter().find(|one| one["code"] == "Proposed").expect("it is told");
+    assert_eq!(proposed["changes"][0]["field"], "pools.general.limits.cpu");
+}

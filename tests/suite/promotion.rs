@@ -1,0 +1,324 @@
+//! From one environment to the next: soak, rollbacks, proposals.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use provisor::gitops::diagnostic::Severity;
+use provisor::gitops::promotion::{
+    Promotion, PromotionDecision, PromotionEvent, Promotions, Refusal, Rules, Standing, offer, rules,
+};
+use provisor::gitops::render::{RenderSettings, render_environment, validate_repository};
+use provisor::gitops::sync::{Health, Rollout, SyncState};
+use provisor::model::repository::{CommitId, Repository, Revision};
+use serde_json::json;
+
+use crate::fleet_files::repository;
+
+const RULES: &str = "[promotion]\nfrom = ['dev']\npaths = ['pools.*.limits']\nsoak = '2h'\n";
+
+fn start() -> Timestamp {
+    "2026-03-02T08:00:00Z".parse().expect("a moment")
+}
+
+fn minute(minutes: i64) -> Timestamp {
+    start() + SignedDuration::from_mins(minutes)
+}
+
+/// A commit, named by one hexadecimal digit, with these limits of CPU.
+fn commit(id: char, dev: u32, prod: u32, more: &str) -> Repository {
+    let pool = |cpu: u32| format!("[pools.general]\nstrategy = 'spot'\nlimits = {{ cpu = {cpu} }}\n");
+    let prod = format!("{}[pools.own]\nstrategy = 'spot'\nlimits = {{ cpu = 7 }}\n{RULES}{more}", pool(prod));
+    let mut repository = repository(&[
+        ("fleet.toml", "name = 'shop'\n"),
+        ("environments/dev.toml", &pool(dev)),
+        ("environments/prod.toml", &prod),
+    ]);
+    repository.revision = Revision {
+        commit: CommitId::parse(&id.to_string().repeat(40)).expect("forty digits"),
+        reference: None,
+        subject: "test".into(),
+        author: "ann".into(),
+    };
+    repository
+}
+
+fn rules_for(repository: &Repository) -> Rules {
+    rules::rules_of(repository).expect("the rules are right").pop().expect("prod has rules")
+}
+
+fn read(promotion: &mut Promotion, at: Timestamp, repository: &Repository) {
+    let rules = rules_for(repository);
+    let offer = offer(repository, &rules).expect("both resolve");
+    promotion.observe(at, PromotionEvent::Read { rules, offer });
+}
+
+fn promotion(repository: &Repository) -> Promotion {
+    let rules = rules_for(repository);
+    let offer = offer(repository, &rules).expect("both resolve");
+    Promotion::new(rules, offer)
+}
+
+fn standing(repository: &Repository, health: Health) -> Standing {
+    let (state, _) = render_environment(repository, "dev", &RenderSettings::default()).expect("it renders");
+    Standing {
+        digest: state.digest,
+        revision: state.revision,
+        sync: SyncState::Synced,
+        health,
+        rollout: Rollout::Complete,
+    }
+}
+
+fn stood(promotion: &mut Promotion, at: Timestamp, repository: &Repository, health: Health) {
+    let standing = standing(repository, health);
+    promotion.observe(at, PromotionEvent::Stood { stage: "dev".into(), standing });
+}
+
+fn remaining(decision: &PromotionDecision) -> &str {
+    match &decision.outcome {
+        Err(Refusal::Soaking { remaining, .. }) => remaining,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn ren_047_promotion_waits_for_the_whole_soak_and_then_proposes() {
+    let repository = commit('1', 200, 100, "");
+    let mut promotion = promotion(&repository);
+    assert_eq!(promotion.decide(start()).code(), "NotVerified", "nothing is known of dev");
+    stood(&mut promotion, start(), &repository, Health::Healthy);
+    for minutes in [10, 30, 60] {
+        stood(&mut promotion, minute(minutes), &repository, Health::Healthy);
+    }
+    let early = promotion.decide(minute(60));
+    assert_eq!(remaining(&early), "1h");
+    assert_eq!(early.wake_at, Some(minute(120)));
+    assert_eq!(early.to_string(), "prod: not yet: 1h of the soak remain, until 2026-03-02T10:00:00Z");
+    let later = promotion.decide(minute(119));
+    assert_eq!((remaining(&later), later.is_news), ("1m", false), "time that passes is no news");
+    let ripe = promotion.decide(minute(120));
+    assert!(ripe.is_news);
+    let proposal = ripe.outcome.expect("two hours have passed");
+    assert_eq!((&*proposal.file, &proposal.from), ("environments/prod.toml", &vec!["dev".into()]));
+    let [change] = proposal.changes.as_slice() else { panic!("{:?}", proposal.changes) };
+    assert_eq!(change.field, "pools.general.limits.cpu");
+    assert_eq!((&change.from, &change.to), (&Some(json!(100)), &Some(json!(200))));
+    let place =
+        |origin: &Option<provisor::gitops::desired::Origin>| origin.as_ref().expect("a line").to_string();
+    assert_eq!(place(&change.set_at), "environments/prod.toml:3:18");
+    assert_eq!(place(&change.comes_from), "environments/dev.toml:3:18");
+    assert!(!promotion.decide(minute(121)).is_news, "a proposal is told once");
+}
+
+#[test]
+fn ren_047_another_commit_starts_the_soak_again_and_a_comment_does_not() {
+    let first = commit('1', 200, 100, "");
+    let mut promotion = promotion(&first);
+    stood(&mut promotion, start(), &first, Health::Healthy);
+    let comment = commit('2', 200, 100, "# a comment\n");
+    read(&mut promotion, minute(90), &comment);
+    stood(&mut promotion, minute(90), &comment, Health::Healthy);
+    assert_eq!(remaining(&promotion.decide(minute(90))), "30m");
+    let other = commit('3', 300, 100, "");
+    read(&mut promotion, minute(100), &other);
+    stood(&mut promotion, minute(100), &other, Health::Healthy);
+    assert_eq!(remaining(&promotion.decide(minute(120))), "1h40m");
+    // What is not rolled out is not verified, unless that is not asked.
+    let mut rolling = standing(&other, Health::Healthy);
+    rolling.rollout = Rollout::Rolling { done: 1, total: 3, eta: None };
+    promotion.observe(minute(130), PromotionEvent::Stood { stage: "dev".into(), standing: rolling.clone() });
+    assert_eq!(promotion.decide(minute(130)).to_string(), "prod: not yet: dev is Rolling 1/3");
+    let lax = commit('4', 300, 100, "require = 'healthy'\n");
+    read(&mut promotion, minute(140), &lax);
+    promotion.observe(minute(140), PromotionEvent::Stood { stage: "dev".into(), standing: rolling });
+    assert_eq!(remaining(&promotion.decide(minute(140))), "2h");
+}
+
+#[test]
+fn ren_048_a_degraded_stage_starts_its_soak_again() {
+    let repository = commit('1', 200, 100, "");
+    let mut promotion = promotion(&repository);
+    stood(&mut promotion, start(), &repository, Health::Healthy);
+    stood(&mut promotion, minute(90), &repository, Health::Degraded);
+    assert_eq!(promotion.decide(minute(90)).to_string(), "prod: not yet: dev is Degraded");
+    assert_eq!(promotion.decide(minute(130)).code(), "NotVerified", "broken time does not count");
+    stood(&mut promotion, minute(140), &repository, Health::Healthy);
+    assert_eq!(remaining(&promotion.decide(minute(140))), "2h");
+    assert_eq!(remaining(&promotion.decide(minute(259))), "1m");
+    assert_eq!(promotion.decide(minute(260)).code(), "Proposed");
+}
+
+#[test]
+fn ren_049_a_rollback_by_hand_holds_promotion_until_it_is_released() {
+    let first = commit('1', 200, 100, "");
+    let mut promotion = promotion(&first);
+    stood(&mut promotion, start(), &first, Health::Healthy);
+    let promoted = commit('2', 200, 200, "");
+    read(&mut promotion, minute(120), &promoted);
+    assert_eq!(promotion.decide(minute(120)).code(), "NothingToPromote");
+    let back = commit('3', 200, 100, "");
+    read(&mut promotion, minute(180), &back);
+    let held = promotion.decide(minute(180));
+    assert_eq!(
+        held.to_string(),
+        "prod: held: ann went back to earlier values with 3333333; to release that, set `release = \"3333333\"` in [promotion] of environments/prod.toml"
+    );
+    // Something new proves itself: it is held all the same.
+    let new = commit('4', 300, 100, "");
+    read(&mut promotion, minute(200), &new);
+    stood(&mut promotion, minute(200), &new, Health::Healthy);
+    assert_eq!(promotion.decide(minute(600)).code(), "HeldAfterRollback");
+    let wrong = commit('5', 300, 100, "release = '4444444'\n");
+    read(&mut promotion, minute(610), &wrong);
+    assert_eq!(promotion.decide(minute(610)).code(), "HeldAfterRollback");
+    let released = commit('6', 300, 100, "release = '3333333'\n");
+    read(&mut promotion, minute(620), &released);
+    assert_eq!(promotion.decide(minute(620)).code(), "Proposed");
+    // Told by somebody else than Git, and released the same way.
+    let revision = released.revision.clone();
+    promotion.observe(minute(630), PromotionEvent::RolledBack { actor: "bob".into(), revision });
+    assert!(promotion.decide(minute(630)).to_string().contains("held: bob"));
+    promotion.observe(minute(640), PromotionEvent::Released);
+    assert_eq!(promotion.decide(minute(640)).code(), "Proposed");
+}
+
+#[test]
+fn a_value_that_comes_back_by_promotion_is_no_rollback() {
+    let mut promotion = promotion(&commit('1', 200, 100, ""));
+    read(&mut promotion, minute(1), &commit('2', 200, 200, ""));
+    read(&mut promotion, minute(2), &commit('3', 100, 200, ""));
+    read(&mut promotion, minute(3), &commit('4', 100, 100, ""));
+    assert_eq!(promotion.decide(minute(3)).code(), "NothingToPromote");
+    read(&mut promotion, minute(4), &commit('5', 300, 100, ""));
+    assert_eq!(promotion.decide(minute(4)).code(), "NotVerified");
+}
+
+#[test]
+fn a_bypass_needs_no_soak_and_names_who_answers() {
+    let first = commit('1', 200, 100, "");
+    let mut promotion = promotion(&first);
+    let bypass = PromotionEvent::Bypassed { actor: "ann".into(), reason: "incident".into() };
+    promotion.observe(start(), bypass);
+    let proposal = promotion.decide(start()).outcome.expect("it is bypassed");
+    assert_eq!(proposal.bypass.as_deref(), Some("ann answers for it: incident"));
+    read(&mut promotion, minute(1), &commit('2', 300, 100, ""));
+    assert_eq!(promotion.decide(minute(1)).code(), "NotVerified", "it was for what was offered then");
+}
+
+fn three(dev: &str, qa: &str, prod: &str) -> Repository {
+    repository(&[
+        ("fleet.toml", "name = 'shop'\n"),
+        ("environments/dev.toml", dev),
+        ("environments/qa.toml", qa),
+        ("environments/prod.toml", prod),
+    ])
+}
+
+#[test]
+fn several_stages_vouch_together_or_the_first_that_may() {
+    let pool = |cpu: u32| format!("[pools.a]\nstrategy = 'spot'\nlimits = {{ cpu = {cpu} }}\n");
+    let rules = |how: &str| {
+        format!("[promotion]\nfrom = ['dev', 'qa']\npaths = ['pools.*.limits']\nmatch = '{how}'\n")
+    };
+    let vouch = |repository: &Repository, stages: &[&str]| {
+        let mut promotion = promotion(repository);
+        for stage in stages {
+            let event = PromotionEvent::Stood {
+                stage: Arc::from(*stage),
+                standing: Standing { digest: (*stage).into(), ..standing(repository, Health::Healthy) },
+            };
+            promotion.observe(start(), event);
+        }
+        promotion.decide(start())
+    };
+    let same = three(&pool(9), &pool(9), &(pool(1) + &rules("all")));
+    assert_eq!(vouch(&same, &["dev"]).to_string(), "prod: not yet: nothing is known of qa");
+    assert_eq!(vouch(&same, &["dev", "qa"]).outcome.expect("both").from.len(), 2);
+    let apart = three(&pool(9), &pool(8), &(pool(1) + &rules("all")));
+    let refused = vouch(&apart, &["dev", "qa"]);
+    assert_eq!(refused.to_string(), "prod: not at all: the stages disagree about `pools.a.limits.cpu`");
+    let one = three(&pool(9), &pool(8), &(pool(1) + &rules("one-of")));
+    let proposal = vouch(&one, &["qa"]).outcome.expect("qa is enough");
+    assert_eq!(proposal.changes[0].to, Some(json!(8)));
+    let proposal = vouch(&one, &["qa", "dev"]).outcome.expect("dev comes first");
+    assert_eq!(proposal.changes[0].to, Some(json!(9)));
+}
+
+#[test]
+fn only_what_the_paths_say_is_promoted_with_bases_and_defaults_merged_in() {
+    let dev = "variables = { a = 1, b = 2 }\ndefaults.pool.limits = { cpu = 9, nodes = 3 }\n[pools.a]\nstrategy = 'spot'\nweight = 5\n[pools.new]\nstrategy = 'spot'\n";
+    let prod = "variables = { b = 2 }\n[pools.a]\nstrategy = 'spot'\nlimits = { cpu = 9, memory = '4Gi' }\n[pools.mine]\nstrategy = 'spot'\nlimits = { cpu = 1 }\n";
+    let fields = |paths: &str| {
+        let prod = format!("{prod}[promotion]\nfrom = ['dev']\npaths = {paths}\n");
+        let repository = three(dev, "[pools.a]\nstrategy = 'spot'\n", &prod);
+        let rules = rules_for(&repository);
+        let offer = offer(&repository, &rules).expect("both resolve");
+        offer.changes_of("dev").map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(fields("['pools.*.limits']"), ["pools.a.limits.memory 4Gi → -", "pools.a.limits.nodes - → 3"]);
+    assert_eq!(fields("['variables.a', 'variables.b']"), ["variables.a - → 1"]);
+    assert_eq!(fields("['pools.a.weight']"), ["pools.a.weight - → 5"]);
+    let whole = fields("['pools.*']");
+    assert!(whole.iter().any(|change| change == "pools.new.strategy - → spot"), "{whole:?}");
+    assert!(!whole.iter().any(|change| change.contains("mine")), "what only prod has stays: {whole:?}");
+}
+
+#[test]
+fn mistakes_in_promotion_rules_are_told_with_their_place() {
+    let pool = "[pools.a]\nstrategy = 'spot'\n";
+    let found = |dev: &str, prod: &str| -> Vec<String> {
+        let (dev, prod) = (format!("{dev}{pool}"), format!("{pool}{prod}"));
+        let base = ("environments/base.toml", "abstract = true\n");
+        let files = [
+            ("fleet.toml", "name = 'shop'\n"),
+            ("environments/dev.toml", &*dev),
+            ("environments/prod.toml", &*prod),
+            base,
+        ];
+        let report = validate_repository(&repository(&files), &RenderSettings::default());
+        let said =
+            report.diagnostics.iter().map(|one| format!("{} {} {}", one.severity, one.code, one.place));
+        said.collect()
+    };
+    let rules = |from: &str, path: &str| format!("[promotion]\nfrom = {from}\npaths = ['{path}']\n");
+    let at = |what: &str, place: &str| vec![format!("{what} environments/{place}")];
+    assert_eq!(found("", &rules("['dev']", "pools.*.strategy")), [""; 0]);
+    assert_eq!(found("", &rules("['dve']", "pools.*.strategy")), at("error PRV1701", "prod.toml:4:9"));
+    assert_eq!(found("", &rules("['base']", "pools.*.strategy")), at("error PRV1701", "prod.toml:4:9"));
+    assert_eq!(found("", &rules("[]", "pools.*.strategy")), at("error PRV1701", "prod.toml:4:8"));
+    assert_eq!(found("", &rules("['dev']", "pool.a")), at("error PRV1703", "prod.toml:5:10"));
+    assert_eq!(found("", &rules("['dev']", "pools.*.limits")), at("warning PRV1704", "prod.toml:5:10"));
+    assert_eq!(found("", &rules("['prod']", "pools.*.strategy")), at("error PRV1702", "prod.toml:4:9"));
+    assert_eq!(
+        found("promotion = { from = ['prod'], paths = ['pools'] }\n", &rules("['dev']", "pools")),
+        at("error PRV1702", "dev.toml:1:23")
+    );
+    assert_eq!(found("", "[promotion]\nfrom = ['dev']\n"), at("error PRV1204", "prod.toml:3:1"));
+    assert_eq!(
+        found("", &(rules("['dev']", "pools") + "soak = '2 hours'\nrelease = 'v1'\n")),
+        ["error PRV1203 environments/prod.toml:6:8", "error PRV1203 environments/prod.toml:7:11"]
+    );
+}
+
+#[test]
+fn rules_that_are_wrong_leave_the_old_ones_in_force() {
+    let first = commit('1', 200, 100, "");
+    let mut all = Promotions::default();
+    all.take_commit(start(), &first, "dev").expect("the rules are right");
+    all.observe(start(), "dev", &standing(&first, Health::Healthy));
+    let mut broken = first.clone();
+    let text = "[pools.general]\nstrategy = 'spot'\n[promotion]\nfrom = ['nowhere']\npaths = ['pools']\n";
+    broken.files.insert("environments/prod.toml".into(), text.as_bytes().into());
+    all.take_commit(minute(1), &broken, "dev").expect_err("there is no such environment");
+    assert_eq!(all.decide(minute(120)).len(), 1);
+    assert_eq!(all.decide(minute(120))[0].code(), "Proposed");
+    all.take_commit(minute(2), &first, "prod").expect("nobody takes values from prod");
+    assert!(all.is_empty());
+}
+
+#[test]
+fn severity_of_an_unknown_stage_is_an_error() {
+    let repository = three("", "", "[promotion]\nfrom = ['x']\npaths = ['pools']\n");
+    let found = rules::rules_of(&repository).expect_err("x does not exist");
+    assert!(found.iter().all(|one| one.severity == Severity::Error));
+}
