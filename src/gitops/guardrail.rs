@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::{Context, ExecutionError, Program, Value};
+use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::gitops::check::{buys_gpus, requirement_on};
@@ -277,8 +278,26 @@ fn truth(program: &Program, context: &Context<'_, '_>) -> Result<bool, String> {
 
 fn bind(context: &mut Context<'_, '_>, name: &str, value: &Json) {
     // Every JSON value is a value of CEL.
-    let value = cel::to_value(value).unwrap_or(Value::Null);
+    let value = cel::to_value(Signed(value)).unwrap_or(Value::Null);
     context.add_variable_from_value(name, value);
+}
+
+/// A value whose whole numbers are all of one type: `pool.weight + 1` must not depend on the sign.
+struct Signed<'a>(&'a Json);
+
+impl Serialize for Signed<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+                (Some(whole), _) => to.serialize_i64(whole),
+                (None, Some(fraction)) => to.serialize_f64(fraction),
+                (None, None) => to.serialize_str(&number.to_string()),
+            },
+            Json::Array(items) => to.collect_seq(items.iter().map(Signed)),
+            Json::Object(map) => to.collect_map(map.iter().map(|(key, value)| (key, Signed(value)))),
+            other => other.serialize(to),
+        }
+    }
 }
 
 /// The start of an error's text.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::gitops::check::{Instances, canonical_requirements};
 use crate::gitops::diagnostic::{Diagnostic, Place};
-use crate::gitops::rendered::{Draft, place_of};
+use crate::gitops::rendered::Draft;
 use crate::model::label;
 use crate::model::requirement::{Requirement, Requirements};
 use crate::model::symbol::Symbol;
@@ -35,7 +35,7 @@ pub(crate) fn check(drafts: &[Draft], instances: Option<&Instances>, found: &mut
         let weight = spec["weight"].as_i64().unwrap_or(0);
         let candidate = Candidate {
             name: draft.manifest["metadata"]["name"].as_str().unwrap_or_default(),
-            place: place_of(&draft.origins, "spec.weight").unwrap_or(&draft.origins[""]),
+            place: draft.origins.get("spec.weight").unwrap_or(&draft.origins[""]),
             asks: asks(draft),
         };
         let group = groups.entry((weight, hard_taints(draft))).or_default();

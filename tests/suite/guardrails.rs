@@ -67,6 +67,7 @@ fn rules_see_pools_objects_and_the_environment() {
         ("has(pool.limits.cpu)", false),
         ("pool.class.metadataOptions.httpTokens == 'required'", true),
         ("env.pools.size() <= 2 && env.region == 'us-east-1' && env.variables.team == 'shop'", true),
+        ("pool.weight + 1 > pool.requirements.size() - 100", true),
         ("env.name != 'prod'", false),
         ("object.kind != 'NodePool' || object.spec.template.spec.expireAfter == '720h'", true),
         (
