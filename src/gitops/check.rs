@@ -3,8 +3,11 @@
 //! The API's own rules come from [`crate::api::validate`]; here stand those that no API server knows: what contradicts
 //! itself, what can never be bought, what surely means something else than it says.
 
+mod class;
+mod words;
+
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -15,8 +18,9 @@ use crate::gitops::overlap;
 use crate::gitops::rendered::{Draft, place_of};
 use crate::gitops::text_form;
 use crate::gitops::tree::Node;
-use crate::model::catalog::Catalog;
+use crate::model::catalog::{Catalog, region_of, regions};
 use crate::model::label;
+use crate::model::name::Zone;
 use crate::model::offering::InstanceType;
 use crate::model::requirement::{Operator, Requirement, Requirements};
 use crate::model::symbol::Symbol;
@@ -27,16 +31,29 @@ pub struct Instances {
     types: Arc<Vec<InstanceType>>,
     /// Where they are sold is not known: what a pool says of places is taken on trust.
     is_anywhere: bool,
+    words: Arc<OnceLock<words::Words>>,
 }
 
 impl Instances {
     pub fn of(types: Arc<Vec<InstanceType>>) -> Self {
-        Self { types, is_anywhere: false }
+        Self { types, ..Self::default() }
     }
 
     /// The same for fleets of any region, whatever region `types` are from.
     pub fn anywhere(types: Arc<Vec<InstanceType>>) -> Self {
-        Self { types, is_anywhere: true }
+        Self { types, is_anywhere: true, ..Self::default() }
+    }
+
+    /// Those of the region, where it is one of which more is known.
+    pub(crate) fn in_region(given: Option<Arc<Self>>, region: Option<&str>) -> Option<Arc<Self>> {
+        match given {
+            Some(given) if !given.is_anywhere => Some(given),
+            given => region.and_then(Self::of_region).or(given),
+        }
+    }
+
+    fn words(&self) -> &words::Words {
+        self.words.get_or_init(|| words::Words::of(&self.types))
     }
 
     fn ignores(&self, key: Symbol) -> bool {
@@ -92,7 +109,12 @@ pub(crate) fn pool_fields(pool: &Node, found: &mut Vec<Diagnostic>) {
 }
 
 /// Checks everything that was rendered for an environment.
-pub(crate) fn drafts(drafts: &[Draft], instances: Option<&Instances>, found: &mut Vec<Diagnostic>) {
+pub(crate) fn drafts(
+    drafts: &[Draft],
+    instances: Option<&Instances>,
+    region: Option<&str>,
+    found: &mut Vec<Diagnostic>,
+) {
     let mut judged = BTreeMap::new();
     for draft in drafts {
         if !is_allowed(draft, found) {
@@ -100,9 +122,11 @@ pub(crate) fn drafts(drafts: &[Draft], instances: Option<&Instances>, found: &mu
         }
         let before = found.len();
         if draft.manifest["kind"] == "NodePool" {
-            pool(draft, instances, &mut judged, found);
+            pool(draft, instances, region, &mut judged, found);
+        } else if draft.manifest["kind"] == "EC2NodeClass" {
+            class::check(draft, found);
         }
-        let known: Vec<Place> =
+        let mut known: Vec<Place> =
             found[before..].iter().filter(|one| one.is_error()).map(|one| one.place.clone()).collect();
         for error in api::validate(&draft.manifest) {
             let diagnostic = refused_by_api(draft, &error);
@@ -115,6 +139,10 @@ pub(crate) fn drafts(drafts: &[Draft], instances: Option<&Instances>, found: &mu
                 |one: &Diagnostic| one.code == "PRV1605" && one.place.source == diagnostic.place.source;
             let is_said = known.iter().any(overlaps) || found[..before].iter().any(is_half_a_window);
             if !is_said {
+                // Two rules of the API about one list are one mistake of the person who wrote a line of it.
+                if error.path.ends_with("minValues") || error.path.ends_with("values") {
+                    known.push(diagnostic.place.clone());
+                }
                 found.push(diagnostic);
             }
         }
@@ -152,7 +180,7 @@ fn is_allowed(draft: &Draft, found: &mut Vec<Diagnostic>) -> bool {
 
 fn refused_by_api(draft: &Draft, error: &FieldError) -> Diagnostic {
     let entry = &draft.origins[""];
-    let place = place_of(&draft.origins, &error.path).unwrap_or(entry).clone();
+    let place = person_place(draft, &error.path).unwrap_or(entry).clone();
     let kind = draft.manifest["kind"].as_str().unwrap_or("object");
     let name = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
     let message = match error.path.is_empty() {
@@ -168,19 +196,59 @@ fn refused_by_api(draft: &Draft, error: &FieldError) -> Diagnostic {
     diagnostic
 }
 
+/// The place of a value. Where a template of ours wrote it, the line of the strategy that changed a part of it, or of
+/// its neighbours, is the likelier cause.
+fn person_place<'d>(draft: &'d Draft, path: &str) -> Option<&'d Place> {
+    let is_ours = |place: &Place| place.source.path.starts_with("built-in:");
+    let place = place_of(&draft.origins, path);
+    if !place.is_some_and(is_ours) {
+        return place;
+    }
+    let parent = path.rfind(['.', '[']).map_or(path, |end| &path[..end]);
+    let is_part = |known: &str, whole: &str| known.strip_prefix(whole).is_some_and(|rest| rest.starts_with(['.', '[']));
+    let near = [path, parent].into_iter().find_map(|whole| {
+        let mut parts = draft.origins.iter().filter(|(known, _)| is_part(known, whole));
+        parts.find(|(_, place)| !is_ours(place)).map(|(_, place)| place)
+    });
+    near.or_else(|| draft.origins.get("")).or(place)
+}
+
+/// A region that is misspelt is known by nobody; a new one only by others than this build.
+pub(crate) fn region(node: &Node, found: &mut Vec<Diagnostic>) {
+    let Some(text) = node.as_text() else { return };
+    let known = regions();
+    if known.contains_key(&**text) {
+        return;
+    }
+    let near = nearest(text, known.keys().map(String::as_str));
+    let is_named_so = region_of(Zone::new(&format!("{text}a"))) == Some(&**text);
+    let help = match near {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "the catalogue of this build does not have it; what it sells is taken on trust".to_owned(),
+    };
+    let diagnostic = match is_named_so {
+        true => Diagnostic::warning("PRV1624", node.place.clone(), format!("no region `{text}` is known")),
+        false => Diagnostic::error("PRV1624", node.place.clone(), format!("\"{}\" is not the name of a region", text.escape_debug())),
+    };
+    found.push(diagnostic.help(help));
+}
+
 fn pool(
     draft: &Draft,
     instances: Option<&Instances>,
+    region: Option<&str>,
     judged: &mut BTreeMap<String, Option<Verdict>>,
     found: &mut Vec<Diagnostic>,
 ) {
     let template = &draft.manifest["spec"]["template"];
     let asked = requirements(draft);
     tracking(draft, found);
-    misunderstood(&asked, found);
     let before = found.len();
+    misunderstood(&asked, found);
+    asked.iter().for_each(|one| words::check(one, instances, region, found));
     contradictions(&asked, found);
-    if found.len() == before
+    limits(draft, found);
+    if !found[before..].iter().any(Diagnostic::is_error)
         && let Some(instances) = instances
     {
         buyable(draft, &asked, instances, judged, found);
@@ -197,6 +265,8 @@ struct Asked<'a> {
     key: &'a str,
     operator: Operator,
     values: Vec<&'a str>,
+    /// Of each value.
+    places: Vec<&'a Place>,
     place: &'a Place,
     requirement: Requirement,
 }
@@ -222,9 +292,15 @@ fn requirements(draft: &Draft) -> Vec<Asked<'_>> {
         let Some(operator) = Operator::parse(operator) else { continue };
         let values: Vec<&str> =
             entry["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+<<<<<<< HEAD
         let Some(place) = place_of(&draft.origins, &format!("{path}[{at}]")) else { continue };
+=======
+        let placed = |path: String| place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]);
+        let place = placed(format!("{path}[{at}]"));
+        let places = (0..values.len()).map(|index| placed(format!("{path}[{at}].values[{index}]"))).collect();
+>>>>>>> c553fd7 (validate: what is misspelt or in the wrong unit is told, all of it at once)
         let requirement = Requirement::new(operator, values.iter().map(|value| Symbol::new(value)));
-        out.push(Asked { key, operator, values, place, requirement });
+        out.push(Asked { key, operator, values, places, place, requirement });
     }
     out
 }
@@ -317,15 +393,62 @@ fn misunderstood(asked: &[Asked<'_>], found: &mut Vec<Diagnostic>) {
             };
             found.push(Diagnostic::error("PRV1613", one.place.clone(), message).help(help));
         }
-        let is_family = |value: &&&str| value.len() > 1 && value.chars().any(|c| c.is_ascii_digit());
-        if one.key == "karpenter.k8s.aws/instance-category"
-            && let Some(family) = one.values.iter().find(is_family)
+        let is_category = one.key == "karpenter.k8s.aws/instance-category";
+        for (family, place) in one.values.iter().zip(&one.places).filter(|_| is_category) {
+            if is_family(family) {
+                let message = format!("`{family}` is an instance family, not a category");
+                found.push(
+                    Diagnostic::error("PRV1614", (*place).clone(), message)
+                        .help("use `instance-families`, or the label `karpenter.k8s.aws/instance-family`"),
+                );
+            }
+        }
+        for (value, place) in one.values.iter().zip(&one.places).filter(|_| one.operator.is_comparison()) {
+            if value.parse::<i64>().is_err() {
+                let message = format!(
+                    "`{}` compares `{}` with a whole number, and `{value}` is none",
+                    one.operator.as_str(),
+                    one.key
+                );
+                found.push(
+                    Diagnostic::error("PRV1621", (*place).clone(), message)
+                        .help("write one number as a text, such as [\"4\"]"),
+                );
+            }
+        }
+    }
+}
+
+fn is_family(value: &str) -> bool {
+    value.len() > 1 && value.chars().any(|c| c.is_ascii_digit())
+}
+
+/// Limits of a resource that no node has, or in the unit of another, hold nothing.
+fn limits(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    const PLAIN: [&str; 5] = ["cpu", "memory", "nodes", "pods", "ephemeral-storage"];
+    for (resource, amount) in draft.manifest["spec"]["limits"].as_object().into_iter().flatten() {
+        let path = format!("spec.limits.{resource}");
+        let place = || place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]).clone();
+        let Some(form) = text_form::amount_of(resource) else {
+            let message = format!("no node has the resource `{resource}`, so the limit holds nothing");
+            let help = match nearest(resource, PLAIN) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "resources are `cpu`, `memory`, `nodes` or devices such as `nvidia.com/gpu`".to_owned(),
+            };
+            found.push(Diagnostic::warning("PRV1622", place(), message).help(help));
+            continue;
+        };
+        let text = match amount {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        // What is no quantity at all is told by the API's own rule.
+        if text_form::is_quantity(&text)
+            && let Err(wrong) = text_form::check(form, &text)
         {
-            let message = format!("`{family}` is an instance family, not a category");
-            found.push(
-                Diagnostic::error("PRV1614", one.place.clone(), message)
-                    .help("use `instance-families`, or the label `karpenter.k8s.aws/instance-family`"),
-            );
+            let message = format!("`{resource}` is \"{text}\", which is not {}", wrong.expected);
+            let help = wrong.help.unwrap_or_else(|| format!("write it like {}", wrong.example));
+            found.push(Diagnostic::error("PRV1203", place(), message).help(help));
         }
     }
 }
@@ -342,11 +465,6 @@ enum Verdict {
     Offerings {
         last: usize,
         left: usize,
-    },
-    Unknown {
-        at: usize,
-        value: String,
-        near: Option<String>,
     },
 }
 
@@ -380,16 +498,6 @@ fn buyable(
             Diagnostic::error("PRV1603", one.place.clone(), message)
                 .help("allow another capacity type or zone, or other instance types")
         }
-        Some(Verdict::Unknown { at, value, near }) => {
-            let one = &asked[*at];
-            let what = if one.key.ends_with("instance-family") { "family" } else { "type" };
-            let message = format!("there is no instance {what} `{value}`");
-            let help = match near {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "the catalogue of this build and region does not have it".to_owned(),
-            };
-            Diagnostic::error("PRV1618", one.place.clone(), message).help(help)
-        }
     };
     found.push(diagnostic);
 }
@@ -398,21 +506,6 @@ fn judge(asked: &[Asked<'_>], instances: &Instances) -> Option<Verdict> {
     let types = &instances.types;
     if types.is_empty() {
         return None;
-    }
-    let (type_label, family_label) =
-        ("node.kubernetes.io/instance-type", "karpenter.k8s.aws/instance-family");
-    for (at, one) in asked.iter().enumerate() {
-        if one.operator != Operator::In || (one.key != type_label && one.key != family_label) {
-            continue;
-        }
-        let names: std::collections::BTreeSet<&str> = types
-            .iter()
-            .filter_map(|shape| shape.requirements.get(Symbol::new(one.key))?.single().map(Symbol::as_str))
-            .collect();
-        if let Some(value) = one.values.iter().find(|value| !names.contains(*value)) {
-            let near = nearest(value, names.iter().copied()).map(str::to_owned);
-            return Some(Verdict::Unknown { at, value: (*value).to_owned(), near });
-        }
     }
     let mut left: Vec<&InstanceType> = types.iter().collect();
     let mut offering = Requirements::new();
@@ -437,6 +530,10 @@ fn judge(asked: &[Asked<'_>], instances: &Instances) -> Option<Verdict> {
         }
     }
     let last = *sold_by.last()?;
+    // What this region does not sell another one may.
+    if instances.is_anywhere && left.iter().all(|shape| shape.offerings.is_empty()) {
+        return None;
+    }
     let is_sold = left.iter().any(|shape| shape.offerings.iter().any(|one| one.suits(&offering)));
     (!is_sold).then_some(Verdict::Offerings { last, left: left.len() })
 }
@@ -605,6 +702,14 @@ fn windows(draft: &Draft, found: &mut Vec<Diagnostic>) {
             found.push(
                 Diagnostic::warning("PRV1606", place("nodes"), message)
                     .help("give the other budget a schedule for the rest of the time"),
+            );
+            continue;
+        }
+        if text_form::never_starts(schedule) {
+            let message = format!("`{schedule}` names a day that no month of it has, so the window never opens");
+            found.push(
+                Diagnostic::warning("PRV1606", place("schedule"), message)
+                    .help("the fields are minute, hour, day, month and weekday; correct the day or the month"),
             );
             continue;
         }

@@ -119,8 +119,20 @@ impl<'r> Fleet<'r> {
                     .help("add a file such as `environments/dev.toml`, or run `provisor init`"),
             );
         }
+<<<<<<< HEAD
         let (book, guardrails) = (Book::read(repository, false), Guardrails::read(repository));
         Ok(Self { repository, name, fleet, files, book, guardrails, stray })
+=======
+        let mut found = Vec::new();
+        for file in std::iter::once(&fleet).chain(files.values()) {
+            found.push(finals(file, &files));
+        }
+        let mut found = found.into_iter();
+        let mut fleet = fleet;
+        fleet.found.extend(found.next().unwrap_or_default());
+        files.values_mut().zip(found).for_each(|(file, found)| file.found.extend(found));
+        Ok(Self { repository, name, fleet, files, stray })
+>>>>>>> c553fd7 (validate: what is misspelt or in the wrong unit is told, all of it at once)
     }
 
     /// Mistakes of `fleet.toml`; with any, no environment can be rendered.
@@ -251,6 +263,42 @@ impl<'r> Fleet<'r> {
         };
         Diagnostic::error("PRV1103", place, message).help(help)
     }
+}
+
+/// Marks of a file that protect nothing: no path of the language, or of something that no file has.
+fn finals(file: &File, files: &BTreeMap<Arc<str>, File>) -> Vec<Diagnostic> {
+    let list = file.tree.as_ref().and_then(|tree| tree.get("final")?.as_list()).unwrap_or_default();
+    let mut found = Vec::new();
+    for (path, node) in list.iter().filter_map(|node| Some((node.as_text()?, node))) {
+        let steps: Vec<String> = path.split('.').map(str::to_owned).collect();
+        if let Err((at, fields)) = shape_of(SchemaKind::Environment).leads(&steps) {
+            let message = format!("\"{}\" is not the path of a field, so nothing is final", path.escape_debug());
+            let help = match nearest(&steps[at], fields) {
+                Some(near) => {
+                    let meant = [&steps[..at], &[near.to_owned()], &steps[at + 1..]].concat().join(".");
+                    format!("did you mean `{meant}`?")
+                }
+                None => "write it like `pools.general.budgets` or `pools.*.limits.cpu`".to_owned(),
+            };
+            found.push(Diagnostic::error("PRV1308", node.place.clone(), message).help(help));
+            continue;
+        }
+        let [kind, name, ..] = steps.as_slice() else { continue };
+        if !matches!(kind.as_str(), "pools" | "classes" | "overlays" | "buffers") || name == "*" {
+            continue;
+        }
+        let trees = || files.values().filter_map(|file| file.tree.as_ref()?.get(kind)?.as_map());
+        if !trees().any(|map| map.get(name).is_some()) {
+            let names: Vec<&str> = trees().flat_map(|map| map.iter()).map(|(name, _)| &**name).collect();
+            let help = match nearest(name, names) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => "correct the name, or write `*` for all".to_owned(),
+            };
+            let message = format!("no environment has `{kind}.{name}`, so nothing is final");
+            found.push(Diagnostic::warning("PRV1308", node.place.clone(), message).help(help));
+        }
+    }
+    found
 }
 
 fn sorted(found: Vec<Diagnostic>) -> Diagnostics {

@@ -129,6 +129,11 @@ struct Identity {
     merges: bool,
 }
 
+/// The fields that name an entry of a list of the language; none for lists that are replaced as a whole.
+pub(crate) fn identity_fields(list: &str) -> &'static [&'static str] {
+    identity(list).map_or(&[], |identity| identity.fields)
+}
+
 fn identity(key: &str) -> Option<Identity> {
     let (fields, merges): (&[&str], bool) = match key {
         "requirements" => (&["key"], false),
@@ -226,8 +231,14 @@ fn collect_hits_at(tree: &Node, below: &[&str], path: &[String], hits: &mut Vec<
 
 fn collect_hits(node: &Node, path: &[String], hits: &mut Vec<Place>) {
     let (Some((first, rest)), Some(map)) = (path.split_first(), node.as_map()) else { return };
-    for (_, entry) in map.iter().filter(|(key, _)| first == "*" || first.as_str() == &***key) {
-        if rest.is_empty() || entry.node.is_removal() {
+    // A label's key has dots of its own: then the rest of the path is one key.
+    let whole = path.join(".");
+    for (key, entry) in map.iter() {
+        let is_whole = **key == *whole;
+        if !is_whole && first != "*" && first.as_str() != &**key {
+            continue;
+        }
+        if rest.is_empty() || is_whole || entry.node.is_removal() {
             hits.push(entry.key.clone());
         } else {
             collect_hits(&entry.node, rest, hits);

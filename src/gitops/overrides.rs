@@ -4,10 +4,13 @@
 //! `labels` or `evictionHard`, the rest of a path is one key, so `spec.template.metadata.labels.example.com/team`
 //! means what it looks like. Tables merge, lists and scalars replace, `{ "$remove" = true }` deletes.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
 use crate::gitops::diagnostic::{Diagnostic, Place};
 use crate::gitops::rendered::{Draft, Origins, joined};
+use crate::gitops::shape::beside_removal;
 use crate::gitops::tree::{Node, Tree};
 
 /// Tables whose keys are names with dots in them.
@@ -38,9 +41,62 @@ pub(crate) enum Step {
 /// Merges `overrides` onto a draft; what does not fit is pushed to `found`.
 pub(crate) fn apply(draft: &mut Draft, overrides: &Node, found: &mut Vec<Diagnostic>) {
     let Some(map) = overrides.as_map() else { return };
+    twice(overrides, found);
     for (key, entry) in map.iter() {
         let at = At { path: String::new(), free: false };
         merge_key(&mut draft.manifest, at, key, &entry.key, &entry.node, &mut draft.origins, found);
+    }
+}
+
+/// A path may be written in two ways, with dots and as tables. Written in both, only chance would say which one counts.
+fn twice(overrides: &Node, found: &mut Vec<Diagnostic>) {
+    let mut leaves = Vec::new();
+    leaves_of(overrides, "", false, &mut leaves, found);
+    let mut seen: BTreeMap<&str, &Place> = BTreeMap::new();
+    for (path, place) in &leaves {
+        match seen.get(path.as_str()) {
+            Some(first) => found.push(
+                Diagnostic::error("PRV1509", (*place).clone(), format!("`{path}` is overridden twice"))
+                    .also("the other time", (*first).clone())
+                    .help("keep one of the two; a file that extends another writes the path as that one does"),
+            ),
+            None => {
+                seen.insert(path, place);
+            }
+        }
+    }
+}
+
+fn leaves_of<'n>(
+    node: &'n Node,
+    path: &str,
+    is_free: bool,
+    leaves: &mut Vec<(String, &'n Place)>,
+    found: &mut Vec<Diagnostic>,
+) {
+    for (key, entry) in node.as_map().into_iter().flat_map(|map| map.iter()) {
+        let steps = if is_free { vec![Step::Key(key.to_string())] } else { steps_of(key).unwrap_or_default() };
+        let (mut path, mut is_free) = (path.to_owned(), is_free);
+        for step in &steps {
+            match step {
+                Step::Key(key) => {
+                    path = joined(&path, key);
+                    is_free = !is_free && FREE.contains(&key.as_str());
+                }
+                Step::Index(index) => {
+                    path = format!("{path}[{index}]");
+                    is_free = false;
+                }
+            }
+        }
+        if entry.node.is_removal() {
+            found.extend(beside_removal(&entry.node, &[]));
+        }
+        if entry.node.as_map().is_some() && !entry.node.is_removal() {
+            leaves_of(&entry.node, &path, is_free, leaves, found);
+        } else if !steps.is_empty() {
+            leaves.push((path, &entry.key));
+        }
     }
 }
 

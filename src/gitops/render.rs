@@ -23,6 +23,7 @@ use crate::gitops::overrides;
 use crate::gitops::promotion;
 use crate::gitops::read::text_of;
 use crate::gitops::rendered::{self, Draft, Origins, Roots, as_origins};
+use crate::gitops::text_form::is_name;
 use crate::gitops::tree::{Node, Tree};
 use crate::model::repository::{Refusal, Repository};
 
@@ -247,6 +248,13 @@ pub fn validate_repository(repository: &Repository, settings: &RenderSettings) -
     };
     let stray: Vec<Diagnostic> = fleet.stray.iter().filter(|one| !is_told(one)).cloned().collect();
     diagnostics.extend(stray);
+    if !environments.is_empty() && environments.iter().all(|one| one.is_abstract) {
+        let place = Place::start_of(&Source::nameless_text(environments[0].file.clone()));
+        diagnostics.push(
+            Diagnostic::warning("PRV1306", place, "every environment is abstract, so nothing is rendered")
+                .help("add an environment that extends this one, or remove `abstract = true`"),
+        );
+    }
     let templates = repository.files.keys().filter(|path| path.starts_with("templates/")).count();
     Report { diagnostics: diagnostics.sorted(), environments, files: 1 + fleet.files_count() + templates }
 }
@@ -556,6 +564,15 @@ impl<'a> Run<'a> {
         context::check_class(&node, &mut self.found);
         let node = resolve_images(&node, &self.surroundings.book, &mut self.found);
         let Some(preset) = self.preset(name, &node, &key) else { return };
+        if let (Some(role), Some(profile)) = (node.entry("role"), node.entry("instance-profile")) {
+            let message = "`role` and `instance-profile` are both set";
+            self.found.push(
+                Diagnostic::error("PRV1611", profile.node.place.clone(), message)
+                    .also("the role", role.node.place.clone())
+                    .help("keep one of the two; one that comes from below goes with `{ \"$remove\" = true }`"),
+            );
+            return;
+        }
         let variables = self.variables(&node);
         let user_data = self.user_data(&node);
         let input = ClassInput { name, node: &node, preset: &preset, user_data };
@@ -631,6 +648,15 @@ impl<'a> Run<'a> {
             let mut spec = entry.node.to_json();
             let mut metadata = json!({ "name": &**name });
             if kind == "CapacityBuffer" {
+                if let Some(namespace) = entry.node.get("namespace")
+                    && let Some(text) = namespace.as_text().filter(|text| !is_name(text))
+                {
+                    let message = format!("\"{}\" cannot be the name of a namespace", text.escape_debug());
+                    self.found.push(
+                        Diagnostic::error("PRV1207", namespace.place.clone(), message)
+                            .help("namespaces are named with lower-case letters, digits and hyphens"),
+                    );
+                }
                 let namespace = spec.as_object_mut().and_then(|spec| spec.shift_remove("namespace"));
                 metadata["namespace"] = namespace.unwrap_or_else(|| json!("default"));
             }
@@ -700,17 +726,28 @@ impl<'a> Run<'a> {
             let place = Place::start_of(&self.resolved.tree.place.source);
             self.found.push(Diagnostic::error("PRV1505", place, message).help("split the environment"));
         }
-        if self.resolved.tree.get("pools").is_none() && self.drafts.is_empty() {
+        let has_pools = self.entries("pools").next().is_some();
+        let is_pool = |draft: &Draft| draft.manifest["kind"] == "NodePool";
+        let is_extra = |draft: &Draft| matches!(draft.manifest["kind"].as_str(), Some("NodeOverlay" | "CapacityBuffer"));
+        if !has_pools && !self.drafts.iter().any(|draft| is_pool(draft) || is_extra(draft)) {
             let place = Place::start_of(&self.resolved.tree.place.source);
             self.found.push(
-                Diagnostic::warning("PRV1306", place, "the environment has no pools, so nothing is rendered")
+                Diagnostic::warning("PRV1306", place, "the environment has no pools, so it has no nodes")
                     .help("add `[pools.NAME]`, or mark a file that is only extended with `abstract = true`"),
             );
         }
         let region = self.surroundings.region.as_deref();
+<<<<<<< HEAD
         let instances = self.settings.instances.clone().or_else(|| region.and_then(Instances::of_region));
         check::drafts(&self.drafts, instances.as_deref(), &mut self.found);
         self.judge();
+=======
+        let instances = Instances::in_region(self.settings.instances.clone(), region);
+        check::drafts(&self.drafts, instances.as_deref(), region, &mut self.found);
+        if let Some(region) = self.resolved.tree.get("region") {
+            check::region(region, &mut self.found);
+        }
+>>>>>>> c553fd7 (validate: what is misspelt or in the wrong unit is told, all of it at once)
         let mut objects: BTreeMap<ObjectRef, DesiredObject> = BTreeMap::new();
         let mut places: BTreeMap<ObjectRef, Place> = BTreeMap::new();
         for draft in self.drafts {

@@ -9,6 +9,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::Value;
 
 use crate::gitops::diagnostic::{Diagnostic, listed, nearest};
+use crate::gitops::overlay::identity_fields;
 use crate::gitops::schema::{Draft, SchemaKind, schema_value};
 use crate::gitops::text_form;
 use crate::gitops::tree::{Map, Node, Quoting, Tree};
@@ -164,6 +165,35 @@ impl Shape {
         table
     }
 
+    /// Whether a path of keys leads to a field of the language, `*` standing for any; else the key that does not.
+    pub fn leads(&self, path: &[String]) -> Result<(), (usize, Vec<&str>)> {
+        let mut at = self.root;
+        // Labels and the like are keys with dots of their own, so that the rest of a path is one of them.
+        let mut is_free = false;
+        for (index, key) in path.iter().enumerate() {
+            let table = loop {
+                match &self.nodes[at] {
+                    Kind::Anything => return Ok(()),
+                    Kind::Table(table) => break table,
+                    Kind::Choice(choices) => match choices.first() {
+                        Some(first) => at = *first,
+                        None => return Ok(()),
+                    },
+                    _ if is_free => return Ok(()),
+                    _ => return Err((index, Vec::new())),
+                }
+            };
+            is_free = !table.fields.contains_key(key) && table.names.is_none();
+            let is_name = |key: &str| table.names.as_deref().is_none_or(|form| text_form::check(form, key).is_ok());
+            at = match (table.fields.get(key), table.others) {
+                (Some(field), _) => *field,
+                (None, Some(others)) if key == "*" || is_name(key) => others,
+                _ => return Err((index, table.fields.keys().map(String::as_str).collect())),
+            };
+        }
+        Ok(())
+    }
+
     /// Every mistake in `node`.
     pub fn check(&self, node: &Node, found: &mut Vec<Diagnostic>) {
         Check { shape: self, found }.at(self.root, node, "the file");
@@ -190,7 +220,7 @@ struct Check<'a> {
 impl Check<'_> {
     fn at(&mut self, kind: usize, node: &Node, name: &str) {
         if node.is_removal() {
-            return;
+            return self.found.extend(beside_removal(node, &[]));
         }
         let shape = self.shape;
         match &shape.nodes[kind] {
@@ -211,7 +241,7 @@ impl Check<'_> {
             },
             Kind::Text { form, one_of, example } => self.text(node, name, form.as_deref(), one_of, example),
             Kind::List { inner, .. } => match &node.value {
-                Tree::List(items) => items.iter().for_each(|item| self.at(*inner, item, name)),
+                Tree::List(items) => self.list(*inner, items, name),
                 _ => {
                     let example = self.example(kind);
                     self.wrong_type(node, name, "a list", &example);
@@ -224,8 +254,37 @@ impl Check<'_> {
         }
     }
 
+    fn list(&mut self, inner: usize, items: &[Node], name: &str) {
+        let identity = identity_fields(name);
+        for (at, item) in items.iter().enumerate() {
+            if item.is_removal() {
+                self.found.extend(beside_removal(item, identity));
+                continue;
+            }
+            self.at(inner, item, name);
+            // Requirements on one label add up; of budgets and disks with one name all but one would be lost.
+            let [field] = identity else { continue };
+            let named = |node: &Node| node.get(field).and_then(Node::as_text).cloned();
+            let Some(own) = named(item).filter(|_| name != "requirements") else { continue };
+            if let Some(first) = items[..at].iter().find(|other| named(other).as_ref() == Some(&own)) {
+                let place = item.get(field).map_or(&item.place, |node| &node.place).clone();
+                let first = first.get(field).map_or(&first.place, |node| &node.place).clone();
+                let message = format!("two entries of `{name}` have the {field} `{own}`");
+                self.found.push(
+                    Diagnostic::error("PRV1619", place, message)
+                        .also("the first one", first)
+                        .help(format!("give each a {field} of its own, or make them one")),
+                );
+            }
+        }
+    }
+
     /// The first choice that takes this kind of value judges it.
     fn choice(&mut self, choices: &[usize], node: &Node, name: &str) {
+        let is_amount = |kind: &usize| matches!(&self.shape.nodes[*kind], Kind::Text { form: Some(form), .. } if form == "quantity");
+        if choices.iter().any(is_amount) && self.is_wrong_amount(node, name) {
+            return;
+        }
         if let Some(kind) = choices.iter().find(|kind| self.takes(**kind, node)) {
             return self.at(*kind, node, name);
         }
@@ -235,6 +294,23 @@ impl Check<'_> {
         let expected: Vec<String> = choices.iter().map(|kind| self.expected(*kind)).collect();
         let example = self.example(choices[0]);
         self.wrong_type(node, name, &expected.join(" or "), &example);
+    }
+
+    /// Limits of a resource take amounts of that resource: cores, bytes or a count.
+    fn is_wrong_amount(&mut self, node: &Node, resource: &str) -> bool {
+        let text = match &node.value {
+            Tree::Text(text, _) => text.to_string(),
+            Tree::Int(number) => number.to_string(),
+            Tree::Float(text) => text.to_string(),
+            _ => return false,
+        };
+        // Negative numbers are told by their range.
+        let Some(form) = text_form::amount_of(resource).filter(|_| !text.starts_with('-')) else { return false };
+        let Err(wrong) = text_form::check(form, &text) else { return false };
+        let message = format!("`{resource}` is {}, which is not {}", node.shown(), wrong.expected);
+        let help = wrong.help.unwrap_or_else(|| format!("write it like {}", wrong.example));
+        self.found.push(Diagnostic::error("PRV1203", node.place.clone(), message).help(help));
+        true
     }
 
     fn takes(&self, kind: usize, node: &Node) -> bool {
@@ -389,6 +465,15 @@ impl Check<'_> {
     }
 }
 
+/// What stands beside `"$remove" = true` would be lost with it. A list's entry is named by its identity.
+pub(crate) fn beside_removal(marker: &Node, identity: &[&str]) -> Option<Diagnostic> {
+    let is_lost = |key: &str| key != "$remove" && !identity.contains(&key) && !key.starts_with("x-");
+    let (key, entry) = marker.as_map()?.iter().find(|(key, _)| is_lost(key))?;
+    let message = format!("`{}` stands beside `\"$remove\" = true`, which takes the whole away", key.escape_debug());
+    let help = "remove one of the two: the marker, or what stands beside it";
+    Some(Diagnostic::error("PRV1307", entry.key.clone(), message).help(help))
+}
+
 fn subject(name: &str) -> String {
     if name == "the file" { name.to_owned() } else { format!("`{name}`") }
 }
@@ -473,6 +558,14 @@ mod tests {
             ("pools.a.weight = 'high'", "PRV1203"),
             ("pools.a.expire-after = '7 days'", "PRV1203"),
             ("pools.a.limits = { memory = '4GB' }", "PRV1203"),
+            ("pools.a.limits = { memory = '500m' }", "PRV1203"),
+            ("pools.a.limits = { memory = 800 }", "PRV1203"),
+            ("pools.a.limits = { cpu = '4Gi' }", "PRV1203"),
+            ("pools.a.limits = { nodes = '10%' }", "PRV1203"),
+            ("pools.a = { '$remove' = true, weight = 4 }", "PRV1307"),
+            ("pools.a.budgets = [{ name = 'n', '$remove' = true, nodes = 1 }]", "PRV1307"),
+            ("pools.a.budgets = [{ name = 'n' }, { name = 'n', nodes = 1 }]", "PRV1619"),
+            ("classes.a.volumes = [{ device = '/dev/xvda' }, { device = '/dev/xvda' }]", "PRV1619"),
             ("pools.a.taints = ['gpu']", "PRV1203"),
             ("pools.a.consolidation-policy = 'WhenUnderutilized'", "PRV1205"),
             ("pools.a.zones = 'a'", "PRV1203"),

@@ -635,8 +635,14 @@ impl Sync {
         self.remember_settled(plan);
         for change in &plan.changes {
             if let Some(code) = change.verdict.code() {
-                let what =
-                    format!("{} {}: {}", change.action.as_str(), change.object, change.verdict.message());
+                // What is held back must not read as if it were done.
+                let held = match &change.verdict {
+                    Verdict::Refused { .. } => "refused to",
+                    Verdict::NeedsConfirmation { .. } => "asks before it may",
+                    Verdict::Waits { .. } | Verdict::Proceed => "waits to",
+                };
+                let (action, why) = (change.action.as_str(), change.verdict.message());
+                let what = format!("{held} {action} {}: {why}", change.object);
                 decision.reasons.push(reason(code.as_str(), what));
             }
         }

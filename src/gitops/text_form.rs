@@ -20,7 +20,7 @@ struct Form {
     hint: fn(&str) -> Option<String>,
 }
 
-const FORMS: [Form; 9] = [
+const FORMS: [Form; 12] = [
     Form {
         name: "name",
         expected: "a name: lower-case letters, digits and hyphens, at most 63 characters",
@@ -67,6 +67,40 @@ const FORMS: [Form; 9] = [
         hint: quantity_hint,
     },
     Form {
+        name: "cpu-amount",
+        expected: "an amount of CPU",
+        example: "\"200\"",
+        matches: |text| is_quantity(text) && matches!(suffix(text), "" | "m" | "k"),
+        hint: |text| {
+            let words = ["core", "cores", "cpu", "cpus", "vcpu", "vcpus"];
+            let number = text.trim().trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');
+            let unit = text.trim()[number.len()..].trim().to_lowercase();
+            (is_quantity(number) && suffix(number).is_empty() && words.contains(&unit.as_str()))
+                .then(|| format!("write \"{number}\""))
+                .or_else(|| Some(CPU_HELP.to_owned()))
+        },
+    },
+    Form {
+        name: "memory-amount",
+        expected: "an amount of memory",
+        example: "\"800Gi\"",
+        matches: |text| {
+            is_quantity(text) && suffix(text) != "m" && (!suffix(text).is_empty() || is_zero_or_large(text))
+        },
+        hint: |text| match suffix(text) {
+            "m" | "" => None,
+            _ => quantity_hint(text),
+        }
+        .or_else(|| Some(MEMORY_HELP.to_owned())),
+    },
+    Form {
+        name: "count-amount",
+        expected: "a count",
+        example: "\"20\"",
+        matches: |text| is_digits(text.strip_suffix('k').unwrap_or(text)),
+        hint: |_| Some(COUNT_HELP.to_owned()),
+    },
+    Form {
         name: "nodes-or-percent",
         expected: "a number of nodes or a percentage up to 100%",
         example: "\"10%\"",
@@ -96,6 +130,33 @@ const FORMS: [Form; 9] = [
         },
     },
 ];
+
+const CPU_HELP: &str = "CPU is counted in cores: \"200\", or \"500m\" for half a core";
+const MEMORY_HELP: &str = "memory is counted in bytes with a unit: \"800Gi\" or \"512Mi\"";
+const COUNT_HELP: &str = "it is counted in whole numbers: \"20\"";
+
+/// The form of amounts of a resource: `4Gi` is memory, and no number of cores or nodes. `None` for a resource of which
+/// nothing is known.
+pub(crate) fn amount_of(resource: &str) -> Option<&'static str> {
+    match resource {
+        "cpu" => Some("cpu-amount"),
+        "memory" | "ephemeral-storage" => Some("memory-amount"),
+        _ if resource.starts_with("hugepages-") => Some("memory-amount"),
+        // Devices and the like, which Kubernetes counts in whole numbers only.
+        "nodes" | "pods" => Some("count-amount"),
+        _ if resource.contains('/') => Some("count-amount"),
+        _ => None,
+    }
+}
+
+fn suffix(text: &str) -> &str {
+    &text[text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len()..]
+}
+
+/// Bytes without a unit are nothing at all, or at least a MiB; anything between lacks its unit.
+fn is_zero_or_large(text: &str) -> bool {
+    text.split('.').next().and_then(|whole| whole.parse::<u64>().ok()).is_none_or(|it| it == 0 || it >= 1 << 20)
+}
 
 /// What a form is called, such as `a duration`.
 pub(crate) fn described(form: &str) -> Option<&'static str> {
@@ -241,6 +302,43 @@ fn is_cron_field(field: &str, min: u32, max: u32, words: &[&str]) -> bool {
     })
 }
 
+/// Whether a schedule that is written well still names no day that there is, such as the 31st of February.
+pub(crate) fn never_starts(schedule: &str) -> bool {
+    let fields: Vec<&str> = schedule.split_whitespace().collect();
+    let [_, _, day, month, weekday] = fields.as_slice() else { return false };
+    // A restricted weekday is an alternative to the day of the month.
+    if !is_cron(schedule) || !matches!(*weekday, "*" | "?") {
+        return false;
+    }
+    let (days, months) = (values_of(day, 1, 31, &[]), values_of(month, 1, 12, &MONTHS));
+    let last_day = |month: &u32| match month {
+        2 => 29,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    !months.iter().any(|month| days.iter().any(|day| *day <= last_day(month)))
+}
+
+/// The numbers that a field of a schedule stands for.
+fn values_of(field: &str, min: u32, max: u32, words: &[&str]) -> Vec<u32> {
+    let number = |text: &str| {
+        let word = words.iter().position(|word| text.eq_ignore_ascii_case(word)).map(|at| at as u32 + min);
+        word.or_else(|| text.parse().ok())
+    };
+    let mut values = Vec::new();
+    for part in field.split(',') {
+        let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, step.parse().ok()));
+        let ends = match range.split_once('-') {
+            Some((from, to)) => number(from).zip(number(to)),
+            None if matches!(range, "*" | "?") => Some((min, max)),
+            None => number(range).map(|from| (from, if step.is_some() { max } else { from })),
+        };
+        let Some((from, to)) = ends else { continue };
+        values.extend((from..=to).step_by(step.unwrap_or(1_usize).max(1)));
+    }
+    values
+}
+
 /// `key=value:Effect` or `key:Effect`.
 pub(crate) fn taint(text: &str) -> Option<(&str, Option<&str>, &str)> {
     let (name, effect) = text.rsplit_once(':')?;
@@ -268,6 +366,16 @@ mod tests {
     }
 
     #[test]
+    fn a_day_that_no_month_has_never_starts() {
+        for schedule in ["0 0 31 2 *", "0 0 30,31 feb *", "0 9 31 4,6,9,11 *", "0 0 31 4-6/2 ?"] {
+            assert!(never_starts(schedule), "{schedule}");
+        }
+        for schedule in ["0 0 31 * *", "0 0 29 2 *", "0 0 31 2 mon", "0 0 */30 2 *", "0 0 31 3-4 *", "@daily"] {
+            assert!(!never_starts(schedule), "{schedule}");
+        }
+    }
+
+    #[test]
     fn the_forms_take_what_kubernetes_takes() {
         for (form, text) in [
             ("quantity", "1.5"),
@@ -279,6 +387,12 @@ mod tests {
             ("nodes-or-percent", "100%"),
             ("taint", "nvidia.com/gpu:NoSchedule"),
             ("volume-size", "100Gi"),
+            ("cpu-amount", "1500m"),
+            ("cpu-amount", "1.5"),
+            ("memory-amount", "0"),
+            ("memory-amount", "800Gi"),
+            ("memory-amount", "1099511627776"),
+            ("count-amount", "20"),
         ] {
             assert_eq!(check(form, text), Ok(()), "{form} {text}");
         }
@@ -289,6 +403,11 @@ mod tests {
             ("nodes-or-percent", "110%"),
             ("taint", "gpu"),
             ("volume-size", "100"),
+            ("cpu-amount", "4Gi"),
+            ("memory-amount", "500m"),
+            ("memory-amount", "800"),
+            ("count-amount", "3Gi"),
+            ("count-amount", "10%"),
             ("name", "a".repeat(64).leak()),
         ] {
             assert!(check(form, text).is_err(), "{form} {text}");

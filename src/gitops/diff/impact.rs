@@ -209,10 +209,23 @@ impl Scope<'_> {
             Rolling::Never => none,
             Rolling::Pool | Rolling::Class => self.touched(rolls, |_| true),
             Rolling::Requirements => {
-                let key = element.unwrap_or("");
-                self.touched(rolls, |node| {
-                    fits(requirements(self.live), key, node) && !fits(requirements(self.desired), key, node)
-                })
+                let (before, after) = (requirements(self.live), requirements(self.desired));
+                let keys = match element {
+                    Some(key) => BTreeSet::from([canonical(Symbol::new(key))]),
+                    None => before.iter().chain(after).filter_map(key_of).collect(),
+                };
+                // What only widens replaces nothing, whatever runs.
+                if keys.iter().all(|key| admits(&together(after, *key), &together(before, *key))) {
+                    return none;
+                }
+                // Which labels the nodes have is known to the fleet alone.
+                if self.fleet.is_none() {
+                    return (may_roll, BTreeSet::new());
+                }
+                let touched = self.touched(rolls, |node| {
+                    keys.iter().any(|key| fits(before, *key, node) && !fits(after, *key, node))
+                });
+                if touched.1.is_empty() { none } else { touched }
             }
             Rolling::Replicas => self.of_replicas(),
             Rolling::ClassFamily | Rolling::ClassInstances
@@ -274,13 +287,42 @@ fn requirements(pool: Option<&Value>) -> &[Value] {
 }
 
 /// Whether the node's labels meet all requirements on one key. A missing label meets only `NotIn` and `DoesNotExist`.
-fn fits(requirements: &[Value], key: &str, node: &NodeFacts) -> bool {
-    let key = canonical(Symbol::new(key));
+fn fits(requirements: &[Value], key: Symbol, node: &NodeFacts) -> bool {
     let label = node.labels.get(key.as_str()).map(|value| Symbol::new(value));
     requirements.iter().filter_map(|item| read_requirement(item, key)).all(|requirement| match label {
         Some(label) => requirement.has(label),
         None => requirement.accepts_absence(),
     })
+}
+
+fn key_of(item: &Value) -> Option<Symbol> {
+    Some(canonical(Symbol::new(item.get("key")?.as_str()?)))
+}
+
+/// All requirements on one key; `None` if there is none, and then every label fits and so does a missing one.
+fn together(requirements: &[Value], key: Symbol) -> Option<Vec<Requirement>> {
+    let all: Vec<Requirement> = requirements.iter().filter_map(|item| read_requirement(item, key)).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// Whether every node that fits `before` surely fits `after`.
+fn admits(after: &Option<Vec<Requirement>>, before: &Option<Vec<Requirement>>) -> bool {
+    let (Some(after), before) = (after, before) else { return true };
+    let Some(before) = before else { return false };
+    let old = before.iter().skip(1).fold(before[0].clone(), |all, one| all.intersection(one));
+    let takes_missing = |all: &[Requirement]| all.iter().all(Requirement::accepts_absence);
+    (!takes_missing(before) || takes_missing(after)) && after.iter().all(|new| contains(new, &old))
+}
+
+/// Whether every value of `inner` is one of `outer`.
+fn contains(outer: &Requirement, inner: &Requirement) -> bool {
+    if let Some(values) = inner.listed() {
+        return values.iter().all(|value| outer.has(*value));
+    }
+    let Some(excluded) = outer.excluded() else { return false };
+    outer.lower().is_none_or(|lower| inner.lower().is_some_and(|own| own >= lower))
+        && outer.upper().is_none_or(|upper| inner.upper().is_some_and(|own| own <= upper))
+        && excluded.iter().all(|value| !inner.has(*value))
 }
 
 fn read_requirement(item: &Value, key: Symbol) -> Option<Requirement> {

@@ -87,7 +87,11 @@ pub(super) fn load(region: &str) -> Result<Catalog, UnknownRegion> {
         let prices = tables.prices.get(&described.name).copied().unwrap_or_default();
         let on_demand = prices.on_demand[listing.unwrap_or(0)];
         let listed = sold.get(family).and_then(|sizes| sizes.get(size).or_else(|| sizes.get("*")));
-        let Some(letters) = listed.or(others.filter(|_| on_demand.is_some())) else { continue };
+        let Some(letters) = listed.or(others.filter(|_| on_demand.is_some())) else {
+            // It exists, so it has a name here, and nobody sells it.
+            facts.push(described.clone());
+            continue;
+        };
         let mut kind = described.clone();
         kind.zones = letters.chars().map(|letter| Zone::new(&format!("{region}{letter}"))).collect();
         kind.prices.extend(on_demand.map(|price| (CapacityType::OnDemand, price)));
