@@ -7,7 +7,7 @@ mod class;
 mod words;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -205,7 +205,8 @@ fn person_place<'d>(draft: &'d Draft, path: &str) -> Option<&'d Place> {
         return place;
     }
     let parent = path.rfind(['.', '[']).map_or(path, |end| &path[..end]);
-    let is_part = |known: &str, whole: &str| known.strip_prefix(whole).is_some_and(|rest| rest.starts_with(['.', '[']));
+    let is_part =
+        |known: &str, whole: &str| known.strip_prefix(whole).is_some_and(|rest| rest.starts_with(['.', '[']));
     let near = [path, parent].into_iter().find_map(|whole| {
         let mut parts = draft.origins.iter().filter(|(known, _)| is_part(known, whole));
         parts.find(|(_, place)| !is_ours(place)).map(|(_, place)| place)
@@ -216,7 +217,8 @@ fn person_place<'d>(draft: &'d Draft, path: &str) -> Option<&'d Place> {
 /// A region that is misspelt is known by nobody; a new one only by others than this build.
 pub(crate) fn region(node: &Node, found: &mut Vec<Diagnostic>) {
     let Some(text) = node.as_text() else { return };
-    let known = regions();
+    static KNOWN: LazyLock<BTreeMap<String, Vec<Zone>>> = LazyLock::new(regions);
+    let known = &*KNOWN;
     if known.contains_key(&**text) {
         return;
     }
@@ -228,7 +230,11 @@ pub(crate) fn region(node: &Node, found: &mut Vec<Diagnostic>) {
     };
     let diagnostic = match is_named_so {
         true => Diagnostic::warning("PRV1624", node.place.clone(), format!("no region `{text}` is known")),
-        false => Diagnostic::error("PRV1624", node.place.clone(), format!("\"{}\" is not the name of a region", text.escape_debug())),
+        false => Diagnostic::error(
+            "PRV1624",
+            node.place.clone(),
+            format!("\"{}\" is not the name of a region", text.escape_debug()),
+        ),
     };
     found.push(diagnostic.help(help));
 }
@@ -292,13 +298,9 @@ fn requirements(draft: &Draft) -> Vec<Asked<'_>> {
         let Some(operator) = Operator::parse(operator) else { continue };
         let values: Vec<&str> =
             entry["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-<<<<<<< HEAD
         let Some(place) = place_of(&draft.origins, &format!("{path}[{at}]")) else { continue };
-=======
-        let placed = |path: String| place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]);
-        let place = placed(format!("{path}[{at}]"));
-        let places = (0..values.len()).map(|index| placed(format!("{path}[{at}].values[{index}]"))).collect();
->>>>>>> c553fd7 (validate: what is misspelt or in the wrong unit is told, all of it at once)
+        let placed = |index| place_of(&draft.origins, &format!("{path}[{at}].values[{index}]")).unwrap_or(place);
+        let places = (0..values.len()).map(placed).collect();
         let requirement = Requirement::new(operator, values.iter().map(|value| Symbol::new(value)));
         out.push(Asked { key, operator, values, places, place, requirement });
     }
@@ -433,7 +435,9 @@ fn limits(draft: &Draft, found: &mut Vec<Diagnostic>) {
             let message = format!("no node has the resource `{resource}`, so the limit holds nothing");
             let help = match nearest(resource, PLAIN) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => "resources are `cpu`, `memory`, `nodes` or devices such as `nvidia.com/gpu`".to_owned(),
+                None => {
+                    "resources are `cpu`, `memory`, `nodes` or devices such as `nvidia.com/gpu`".to_owned()
+                }
             };
             found.push(Diagnostic::warning("PRV1622", place(), message).help(help));
             continue;
@@ -457,15 +461,9 @@ fn limits(draft: &Draft, found: &mut Vec<Diagnostic>) {
 #[derive(Clone, Debug)]
 enum Verdict {
     /// The requirement that removed the last instance types, and how many.
-    Types {
-        last: usize,
-        removed: usize,
-    },
+    Types { last: usize, removed: usize },
     /// Types are left, but none is sold this way.
-    Offerings {
-        last: usize,
-        left: usize,
-    },
+    Offerings { last: usize, left: usize },
 }
 
 fn buyable(
@@ -706,10 +704,12 @@ fn windows(draft: &Draft, found: &mut Vec<Diagnostic>) {
             continue;
         }
         if text_form::never_starts(schedule) {
-            let message = format!("`{schedule}` names a day that no month of it has, so the window never opens");
+            let message =
+                format!("`{schedule}` names a day that no month of it has, so the window never opens");
             found.push(
-                Diagnostic::warning("PRV1606", place("schedule"), message)
-                    .help("the fields are minute, hour, day, month and weekday; correct the day or the month"),
+                Diagnostic::warning("PRV1606", place("schedule"), message).help(
+                    "the fields are minute, hour, day, month and weekday; correct the day or the month",
+                ),
             );
             continue;
         }

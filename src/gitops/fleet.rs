@@ -119,10 +119,6 @@ impl<'r> Fleet<'r> {
                     .help("add a file such as `environments/dev.toml`, or run `provisor init`"),
             );
         }
-<<<<<<< HEAD
-        let (book, guardrails) = (Book::read(repository, false), Guardrails::read(repository));
-        Ok(Self { repository, name, fleet, files, book, guardrails, stray })
-=======
         let mut found = Vec::new();
         for file in std::iter::once(&fleet).chain(files.values()) {
             found.push(finals(file, &files));
@@ -131,8 +127,8 @@ impl<'r> Fleet<'r> {
         let mut fleet = fleet;
         fleet.found.extend(found.next().unwrap_or_default());
         files.values_mut().zip(found).for_each(|(file, found)| file.found.extend(found));
-        Ok(Self { repository, name, fleet, files, stray })
->>>>>>> c553fd7 (validate: what is misspelt or in the wrong unit is told, all of it at once)
+        let (book, guardrails) = (Book::read(repository, false), Guardrails::read(repository));
+        Ok(Self { repository, name, fleet, files, book, guardrails, stray })
     }
 
     /// Mistakes of `fleet.toml`; with any, no environment can be rendered.
@@ -272,7 +268,8 @@ fn finals(file: &File, files: &BTreeMap<Arc<str>, File>) -> Vec<Diagnostic> {
     for (path, node) in list.iter().filter_map(|node| Some((node.as_text()?, node))) {
         let steps: Vec<String> = path.split('.').map(str::to_owned).collect();
         if let Err((at, fields)) = shape_of(SchemaKind::Environment).leads(&steps) {
-            let message = format!("\"{}\" is not the path of a field, so nothing is final", path.escape_debug());
+            let message =
+                format!("\"{}\" is not the path of a field, so nothing is final", path.escape_debug());
             let help = match nearest(&steps[at], fields) {
                 Some(near) => {
                     let meant = [&steps[..at], &[near.to_owned()], &steps[at + 1..]].concat().join(".");

@@ -58,7 +58,9 @@ fn twice(overrides: &Node, found: &mut Vec<Diagnostic>) {
             Some(first) => found.push(
                 Diagnostic::error("PRV1509", (*place).clone(), format!("`{path}` is overridden twice"))
                     .also("the other time", (*first).clone())
-                    .help("keep one of the two; a file that extends another writes the path as that one does"),
+                    .help(
+                        "keep one of the two; a file that extends another writes the path as that one does",
+                    ),
             ),
             None => {
                 seen.insert(path, place);
@@ -75,7 +77,8 @@ fn leaves_of<'n>(
     found: &mut Vec<Diagnostic>,
 ) {
     for (key, entry) in node.as_map().into_iter().flat_map(|map| map.iter()) {
-        let steps = if is_free { vec![Step::Key(key.to_string())] } else { steps_of(key).unwrap_or_default() };
+        let steps =
+            if is_free { vec![Step::Key(key.to_string())] } else { steps_of(key).unwrap_or_default() };
         let (mut path, mut is_free) = (path.to_owned(), is_free);
         for step in &steps {
             match step {

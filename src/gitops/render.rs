@@ -569,7 +569,9 @@ impl<'a> Run<'a> {
             self.found.push(
                 Diagnostic::error("PRV1611", profile.node.place.clone(), message)
                     .also("the role", role.node.place.clone())
-                    .help("keep one of the two; one that comes from below goes with `{ \"$remove\" = true }`"),
+                    .help(
+                        "keep one of the two; one that comes from below goes with `{ \"$remove\" = true }`",
+                    ),
             );
             return;
         }
@@ -728,7 +730,8 @@ impl<'a> Run<'a> {
         }
         let has_pools = self.entries("pools").next().is_some();
         let is_pool = |draft: &Draft| draft.manifest["kind"] == "NodePool";
-        let is_extra = |draft: &Draft| matches!(draft.manifest["kind"].as_str(), Some("NodeOverlay" | "CapacityBuffer"));
+        let is_extra =
+            |draft: &Draft| matches!(draft.manifest["kind"].as_str(), Some("NodeOverlay" | "CapacityBuffer"));
         if !has_pools && !self.drafts.iter().any(|draft| is_pool(draft) || is_extra(draft)) {
             let place = Place::start_of(&self.resolved.tree.place.source);
             self.found.push(
@@ -737,17 +740,12 @@ impl<'a> Run<'a> {
             );
         }
         let region = self.surroundings.region.as_deref();
-<<<<<<< HEAD
-        let instances = self.settings.instances.clone().or_else(|| region.and_then(Instances::of_region));
-        check::drafts(&self.drafts, instances.as_deref(), &mut self.found);
-        self.judge();
-=======
         let instances = Instances::in_region(self.settings.instances.clone(), region);
         check::drafts(&self.drafts, instances.as_deref(), region, &mut self.found);
         if let Some(region) = self.resolved.tree.get("region") {
             check::region(region, &mut self.found);
         }
->>>>>>> c553fd7 (validate: what is misspelt or in the wrong unit is told, all of it at once)
+        self.judge();
         let mut objects: BTreeMap<ObjectRef, DesiredObject> = BTreeMap::new();
         let mut places: BTreeMap<ObjectRef, Place> = BTreeMap::new();
         for draft in self.drafts {

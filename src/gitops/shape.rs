@@ -184,7 +184,8 @@ impl Shape {
                 }
             };
             is_free = !table.fields.contains_key(key) && table.names.is_none();
-            let is_name = |key: &str| table.names.as_deref().is_none_or(|form| text_form::check(form, key).is_ok());
+            let is_name =
+                |key: &str| table.names.as_deref().is_none_or(|form| text_form::check(form, key).is_ok());
             at = match (table.fields.get(key), table.others) {
                 (Some(field), _) => *field,
                 (None, Some(others)) if key == "*" || is_name(key) => others,
@@ -305,7 +306,9 @@ impl Check<'_> {
             _ => return false,
         };
         // Negative numbers are told by their range.
-        let Some(form) = text_form::amount_of(resource).filter(|_| !text.starts_with('-')) else { return false };
+        let Some(form) = text_form::amount_of(resource).filter(|_| !text.starts_with('-')) else {
+            return false;
+        };
         let Err(wrong) = text_form::check(form, &text) else { return false };
         let message = format!("`{resource}` is {}, which is not {}", node.shown(), wrong.expected);
         let help = wrong.help.unwrap_or_else(|| format!("write it like {}", wrong.example));
@@ -469,7 +472,8 @@ impl Check<'_> {
 pub(crate) fn beside_removal(marker: &Node, identity: &[&str]) -> Option<Diagnostic> {
     let is_lost = |key: &str| key != "$remove" && !identity.contains(&key) && !key.starts_with("x-");
     let (key, entry) = marker.as_map()?.iter().find(|(key, _)| is_lost(key))?;
-    let message = format!("`{}` stands beside `\"$remove\" = true`, which takes the whole away", key.escape_debug());
+    let message =
+        format!("`{}` stands beside `\"$remove\" = true`, which takes the whole away", key.escape_debug());
     let help = "remove one of the two: the marker, or what stands beside it";
     Some(Diagnostic::error("PRV1307", entry.key.clone(), message).help(help))
 }

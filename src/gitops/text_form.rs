@@ -87,11 +87,13 @@ const FORMS: [Form; 12] = [
         matches: |text| {
             is_quantity(text) && suffix(text) != "m" && (!suffix(text).is_empty() || is_zero_or_large(text))
         },
-        hint: |text| match suffix(text) {
-            "m" | "" => None,
-            _ => quantity_hint(text),
-        }
-        .or_else(|| Some(MEMORY_HELP.to_owned())),
+        hint: |text| {
+            match suffix(text) {
+                "m" | "" => None,
+                _ => quantity_hint(text),
+            }
+            .or_else(|| Some(MEMORY_HELP.to_owned()))
+        },
     },
     Form {
         name: "count-amount",
@@ -155,7 +157,10 @@ fn suffix(text: &str) -> &str {
 
 /// Bytes without a unit are nothing at all, or at least a MiB; anything between lacks its unit.
 fn is_zero_or_large(text: &str) -> bool {
-    text.split('.').next().and_then(|whole| whole.parse::<u64>().ok()).is_none_or(|it| it == 0 || it >= 1 << 20)
+    text.split('.')
+        .next()
+        .and_then(|whole| whole.parse::<u64>().ok())
+        .is_none_or(|it| it == 0 || it >= 1 << 20)
 }
 
 /// What a form is called, such as `a duration`.
@@ -327,7 +332,8 @@ fn values_of(field: &str, min: u32, max: u32, words: &[&str]) -> Vec<u32> {
     };
     let mut values = Vec::new();
     for part in field.split(',') {
-        let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, step.parse().ok()));
+        let (range, step) =
+            part.split_once('/').map_or((part, None), |(range, step)| (range, step.parse().ok()));
         let ends = match range.split_once('-') {
             Some((from, to)) => number(from).zip(number(to)),
             None if matches!(range, "*" | "?") => Some((min, max)),
@@ -370,7 +376,8 @@ mod tests {
         for schedule in ["0 0 31 2 *", "0 0 30,31 feb *", "0 9 31 4,6,9,11 *", "0 0 31 4-6/2 ?"] {
             assert!(never_starts(schedule), "{schedule}");
         }
-        for schedule in ["0 0 31 * *", "0 0 29 2 *", "0 0 31 2 mon", "0 0 */30 2 *", "0 0 31 3-4 *", "@daily"] {
+        for schedule in ["0 0 31 * *", "0 0 29 2 *", "0 0 31 2 mon", "0 0 */30 2 *", "0 0 31 3-4 *", "@daily"]
+        {
             assert!(!never_starts(schedule), "{schedule}");
         }
     }

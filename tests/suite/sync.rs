@@ -2,6 +2,7 @@
 
 mod bench;
 mod differences;
+mod last_good;
 mod operations;
 mod properties;
 mod removals;

@@ -39,9 +39,8 @@ impl Words {
                 words.sizes.insert(parts.size);
             }
             words.zones.extend(kind.offerings.iter().map(|offering| offering.zone.0.as_str()));
-            words.region = words.region.or_else(|| {
-                kind.requirements.get(*label::REGION)?.single().map(Symbol::as_str)
-            });
+            words.region =
+                words.region.or_else(|| kind.requirements.get(*label::REGION)?.single().map(Symbol::as_str));
         }
         words
     }
@@ -66,7 +65,9 @@ pub(super) fn check(
     match key.as_str() {
         "node.kubernetes.io/instance-type" => sold(one, "type", &words.types, instances, found),
         "karpenter.k8s.aws/instance-family" => sold(one, "family", &words.families, instances, found),
-        "karpenter.k8s.aws/instance-category" => known(one, "category", "categories", &words.categories, found),
+        "karpenter.k8s.aws/instance-category" => {
+            known(one, "category", "categories", &words.categories, found)
+        }
         "karpenter.k8s.aws/instance-size" => known(one, "size", "sizes", &words.sizes, found),
         _ => {}
     }
@@ -159,12 +160,7 @@ fn known(
 }
 
 /// Zones: those that are none, those of another region, those in which nothing is sold.
-fn zones(
-    one: &Asked<'_>,
-    instances: Option<&Instances>,
-    region: Option<&str>,
-    found: &mut Vec<Diagnostic>,
-) {
+fn zones(one: &Asked<'_>, instances: Option<&Instances>, region: Option<&str>, found: &mut Vec<Diagnostic>) {
     let words = instances.map(Instances::words);
     for (value, place) in one.values.iter().zip(&one.places) {
         if words.is_some_and(|words| words.zones.contains(value)) {
@@ -189,12 +185,20 @@ fn zones(
                 if !is_covered || instances.is_none_or(|instances| instances.is_anywhere) {
                     continue;
                 }
-                Diagnostic::warning("PRV1620", (*place).clone(), format!("nothing is sold in the zone `{value}`"))
-                    .help("the letters of zones differ between accounts; the catalogue has others for this region")
+                Diagnostic::warning(
+                    "PRV1620",
+                    (*place).clone(),
+                    format!("nothing is sold in the zone `{value}`"),
+                )
+                .help(
+                    "the letters of zones differ between accounts; the catalogue has others for this region",
+                )
             }
         };
         let diagnostic = match one.operator {
-            Operator::NotIn => Diagnostic { severity: crate::gitops::diagnostic::Severity::Warning, ..diagnostic },
+            Operator::NotIn => {
+                Diagnostic { severity: crate::gitops::diagnostic::Severity::Warning, ..diagnostic }
+            }
             _ => diagnostic,
         };
         found.push(diagnostic);

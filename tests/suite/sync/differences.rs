@@ -70,7 +70,43 @@ fn syn_003_narrower_requirements_roll_exactly_the_nodes_that_no_longer_fit() {
     assert_eq!(diff.fields[0].short_path(), "template.spec.requirements[karpenter.sh/capacity-type].values");
 
     let wider = with(pool("web"), "/spec/template/spec/requirements/1/values", json!(["amd64", "arm64"]));
-    assert_eq!(impact(pool("web"), wider), NodeImpact::Rolls { nodes: Some(0) });
+    assert_eq!(impact(pool("web"), wider.clone()), NodeImpact::NoRoll);
+    // Without a fleet what widens replaces nothing, and what narrows may replace some.
+    let unknown = |before: Value, after: Value| {
+        let desired = commit(1, [after]);
+        let (object, wanted) = desired.objects.iter().next().expect("one object");
+        diff_object(object, Some(&LiveObject::new(before)), Some(wanted), None).impact
+    };
+    assert_eq!(unknown(pool("web"), wider.clone()), NodeImpact::NoRoll);
+    assert_eq!(unknown(wider, pool("web")), NodeImpact::MayRoll { nodes: None });
+    // Narrower than it was, but every node still fits.
+    let narrowed = with(pool("web"), "/spec/template/spec/requirements/0/values", json!(["spot"]));
+    assert_eq!(impact(pool("web"), narrowed), NodeImpact::NoRoll);
+    let requires = |more: Value| {
+        let mut pool = pool("web");
+        let list = pool["spec"]["template"]["spec"]["requirements"].as_array_mut().expect("a list");
+        list.push(more);
+        pool
+    };
+    let above = |least: &str| requires(json!({ "key": "cpus", "operator": "Gt", "values": [least] }));
+    let without = |values: &[&str]| requires(json!({ "key": "team", "operator": "NotIn", "values": values }));
+    let may = NodeImpact::MayRoll { nodes: None };
+    for (before, after, wanted) in [
+        (above("4"), above("2"), NodeImpact::NoRoll),
+        (above("2"), above("4"), may),
+        (above("2"), pool("web"), NodeImpact::NoRoll),
+        (pool("web"), above("2"), may),
+        (without(&["a", "b"]), without(&["a"]), NodeImpact::NoRoll),
+        (without(&["a"]), without(&["a", "b"]), may),
+        (
+            requires(json!({ "key": "team", "operator": "In", "values": ["c"] })),
+            without(&["a"]),
+            NodeImpact::NoRoll,
+        ),
+        (without(&["a"]), requires(json!({ "key": "team", "operator": "Exists" })), may),
+    ] {
+        assert_eq!(unknown(before.clone(), after.clone()), wanted, "{before} {after}");
+    }
     // A node without the label does not meet a new requirement.
     let mut asks_more = pool("web");
     let list = asks_more["spec"]["template"]["spec"]["requirements"].as_array_mut().expect("a list");

@@ -1,0 +1,270 @@
+//! Mistakes that a cluster would take without a word: each is told, at the entry that a person wrote.
+
+use crate::fleet_files::{errors, fleet, render, repository};
+use provisor::gitops::diagnostic::{Diagnostic, Severity};
+use provisor::gitops::render::{RenderSettings, validate_repository};
+
+/// `error PRV1618 4:20` for everything that validating says, in order.
+fn told(files: &[(&str, &str)]) -> Vec<Diagnostic> {
+    validate_repository(&repository(files), &RenderSettings::default()).diagnostics.into_iter().collect()
+}
+
+fn at(one: &Diagnostic) -> String {
+    let (line, column) = one.place.position();
+    format!("{} {} {line}:{column}", one.severity, one.code)
+}
+
+/// What is said of an environment in us-east-1 whose one pool has these lines, the first of them line 4.
+fn of_pool(lines: &str) -> Vec<Diagnostic> {
+    let prod = format!("region = 'us-east-1'\n[pools.a]\nstrategy = 'spot'\n{lines}\n");
+    match render(&fleet(&prod)) {
+        Ok((_, warnings)) => warnings,
+        Err(found) => found.into_iter().collect(),
+    }
+}
+
+fn places(found: &[Diagnostic]) -> Vec<String> {
+    found.iter().map(at).collect()
+}
+
+fn help(one: &Diagnostic) -> &str {
+    one.help.as_deref().unwrap_or_default()
+}
+
+#[test]
+fn every_unknown_type_and_family_is_told_at_its_own_entry() {
+    let found = of_pool(
+        "instance-types = ['m5.lage', 'm5.large', 'm55.xlarge']\ninstance-families = ['zz9', 'm5', 'm5zz']",
+    );
+    assert_eq!(
+        places(&found),
+        ["error PRV1618 4:19", "error PRV1618 4:42", "error PRV1618 5:22", "error PRV1618 5:35",],
+        "{found:#?}"
+    );
+    assert_eq!(help(&found[0]), "did you mean `m5.large`?");
+    assert_eq!(help(&found[1]), "did you mean `m5.xlarge`?");
+    assert_eq!(help(&found[3]), "did you mean `m5zn`?");
+    let found = of_pool(
+        "requirements = { 'node.kubernetes.io/instance-type' = { operator = 'NotIn', values = ['m5.lage'] } }",
+    );
+    assert_eq!(places(&found), ["warning PRV1618 4:87"], "{found:#?}");
+}
+
+#[test]
+fn a_type_that_exists_and_is_not_sold_is_named_as_such() {
+    let found = of_pool("instance-types = ['hpc7a.48xlarge']");
+    assert_eq!(places(&found), ["error PRV1618 4:19"], "{found:#?}");
+    assert_eq!(found[0].message, "`hpc7a.48xlarge` is not sold in us-east-1");
+    let found = of_pool("instance-types = ['m5.large', 'p5e.48xlarge']\ninstance-families = ['m5', 'p5e']");
+    assert_eq!(places(&found), ["warning PRV1618 4:31", "warning PRV1618 5:28"], "{found:#?}");
+    // Without a region it may well be sold where the cluster is.
+    let prod = "[pools.a]\nstrategy = 'on-demand'\ninstance-types = ['trn2.48xlarge']\n";
+    let found = told(&[("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", prod)]);
+    assert!(found.iter().all(|one| !one.is_error()), "{found:#?}");
+}
+
+#[test]
+fn amounts_are_of_their_resource() {
+    let found = of_pool(
+        "limits = { cpu = '4Gi', memory = '500m', nodes = '3Gi', pods = 'many', 'nvidia.com/gpu' = '1Gi', ephemeral-storage = 5 }",
+    );
+    assert_eq!(
+        places(&found),
+        [
+            "error PRV1203 4:18",
+            "error PRV1203 4:34",
+            "error PRV1203 4:50",
+            "error PRV1203 4:64",
+            "error PRV1203 4:91",
+            "error PRV1203 4:118"
+        ]
+    );
+    assert!(help(&found[0]).contains("\"500m\" for half a core"), "{}", found[0]);
+    assert!(help(&found[1]).contains("\"800Gi\""), "{}", found[1]);
+    assert!(help(&found[2]).contains("whole numbers"), "{}", found[2]);
+    assert_eq!(help(&of_pool("limits.cpu = '4 cores'")[0]), "write \"4\"");
+    assert!(help(&of_pool("limits.nodes = '10%'")[0]).contains("\"20\""));
+    // The same through an override, which no schema looks at.
+    let found = of_pool("limits.cpu = 4\noverrides = { 'spec.limits.memory' = '500m' }");
+    assert_eq!(places(&found), ["error PRV1203 5:38"], "{found:#?}");
+    let found = of_pool("limits = { cpu = 4, memroy = '4Gi' }");
+    assert_eq!(places(&found), ["warning PRV1622 4:30"], "{found:#?}");
+    assert_eq!(help(&found[0]), "did you mean `memory`?");
+    assert_eq!(
+        of_pool("limits = { cpu = '1500m', memory = '1Ti', nodes = 3, 'nvidia.com/gpu' = '8', pods = '1k' }"),
+        []
+    );
+}
+
+#[test]
+fn a_role_or_a_profile_not_both() {
+    let found = errors(&fleet(
+        "[pools.a]\nstrategy = 'spot'\n[classes.default]\nrole = 'a'\ninstance-profile = 'b'\n",
+    ));
+    assert_eq!(places(&found), ["error PRV1611 5:20"], "{found:#?}");
+    // The profile of one environment in place of the role of all.
+    let prod = "[pools.a]\nstrategy = 'spot'\n[classes.default]\ninstance-profile = 'b'\n[defaults.class]\nrole = { '$remove' = true }\n";
+    let files =
+        [("fleet.toml", "name = 'shop'\n[defaults.class]\nrole = 'a'\n"), ("environments/prod.toml", prod)];
+    let manifest = crate::fleet_files::manifest(
+        &crate::fleet_files::state(&repository(&files)),
+        "EC2NodeClass",
+        "default",
+    );
+    assert_eq!(
+        (&manifest["spec"]["instanceProfile"], &manifest["spec"]["role"]),
+        (&"b".into(), &serde_json::Value::Null)
+    );
+}
+
+#[test]
+fn one_path_is_overridden_once() {
+    let found = of_pool("[pools.a.overrides]\n'spec.weight' = 5\nspec.weight = 6");
+    assert_eq!(places(&found), ["error PRV1509 6:6"], "{found:#?}");
+    assert_eq!(found[0].chain[0].place.position(), (5, 1));
+    let found = of_pool("[pools.a.overrides]\nspec.weight = { '$remove' = true, x = 1 }");
+    assert!(places(&found).contains(&"error PRV1307 5:35".to_owned()), "{found:#?}");
+    let fine = "[pools.a.overrides]\n'spec.template.metadata.labels.a' = '5'\nspec.template.metadata.labels.'a.b' = '6'";
+    assert_eq!(of_pool(fine), []);
+}
+
+#[test]
+fn a_mark_protects_something() {
+    let marked = |finals: &str| {
+        let fleet = format!("name = 'shop'\nfinal = [{finals}]\n");
+        told(&[("fleet.toml", &fleet), ("environments/prod.toml", "[pools.general]\nstrategy = 'spot'\n")])
+    };
+    let found = marked("'][', 'pools.**', 'pools.*.budget', 'pools.genral.budgets', 'weight'");
+    assert_eq!(
+        places(&found),
+        [
+            "error PRV1308 2:10",
+            "error PRV1308 2:16",
+            "error PRV1308 2:28",
+            "warning PRV1308 2:46",
+            "error PRV1308 2:70"
+        ],
+        "{found:#?}"
+    );
+    assert_eq!(help(&found[2]), "did you mean `pools.*.budgets`?");
+    assert_eq!(help(&found[3]), "did you mean `general`?");
+    assert_eq!(
+        marked(
+            "'pools.*.budgets', 'pools.general', 'region', 'pools.*.limits.cpu', 'pools.*.labels.example.com/team'"
+        ),
+        []
+    );
+    // A label's key is one key, dots and all.
+    let prod = "[pools.general]\nstrategy = 'spot'\nlabels = { 'example.com/team' = 'b' }\n";
+    let found = told(&[
+        ("fleet.toml", "name = 'shop'\nfinal = ['pools.*.labels.example.com/team']\n"),
+        ("environments/prod.toml", prod),
+    ]);
+    assert_eq!(places(&found), ["error PRV1304 3:12"], "{found:#?}");
+}
+
+#[test]
+fn nothing_stands_beside_a_removal() {
+    let found = of_pool("[pools.b]\n'$remove' = true\nweight = 4");
+    assert_eq!(places(&found), ["error PRV1307 6:1"], "{found:#?}");
+    let found = of_pool("budgets = [{ name = 'a', nodes = 1 }, { name = 'a', nodes = 2 }]");
+    assert_eq!(places(&found), ["error PRV1619 4:48"], "{found:#?}");
+    let found =
+        of_pool("[classes.default]\nvolumes = [{ size = '20Gi' }, { device = '/dev/xvda', size = '30Gi' }]");
+    assert_eq!(places(&found), ["error PRV1619 5:42"], "{found:#?}");
+}
+
+#[test]
+fn categories_and_sizes_that_do_not_exist_are_worth_a_look() {
+    let found = of_pool("instance-categories = ['c', 'compute']\ninstance-sizes = ['large', 'lrge']");
+    assert_eq!(places(&found), ["warning PRV1618 4:29", "warning PRV1618 5:28"], "{found:#?}");
+    assert_eq!(help(&found[1]), "did you mean `large`?");
+    assert_eq!(of_pool("instance-categories = ['c', 'm']\ninstance-sizes = ['large', 'metal-24xl']"), []);
+}
+
+#[test]
+fn regions_and_zones_belong_together() {
+    let of = |text: &str| {
+        let prod = format!("{text}\n[pools.a]\nstrategy = 'on-demand'\n");
+        told(&[("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", &prod)])
+    };
+    assert_eq!(places(&of("region = 'us-moon-1'")), ["warning PRV1624 1:10"]);
+    assert_eq!(places(&of("region = 'us-east-1a'")), ["error PRV1624 1:10"]);
+    let found = of("region = 'us-eest-1'");
+    assert_eq!(
+        (places(&found), help(&found[0])),
+        (vec!["warning PRV1624 1:10".into()], "did you mean `us-east-1`?")
+    );
+    let found = of_pool("zones = ['us-east-1a', 'eu-west-1a', 'a', 'us-east-1', 'us-east-1z']");
+    assert_eq!(
+        places(&found),
+        ["error PRV1620 4:24", "error PRV1620 4:38", "error PRV1620 4:43", "warning PRV1620 4:56"],
+        "{found:#?}"
+    );
+    assert_eq!(found[0].message, "the zone `eu-west-1a` is not in us-east-1");
+    assert_eq!(
+        of_pool("zones = ['us-east-1a', 'us-east-1-bos-1a']").iter().filter(|one| one.is_error()).count(),
+        0
+    );
+}
+
+#[test]
+fn a_window_that_never_opens_is_worth_a_look() {
+    let found = of_pool("budgets = [{ nodes = '10%', schedule = '0 0 31 2 *', duration = '1h' }]");
+    assert_eq!(places(&found), ["warning PRV1606 4:40"], "{found:#?}");
+    assert!(found[0].message.contains("never opens"), "{}", found[0]);
+}
+
+#[test]
+fn kubelet_amounts_and_addresses_are_what_they_say() {
+    let found = of_pool(
+        "[classes.default.kubelet]\nkubeReserved = { cpu = 'lots', memory = '1Gi' }\nsystemReserved = { cpu = '1Gi' }\nclusterDNS = ['10.0.0.10', 'dns']",
+    );
+    assert_eq!(
+        places(&found),
+        ["error PRV1623 5:24", "error PRV1623 6:26", "error PRV1623 7:28"],
+        "{found:#?}"
+    );
+    assert_eq!(
+        of_pool(
+            "[classes.default.kubelet]\nkubeReserved = { cpu = '80m', memory = '1Gi', pid = '1000' }\nclusterDNS = ['fd00::a']"
+        ),
+        []
+    );
+}
+
+#[test]
+fn a_buffer_lives_in_a_namespace_that_can_exist() {
+    let buffer = "[buffers.a]\nnamespace = 'My Space'\nreplicas = 1\nscalableRef = { apiGroup = 'apps', kind = 'Deployment', name = 'web' }";
+    let found = of_pool(buffer);
+    assert!(places(&found).contains(&"error PRV1207 5:13".to_owned()), "{found:#?}");
+}
+
+#[test]
+fn environments_without_pools_are_worth_a_look() {
+    let base =
+        ("environments/base.toml", "abstract = true\n[pools.a]\nstrategy = 'spot'\n[classes.default]\n");
+    let fleet = ("fleet.toml", "name = 'shop'\n");
+    assert_eq!(places(&told(&[fleet, base])), ["warning PRV1306 1:1"]);
+    let emptied = ("environments/prod.toml", "extends = 'base'\n[pools.a]\n'$remove' = true\n");
+    assert_eq!(places(&told(&[fleet, base, emptied])), ["warning PRV1306 1:1"]);
+    let used = ("environments/prod.toml", "extends = 'base'\n");
+    assert_eq!(told(&[fleet, base, used]), []);
+}
+
+#[test]
+fn a_comparison_takes_a_number() {
+    let found = of_pool(
+        "requirements = { 'karpenter.k8s.aws/instance-cpu' = { operator = 'Gt', values = ['many'] } }",
+    );
+    assert_eq!(places(&found), ["error PRV1621 4:82"], "{found:#?}");
+    assert!(found[0].message.contains("`Gt` compares"), "{}", found[0]);
+}
+
+#[test]
+fn one_mistake_is_one_error_where_it_was_written() {
+    let found = of_pool("overrides = { 'spec.template.spec.requirements[0].minValues' = 2 }");
+    assert_eq!(places(&found), ["error PRV1503 4:64"], "{found:#?}");
+    assert_eq!(&**found[0].place.file(), "environments/prod.toml");
+    assert_eq!(found[0].severity, Severity::Error);
+}
