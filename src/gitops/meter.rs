@@ -76,6 +76,11 @@ impl std::io::Write for Capped {
         if self.text.len() + bytes.len() > 3 * OUTPUT_MAX {
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }
+        // Doubling must not take more memory than the output may ever have.
+        let (held, needed) = (self.text.len(), self.text.len() + bytes.len());
+        if needed > self.text.capacity() {
+            self.text.reserve_exact(needed.max((2 * held).min(3 * OUTPUT_MAX)) - held);
+        }
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())
     }

@@ -728,22 +728,25 @@ impl<'a> Run<'a> {
             let place = Place::start_of(&self.resolved.tree.place.source);
             self.found.push(Diagnostic::error("PRV1505", place, message).help("split the environment"));
         }
-        let has_pools = self.entries("pools").next().is_some();
-        let is_pool = |draft: &Draft| draft.manifest["kind"] == "NodePool";
-        let is_extra =
-            |draft: &Draft| matches!(draft.manifest["kind"].as_str(), Some("NodeOverlay" | "CapacityBuffer"));
-        if !has_pools && !self.drafts.iter().any(|draft| is_pool(draft) || is_extra(draft)) {
-            let place = Place::start_of(&self.resolved.tree.place.source);
-            self.found.push(
-                Diagnostic::warning("PRV1306", place, "the environment has no pools, so it has no nodes")
-                    .help("add `[pools.NAME]`, or mark a file that is only extended with `abstract = true`"),
-            );
-        }
         let region = self.surroundings.region.as_deref();
         let instances = Instances::in_region(self.settings.instances.clone(), region);
         check::drafts(&self.drafts, instances.as_deref(), region, &mut self.found);
         if let Some(region) = self.resolved.tree.get("region") {
             check::region(region, &mut self.found);
+        }
+        let has_pools = self.entries("pools").next().is_some();
+        let is_pool = |draft: &Draft| draft.manifest["kind"] == "NodePool";
+        let is_extra =
+            |draft: &Draft| matches!(draft.manifest["kind"].as_str(), Some("NodeOverlay" | "CapacityBuffer"));
+        if !self.found.iter().any(Diagnostic::is_error)
+            && !has_pools
+            && !self.drafts.iter().any(|draft| is_pool(draft) || is_extra(draft))
+        {
+            let place = Place::start_of(&self.resolved.tree.place.source);
+            self.found.push(
+                Diagnostic::warning("PRV1306", place, "the environment has no pools, so it has no nodes")
+                    .help("add `[pools.NAME]`, or mark a file that is only extended with `abstract = true`"),
+            );
         }
         self.judge();
         let mut objects: BTreeMap<ObjectRef, DesiredObject> = BTreeMap::new();

@@ -272,7 +272,7 @@ impl Check<'_> {
                 let first = first.get(field).map_or(&first.place, |node| &node.place).clone();
                 let message = format!("two entries of `{name}` have the {field} `{own}`");
                 self.found.push(
-                    Diagnostic::error("PRV1619", place, message)
+                    Diagnostic::error("PRV1625", place, message)
                         .also("the first one", first)
                         .help(format!("give each a {field} of its own, or make them one")),
                 );
@@ -568,8 +568,8 @@ mod tests {
             ("pools.a.limits = { nodes = '10%' }", "PRV1203"),
             ("pools.a = { '$remove' = true, weight = 4 }", "PRV1307"),
             ("pools.a.budgets = [{ name = 'n', '$remove' = true, nodes = 1 }]", "PRV1307"),
-            ("pools.a.budgets = [{ name = 'n' }, { name = 'n', nodes = 1 }]", "PRV1619"),
-            ("classes.a.volumes = [{ device = '/dev/xvda' }, { device = '/dev/xvda' }]", "PRV1619"),
+            ("pools.a.budgets = [{ name = 'n' }, { name = 'n', nodes = 1 }]", "PRV1625"),
+            ("classes.a.volumes = [{ device = '/dev/xvda' }, { device = '/dev/xvda' }]", "PRV1625"),
             ("pools.a.taints = ['gpu']", "PRV1203"),
             ("pools.a.consolidation-policy = 'WhenUnderutilized'", "PRV1205"),
             ("pools.a.zones = 'a'", "PRV1203"),

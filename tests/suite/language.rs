@@ -121,7 +121,7 @@ fn ren_011_a_bare_no_is_a_text_with_a_hint() {
 fn ren_012_a_wrong_unit_shows_the_right_one() {
     let found = only(errors(&yaml("pools:\n  general:\n    strategy: spot\n    limits: { memory: 4GB }\n")));
     assert_eq!(at(&found), ("PRV1203", "environments/prod.yaml:4:23".to_owned()));
-    assert_eq!(found.message, "`memory` is \"4GB\", which is not a quantity");
+    assert_eq!(found.message, "`memory` is \"4GB\", which is not an amount of memory");
     assert_eq!(found.help.as_deref(), Some("write \"4Gi\""));
 }
 

@@ -62,11 +62,8 @@ fn the_guide_lists_every_code() {
     let guide = std::fs::read_to_string(root.join("docs/guide/strategy.md")).expect("the guide");
     let (mut listed, mut used) = (Default::default(), Default::default());
     codes(&guide, &mut listed);
-    for entry in std::fs::read_dir(root.join("src/gitops"))
-        .expect("the module")
-        .chain(std::fs::read_dir(root.join("src/gitops/read")).expect("the module"))
-        .chain(std::fs::read_dir(root.join("src/gitops/promotion")).expect("the module"))
-    {
+    let folders = ["src/gitops", "src/gitops/check", "src/gitops/promotion", "src/gitops/read"];
+    for entry in folders.iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).expect("the module")) {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("diagnostic.rs") {
             codes(&std::fs::read_to_string(&path).expect("a source"), &mut used);
@@ -92,7 +89,8 @@ fn the_guide_shows_what_works() {
             continue;
         };
         let text = block.split_once('\n').expect("a block has lines").1;
-        let mut files = vec![("environments/base.toml", base), (path, text)];
+        let own = ("environments/own.toml", "extends = 'base'\n");
+        let mut files = vec![("environments/base.toml", base), own, (path, text)];
         if path != "fleet.toml" {
             files.push(("fleet.toml", "name = 'shop'\n"));
         }

@@ -28,7 +28,7 @@ fn devices(draft: &Draft, found: &mut Vec<Diagnostic>) {
         let here = place(draft, &format!("spec.blockDeviceMappings[{at}].deviceName"));
         match seen.get(device) {
             Some(first) => found.push(
-                Diagnostic::error("PRV1619", here, format!("two disks have the device `{device}`"))
+                Diagnostic::error("PRV1625", here, format!("two disks have the device `{device}`"))
                     .also("the first one", first.clone())
                     .help("give each a `device` of its own, such as `/dev/xvdb`"),
             ),

@@ -171,12 +171,16 @@ fn zones(one: &Asked<'_>, instances: Option<&Instances>, region: Option<&str>, f
             (None, _) => {
                 let example = region.unwrap_or("eu-west-1");
                 let message = format!("`{value}` is not the name of a zone");
-                Diagnostic::error("PRV1620", (*place).clone(), message)
-                    .help(format!("zones are named like `{example}a`"))
+                // Without a region nobody knows what the cluster calls its zones.
+                let diagnostic = match region {
+                    Some(_) => Diagnostic::error("PRV1626", (*place).clone(), message),
+                    None => Diagnostic::warning("PRV1626", (*place).clone(), message),
+                };
+                diagnostic.help(format!("zones are named like `{example}a`"))
             }
             (Some(own), Some(region)) if own != region => {
                 let message = format!("the zone `{value}` is not in {region}");
-                Diagnostic::error("PRV1620", (*place).clone(), message)
+                Diagnostic::error("PRV1626", (*place).clone(), message)
                     .help(format!("it is in {own}; the environment's `region` is {region}"))
             }
             // Somebody's own catalogue, or of which region is not known.
@@ -186,7 +190,7 @@ fn zones(one: &Asked<'_>, instances: Option<&Instances>, region: Option<&str>, f
                     continue;
                 }
                 Diagnostic::warning(
-                    "PRV1620",
+                    "PRV1626",
                     (*place).clone(),
                     format!("nothing is sold in the zone `{value}`"),
                 )

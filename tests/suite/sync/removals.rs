@@ -54,7 +54,7 @@ fn syn_012_an_object_made_anew_by_somebody_else_is_not_deleted() {
     bench.run_for(60);
     assert!(bench.writes().is_empty());
     assert_eq!(code(bench.sync.plan().expect("planned"), "old"), "Recreated");
-    assert!(bench.has_said("Recreated: delete NodePool/old"));
+    assert!(bench.has_said("Recreated: refused to delete NodePool/old"));
 }
 
 #[test]
