@@ -299,7 +299,8 @@ fn requirements(draft: &Draft) -> Vec<Asked<'_>> {
         let values: Vec<&str> =
             entry["values"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let Some(place) = place_of(&draft.origins, &format!("{path}[{at}]")) else { continue };
-        let placed = |index| place_of(&draft.origins, &format!("{path}[{at}].values[{index}]")).unwrap_or(place);
+        let placed =
+            |index| place_of(&draft.origins, &format!("{path}[{at}].values[{index}]")).unwrap_or(place);
         let places = (0..values.len()).map(placed).collect();
         let requirement = Requirement::new(operator, values.iter().map(|value| Symbol::new(value)));
         out.push(Asked { key, operator, values, places, place, requirement });
