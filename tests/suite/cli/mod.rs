@@ -341,7 +341,7 @@ fn an_instance_family_that_does_not_exist_is_found_before_any_cloud_is_asked() {
     edit(&fleet, "environments/dev.toml", "limits = {", "instance-families = [\"m7i\", \"m9z\"]\nlimits = {");
     let done = run(&fleet, "validate");
     assert_eq!(code(&done), 2);
-    for part in ["`m9z`", "environments/dev.toml:14:21", "did you mean"] {
+    for part in ["`m9z`", "environments/dev.toml:14:29", "did you mean"] {
         assert!(err(&done).contains(part), "`{part}` is missing in\n{}", err(&done));
     }
 }
