@@ -31,6 +31,11 @@ use crate::model::symbol::Symbol;
 pub(crate) const POLICIES: &str = "policies/";
 /// Bytes of one expression.
 const EXPRESSION_MAX: usize = 4096;
+/// Brackets of any kind inside each other in one expression.
+const BRACKETS_MAX: usize = 32;
+/// Bytes of the stack on which expressions are read and judged: the parser goes down for every bracket and every operator,
+/// and what fits into one expression must never bring the program down. Only what is used takes memory.
+const STACK: usize = 256 * 1024 * 1024;
 /// Loops (`all`, `exists`, `map`, …) inside each other.
 const LOOPS_MAX: usize = 2;
 /// Letters of an error of the evaluation; the rest may be values.
@@ -107,6 +112,14 @@ pub struct Guardrails {
 
 impl Guardrails {
     pub fn read(repository: &Repository) -> Self {
+        let is_rule = |path: &&Arc<str>| path.starts_with(POLICIES) && path.ends_with(".toml");
+        if !repository.files.keys().chain(repository.refused.keys()).any(|path| is_rule(&path)) {
+            return Self::default();
+        }
+        on_a_tall_stack(|| Self::read_all(repository))
+    }
+
+    fn read_all(repository: &Repository) -> Self {
         let mut all = Self::default();
         for (path, refusal) in &repository.refused {
             if path.starts_with(POLICIES) && path.ends_with(".toml") {
@@ -152,14 +165,16 @@ impl Guardrails {
 
     /// Judges an environment by these rules, and by those of `standing` that are others.
     pub(crate) fn judge(&self, standing: Option<&Self>, case: &Case<'_>, found: &mut Vec<Diagnostic>) {
-        for rule in &self.rules {
-            rule.judge(case, found);
+        let others = || standing.into_iter().flat_map(|standing| standing.not_in(self));
+        found.extend(standing.into_iter().flat_map(|standing| standing.changed_in(self)));
+        if self.rules.is_empty() && others().next().is_none() {
+            return;
         }
-        let Some(standing) = standing else { return };
-        found.extend(standing.changed_in(self));
-        for rule in standing.not_in(self) {
-            rule.judge(case, found);
-        }
+        found.extend(on_a_tall_stack(|| {
+            let mut found = Vec::new();
+            self.rules.iter().chain(others()).for_each(|rule| rule.judge(case, &mut found));
+            found
+        }));
     }
 
     /// The rules of these that another set does not have as they are.
@@ -181,6 +196,32 @@ impl Guardrails {
         });
         changed.collect()
     }
+}
+
+/// Work where deep recursion has room.
+fn on_a_tall_stack<T>(work: impl FnOnce() -> T) -> T {
+    stacker::grow(STACK, work)
+}
+
+/// How deeply the brackets of an expression are nested, texts left out as far as that is known before it is parsed.
+fn bracket_depth(text: &str) -> usize {
+    let (mut depth, mut deepest, mut quote) = (0usize, 0usize, None);
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(_), '\\') => drop(letters.next()),
+            (Some(open), letter) if letter == open => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '(' | '[' | '{') => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            (None, ')' | ']' | '}') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
 }
 
 /// What is judged.
@@ -427,6 +468,11 @@ fn compile(node: &Node, wanted: Wanted, found: &mut Vec<Diagnostic>) -> Option<P
     };
     if text.len() > EXPRESSION_MAX {
         let message = format!("the expression has {} bytes, and may have {EXPRESSION_MAX}", text.len());
+        refuse(node.place.clone(), message, "make two guardrails of it".into());
+        return None;
+    }
+    if bracket_depth(text) > BRACKETS_MAX {
+        let message = format!("brackets are nested more than {BRACKETS_MAX} levels deep");
         refuse(node.place.clone(), message, "make two guardrails of it".into());
         return None;
     }

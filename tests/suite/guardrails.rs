@@ -109,6 +109,21 @@ fn rules_that_cannot_be_judged_by_are_refused_with_their_place() {
     assert!(said(&fleet(&long, prod))[0].contains("may have 4096"));
     let deep = rule(&format!("{}true{}", "(".repeat(500), ")".repeat(500)));
     assert!(said(&fleet(&deep, prod))[0].contains("PRV1804"));
+    // Whatever fits into one expression is answered, and never by a crash.
+    for expression in [
+        format!("1{} == 1", "+1".repeat(2000)),
+        format!("{}true", "!".repeat(4000)),
+        format!("{}1 == 1", "- ".repeat(2000)),
+        format!("{}true", "true?true:".repeat(400)),
+        format!("pool.labels{} == 1", ".a".repeat(2000)),
+        format!("pool.taints{} == 1", "[0]".repeat(1300)),
+        format!("{}1{} == 1", "int(".repeat(30), ")".repeat(30)),
+        format!("{}1{} == 1", "[".repeat(32), "]".repeat(32)),
+        format!("'{}' != ''", "(".repeat(500)),
+        format!("{}true", "(".repeat(32)),
+    ] {
+        drop(said(&fleet(&rule(&expression), prod)));
+    }
     let twice = format!("{}{}", rule("true"), rule("false"));
     assert!(said(&fleet(&twice, prod)).iter().any(|one| one.contains("PRV1805")));
     assert!(
