@@ -366,9 +366,9 @@ fn ren_023_output_cannot_grow_without_bounds() {
     ] {
         let repository = templated(&format!("{template}\n{}", pool("weight: 1")));
         let (found, cost) = cost::of(|| only(errors(&repository)));
-        // No value as large as what was asked for is ever made: a few bytes beyond the limit at the most.
-        assert!(cost.largest <= 4 * MIB, "{}: {cost:?}", &template[..60.min(template.len())]);
-        cost.must_be_within(Duration::from_secs(1), 32 * MIB, &template[..60.min(template.len())]);
+        // A rendering may build 4 MiB, in buffers that double as they grow.
+        assert!(cost.largest < 8 * MIB, "{}: {cost:?}", &template[..60.min(template.len())]);
+        cost.must_be_within(Duration::from_secs(1), 16 * MIB, &template[..60.min(template.len())]);
         assert!(
             matches!(found.code, "PRV1404" | "PRV1405" | "PRV1407" | "PRV1409"),
             "{}: {found}",

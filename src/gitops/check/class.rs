@@ -1,7 +1,8 @@
 //! What the API server stores of a node class and its controller, or EC2, cannot use.
 
+// Only how an address is written: nothing is asked of a network.
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use serde_json::Value;
 
