@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 /// The folder of `etcd`, `kube-apiserver` and the others. Never a silent skip: a test that needs a cluster fails without one.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    match FOLDER.get_or_init(|| ensured()) {
+    match FOLDER.get_or_init(ensured) {
         Ok(folder) => folder,
         Err(reason) => panic!("no control plane to test against: {reason}"),
     }

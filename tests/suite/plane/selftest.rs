@@ -70,9 +70,9 @@ fn an_api_server_that_crashes_comes_back_with_its_objects() {
 fn holds_a_process() {
     let mut command = bound::command("sleep");
     command.arg("600");
-    let child = bound::spawn(command).expect("it starts");
+    let mut child = bound::spawn(command).expect("it starts");
     println!("held {}", child.id());
-    std::thread::sleep(Duration::from_secs(600));
+    child.wait().expect("it is ours");
 }
 
 #[test]
