@@ -9,4 +9,5 @@ pub mod story;
 pub mod ledger;
 pub mod script;
 pub mod settle;
+pub mod stage;
 mod chance;

@@ -44,14 +44,31 @@ pub struct Settled {
     pub quiescent: bool,
 }
 
-/// Carries out all that is to be done from `now` on.
+/// A cluster in which nothing is left to do, or that never gets there.
+#[derive(Clone, Debug)]
+pub struct Rest {
+    pub cluster: Cluster,
+    /// How late it is by then.
+    pub now: Timestamp,
+    pub steps: u64,
+    /// Nothing was left to do.
+    pub quiescent: bool,
+}
+
+/// Carries out all that is to be done from `now` on, and names the nodes that are there then.
 pub fn settle(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Settled {
+    let rest = come_to_rest(cluster, now, settings);
+    Settled { nodes: nodes_of(&rest.cluster), steps: rest.steps, quiescent: rest.quiescent }
+}
+
+/// Carries out all that is to be done from `now` on.
+pub fn come_to_rest(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Rest {
     let mut settling = Settling {
         cluster: cluster.clone(),
         supply: Supply::of(cluster, &settings.scheduling),
         now,
         settings,
-        made: 0,
+        made: last_made(cluster),
     };
     let (mut steps, mut quiescent) = (0, false);
     while steps < STEPS_MAX {
@@ -65,7 +82,16 @@ pub fn settle(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> S
             break;
         }
     }
-    Settled { nodes: settling.nodes(), steps, quiescent }
+    Rest { cluster: settling.cluster, now: settling.now, steps, quiescent }
+}
+
+/// How new nodes are called.
+const MADE: &str = "new-";
+
+/// The number of the last node that was made here before, so that none is made twice under one name.
+fn last_made(cluster: &Cluster) -> u64 {
+    let numbers = cluster.nodes.keys().filter_map(|name| name.as_str().strip_prefix(MADE)?.parse().ok());
+    numbers.max().unwrap_or(0)
 }
 
 struct Settling<'a> {
@@ -185,7 +211,7 @@ impl Settling<'_> {
     /// Buys `node` and lets it join.
     fn add(&mut self, node: &NewNode) -> Option<NodeName> {
         self.made += 1;
-        let name = NodeName::new(&format!("new-{}", self.made));
+        let name = NodeName::new(&format!("{MADE}{}", self.made));
         let claim = planning::buy(&self.cluster, &self.supply, node, self.settings, self.now, self.made)?;
         join(&mut self.cluster, &claim, name, self.now);
         Some(name)
@@ -247,18 +273,18 @@ impl Settling<'_> {
         let claims = self.cluster.claims.values();
         claims.filter_map(|claim| quiet_at(&self.cluster, claim)).filter(|at| *at > self.now).min()
     }
+}
 
-    fn nodes(&self) -> Vec<SettledNode> {
-        let of = |node: &Arc<crate::model::node::Node>| {
-            let label = |key| node.labels.get(&key).copied();
-            SettledNode {
-                name: node.name,
-                pool: label(*label::NODEPOOL).map(PoolName),
-                instance_type: label(*label::INSTANCE_TYPE).map(TypeName),
-                zone: label(*label::ZONE).map(Zone),
-                capacity_type: label(*label::CAPACITY_TYPE).and_then(|kind| CapacityType::parse(&kind)),
-            }
-        };
-        self.cluster.nodes.values().map(of).collect()
-    }
+fn nodes_of(cluster: &Cluster) -> Vec<SettledNode> {
+    let of = |node: &Arc<crate::model::node::Node>| {
+        let label = |key| node.labels.get(&key).copied();
+        SettledNode {
+            name: node.name,
+            pool: label(*label::NODEPOOL).map(PoolName),
+            instance_type: label(*label::INSTANCE_TYPE).map(TypeName),
+            zone: label(*label::ZONE).map(Zone),
+            capacity_type: label(*label::CAPACITY_TYPE).and_then(|kind| CapacityType::parse(&kind)),
+        }
+    };
+    cluster.nodes.values().map(of).collect()
 }

@@ -18,6 +18,9 @@ pub enum Output {
     #[default]
     Text,
     Json,
+    // A comment for a forge: `review` only.
+    #[value(hide = true)]
+    Markdown,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -9,6 +9,6 @@ pub mod progress;
 pub mod diagnostics;
 mod interrupt;
 mod example;
-mod play;
+pub mod play;
 mod story;
 pub mod cli;

@@ -20,6 +20,7 @@ mod plane;
 mod mistakes;
 mod promotion;
 mod rendering;
+mod review;
 mod scheduling;
 mod schemas;
 mod strategy;

@@ -178,6 +178,13 @@ fn without_marks(mut diff: ObjectDiff) -> ObjectDiff {
     diff
 }
 
+/// Where an object comes from is written on it; that it moved to another file or line is no difference.
+pub fn without_bookkeeping(mut diff: ObjectDiff) -> Option<ObjectDiff> {
+    let had_fields = !diff.fields.is_empty();
+    diff.fields.retain(|field| field.path != "metadata.annotations.provisor.dev/origin");
+    (!had_fields || !diff.fields.is_empty()).then_some(diff)
+}
+
 /// Whether a field only says whose the object is.
 pub(crate) fn is_mark(path: &str) -> bool {
     let key = path.strip_prefix("metadata.labels.").or(path.strip_prefix("metadata.annotations."));

@@ -69,6 +69,24 @@ fn dropped(objects: &Objects<'_>, old: ObjectId, of_new: &Ancestry) -> Result<Ve
     Ok(found)
 }
 
+/// The youngest commit that both come from; `None` if the store shows none. Where there are several, the first by its id.
+pub(super) fn merge_base(
+    objects: &Objects<'_>,
+    one: &CommitId,
+    other: &CommitId,
+) -> Result<Option<CommitId>, GitError> {
+    let of_one = ancestry(objects, object_id(one, objects.source_name)?)?;
+    let of_other = ancestry(objects, object_id(other, objects.source_name)?)?;
+    let common: BTreeSet<ObjectId> = of_one.commits.intersection(&of_other.commits).copied().collect();
+    // What another common commit comes from is older than that.
+    let mut older = BTreeSet::new();
+    for id in &common {
+        let data = objects.read_commit(*id)?;
+        older.extend(objects.parse_commit(*id, &data)?.parents());
+    }
+    Ok(common.into_iter().find(|id| !older.contains(id)).map(commit_id))
+}
+
 /// `None` if the store does not have enough history to know.
 pub(super) fn is_ancestor(
     objects: &Objects<'_>,

@@ -268,6 +268,22 @@ impl GitSource {
             Store::Remote(remote) => remote.history(old, new, should_stop),
         }
     }
+
+    /// The commit that both come from; `None` if they share none, or the server does not hand out enough history.
+    pub fn merge_base(
+        &self,
+        one: &CommitId,
+        other: &CommitId,
+        should_stop: &AtomicBool,
+    ) -> Result<Option<CommitId>, GitError> {
+        match &self.store {
+            Store::Local(local) => {
+                let repo = local::open(&local.path, &local.path)?;
+                history::merge_base(&Objects { repo: &repo, source_name: &self.source_name }, one, other)
+            }
+            Store::Remote(remote) => remote.merge_base(one, other, should_stop),
+        }
+    }
 }
 
 #[cfg(test)]

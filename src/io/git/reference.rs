@@ -327,6 +327,10 @@ pub(crate) fn pick(
                     tag: tag.name.clone(),
                 }),
                 (Some(tip), None) | (None, Some(tip)) => Ok(of_tip(tip)),
+                // What a clone remembers of its remote: `origin/main`.
+                (None, None) if let Some(tip) = find(&format!("refs/remotes/{}", name.as_str())) => {
+                    Ok(of_tip(tip))
+                }
                 (None, None) => {
                     let all = all()?;
                     let wanted = format!("branch or tag `{}`", name.as_str());

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::render::states;
 use super::repository::RepositoryArgs;
 use crate::gitops::desired::DesiredState;
-use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, show};
+use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, show, without_bookkeeping};
 use crate::gitops::render::{RenderSettings, list_environments};
 use crate::model::repository::{Repository, Revision};
 use crate::ui::console::{Console, Tone};
@@ -152,13 +152,6 @@ fn compare(
         objects: found.iter().map(|diff| json!(diff)).collect(),
         found,
     }
-}
-
-/// Where an object comes from is written on it; that two environments have two files is no difference.
-fn without_bookkeeping(mut diff: ObjectDiff) -> Option<ObjectDiff> {
-    let had_fields = !diff.fields.is_empty();
-    diff.fields.retain(|field| field.path != "metadata.annotations.provisor.dev/origin");
-    (!had_fields || !diff.fields.is_empty()).then_some(diff)
 }
 
 fn text(comparisons: &[Comparison], console: &Console) -> String {

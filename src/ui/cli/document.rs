@@ -127,6 +127,7 @@ pub fn output_schemas() -> Vec<(&'static str, Value)> {
         ("plan", of::<super::plan::document::PlanDocument>()),
         ("promote", of::<super::promote::PromoteDocument>()),
         ("render", of::<super::render::RenderDocument>()),
+        ("review", of::<crate::review::report::Review>()),
         ("simulate", of::<super::simulate::SimulationDocument>()),
         ("validate", of::<super::validate::ValidateDocument>()),
         ("version", of::<super::version::VersionDocument>()),

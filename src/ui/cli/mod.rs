@@ -13,6 +13,7 @@ mod plan;
 mod explain;
 mod ack;
 mod promote;
+mod review;
 mod init;
 mod lock;
 mod migrate;
@@ -93,6 +94,7 @@ enum Verb {
     Render(render::Args),
     Diff(diff::Args),
     Plan(plan::Args),
+    Review(review::Args),
     Explain(explain::Args),
     Ack(ack::Args),
     Promote(promote::Args),
@@ -115,6 +117,7 @@ impl Verb {
             Self::Render(args) => render::run(args, console),
             Self::Diff(args) => diff::run(args, console),
             Self::Plan(args) => plan::run(args, console),
+            Self::Review(args) => review::run(args, console),
             Self::Explain(args) => explain::run(args, console),
             Self::Ack(args) => ack::run(args, console),
             Self::Promote(args) => promote::run(args, console),
@@ -157,6 +160,13 @@ fn run(words: Vec<OsString>) -> Exit {
     start_log(&cli.global);
     if cli.verb.ends_at_once() {
         interrupt::end_on_interrupt();
+    }
+    if console.output == Output::Markdown && !matches!(cli.verb, Verb::Review(_)) {
+        console.complain(
+            &Failure::usage("`--output markdown` is a form of `provisor review`")
+                .help("This verb prints `text` or `json`."),
+        );
+        return Exit::Usage;
     }
     match cli.verb.run(&console) {
         Ok(exit) => exit,
@@ -212,6 +222,7 @@ impl Early {
             match value(&["--output", "-o"]) {
                 Some("json") => early.output = Output::Json,
                 Some("text") => early.output = Output::Text,
+                Some("markdown") => early.output = Output::Markdown,
                 _ => {}
             }
             match value(&["--color"]) {

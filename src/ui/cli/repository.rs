@@ -165,6 +165,54 @@ pub fn open(place: &str, at: &CommitArgs, console: &Console) -> Result<Repositor
     Ok(source.fetch(&resolved, &report, &AtomicBool::new(false))?)
 }
 
+/// A proposal beside what it is proposed for, and the commit that both come from.
+pub struct Proposal {
+    pub base: Repository,
+    pub head: Repository,
+    pub ancestor: Repository,
+}
+
+/// Reads two commits of `place`, which is never taken as it is on disk, and the one that both come from.
+pub fn open_proposal(
+    place: &str,
+    base: &str,
+    head: &str,
+    at: &CommitArgs,
+    console: &Console,
+) -> Result<Proposal, Failure> {
+    let progress = Progress::start(console, "reading both revisions");
+    let opened = |word: &str| -> Result<_, Failure> {
+        let source = CommitArgs { reference: Some(word.to_owned()), ..at.clone() }.source(place)?;
+        Ok(git::open(&source, &cache())?)
+    };
+    let report = |step: Step| match step {
+        Step::Receiving { bytes } => progress.step("receiving", &format!("{} KiB", bytes / 1024)),
+        _ => progress.step("reading", place),
+    };
+    let never = AtomicBool::new(false);
+    let read = |word: &str| -> Result<_, Failure> {
+        let source = opened(word)?;
+        let resolved = source.resolve()?;
+        Ok((source.fetch(&resolved, &report, &never)?, source))
+    };
+    let (base_files, source) = read(base)?;
+    let (head_files, _) = read(head)?;
+    let (one, other) = (&base_files.revision.commit, &head_files.revision.commit);
+    let Some(ancestor) = source.merge_base(one, other, &never)? else {
+        return Err(Failure::outside(format!(
+            "`{base}` and `{head}` have no commit in common, as far as history is here"
+        ))
+        .help("A shallow clone hides it: fetch the whole history (`fetch-depth: 0`, `GIT_DEPTH: 0`)."));
+    };
+    let ancestor = if ancestor == *one {
+        base_files.clone()
+    } else {
+        let resolved = git::Resolved { commit: ancestor, reference: None, tag: None, version: None };
+        source.fetch(&resolved, &report, &never)?
+    };
+    Ok(Proposal { base: base_files, head: head_files, ancestor })
+}
+
 /// Whether a directory is the inside of a Git repository, which has no files of its own on disk.
 fn is_bare(path: &Path) -> bool {
     !path.join("fleet.toml").exists() && path.join("HEAD").is_file() && path.join("objects").is_dir()

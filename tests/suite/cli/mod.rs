@@ -11,11 +11,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Verbs and a command line of each that works in a fresh fleet.
-const VERBS: [(&str, &str); 11] = [
+const VERBS: [(&str, &str); 12] = [
     ("validate", "validate"),
     ("render", "render dev"),
     ("diff", "diff"),
     ("plan", "plan dev --now 2026-03-04T10:30:00Z"),
+    ("review", "review --base HEAD"),
     ("explain", "explain prod general"),
     ("init", "init new"),
     ("simulate", "simulate --for 10m"),
@@ -132,6 +133,11 @@ fn syn_066_exit_codes_mean_the_same_for_every_verb() {
         ("completion tcsh", 64),
         ("catalog refresh", if cfg!(feature = "aws") { 3 } else { 64 }),
         ("diff --env dev", 64),
+        ("review", 64),
+        ("review --base HEAD --max-cost-increase much", 64),
+        ("validate --output markdown", 64),
+        ("review --base no-such-branch", 2),
+        ("review --base HEAD --env no-such-environment", 2),
         ("explain prod", 64),
         ("init new --name Shop!", 64),
         ("--help", 0),

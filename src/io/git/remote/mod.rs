@@ -215,6 +215,32 @@ impl RemoteRepository {
         }
     }
 
+    pub(super) fn merge_base(
+        &self,
+        one: &CommitId,
+        other: &CommitId,
+        should_stop: &AtomicBool,
+    ) -> Result<Option<CommitId>, GitError> {
+        let wanted = [object_id(one, &self.source_name)?, object_id(other, &self.source_name)?];
+        for depth in [1].into_iter().chain(DEPTHS) {
+            for id in wanted {
+                if depth > 1 || !self.store.has(id)? {
+                    match self.receive(id, depth, &|_| (), should_stop) {
+                        // Too much history to answer is an answer: unknown.
+                        Err(GitError::RepositoryTooLarge { .. }) => return Ok(None),
+                        outcome => outcome?,
+                    }
+                }
+            }
+            let repo = self.store.open()?;
+            let objects = Objects { repo: &repo, source_name: &self.source_name };
+            if let Some(found) = history::merge_base(&objects, one, other)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
     /// Asks for the references that begin with one of the prefixes.
     fn list(&self, prefixes: Vec<String>) -> Result<Advertised, GitError> {
         self.let_in(|credentials| self.list_with(prefixes.clone(), credentials))

@@ -93,6 +93,14 @@ impl Picture {
             .map(|(region, _)| region)
     }
 
+    /// The values that Karpenter's objects have for a label.
+    pub fn labels<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        self.snapshot
+            .manifests
+            .iter()
+            .filter_map(move |manifest| manifest["metadata"]["labels"][key].as_str())
+    }
+
     /// What a sync of `desired` would change in the cluster.
     pub fn sync(&self, desired: &DesiredState, now: Timestamp) -> document::Sync {
         let live = LiveState::from_manifests(self.snapshot.manifests.iter().cloned(), self.fleet(now));
@@ -230,7 +238,7 @@ impl Picture {
 const SCALABLE: [&str; 3] = ["Deployment", "StatefulSet", "ReplicaSet"];
 
 /// An object as news. What decides nothing by itself is none.
-fn observation(object: Object) -> Option<Observation> {
+pub fn observation(object: Object) -> Option<Observation> {
     Some(match object {
         Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
         Object::NodeClaim(claim) => Observation::Claim(Arc::new(*claim)),

@@ -1,0 +1,198 @@
+//! Whether the answer is good enough to be merged: what nobody may do whatever the reason, decided by who asks.
+//!
+//! Gates come from the command line of the base's own pipeline, never from the files under review: a proposal does not
+//! weaken its judge. A gate that needs numbers fails where there are none, because not knowing is no pass.
+
+use std::collections::BTreeSet;
+
+use super::report::{Change, EnvironmentReview, GateVerdict, HOURS_PER_MONTH, decimal};
+use crate::gitops::window::matches;
+use crate::model::money::UsdPerHour;
+
+/// How much more a proposal may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostIncrease {
+    /// Micro-dollars a month.
+    Monthly(i64),
+    /// Millionths of what it costs before: 5 % is 50,000.
+    Share(i64),
+}
+
+/// What fails a review.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Gates {
+    /// Pods that lose their place.
+    pub unschedulable: bool,
+    /// Pools with running nodes that are removed.
+    pub destructive: bool,
+    /// Warnings that the base does not have.
+    pub findings: bool,
+    /// Names of pools, with `*` and `?`, that may not be removed or rolled.
+    pub protected: Vec<String>,
+    /// The most that any environment may cost, per hour.
+    pub spend_ceiling: Option<UsdPerHour>,
+    pub cost_increase: Option<CostIncrease>,
+    /// The most nodes that may be replaced or removed.
+    pub nodes_replaced: Option<usize>,
+}
+
+/// One verdict for each gate that is closed by something, or that was asked for by name.
+pub fn judge(gates: &Gates, environments: &[EnvironmentReview]) -> Vec<GateVerdict> {
+    let mut verdicts = Vec::new();
+    let mut say = |gate: &str, passed: bool, message: String| {
+        verdicts.push(GateVerdict { gate: gate.into(), passed, message });
+    };
+    let changed: Vec<&EnvironmentReview> =
+        environments.iter().filter(|environment| environment.change != Change::Unchanged).collect();
+    if gates.unschedulable {
+        let lost = changed.iter().filter_map(|environment| {
+            let count = environment.pods.as_ref()?.new_unschedulable.len();
+            (count > 0).then(|| format!("{} in {}", counted(count, "pod"), environment.name))
+        });
+        let lost: Vec<String> = lost.collect();
+        let message = match lost.is_empty() {
+            true => "no pod loses its place".into(),
+            false => format!("without a place: {}", lost.join(", ")),
+        };
+        say("unschedulable", lost.is_empty(), message);
+    }
+    if gates.destructive {
+        let gone: Vec<String> = changed.iter().flat_map(|environment| destroyed(environment)).collect();
+        let message = match gone.is_empty() {
+            true => "no pool with nodes is removed".into(),
+            false => format!("removed with nodes: {}", gone.join(", ")),
+        };
+        say("destructive", gone.is_empty(), message);
+    }
+    if gates.findings {
+        let count: usize = environments.iter().map(|environment| environment.findings.len()).sum();
+        say("warn", count == 0, format!("{} that the base does not have", counted(count, "warning")));
+    }
+    if !gates.protected.is_empty() {
+        let touched: BTreeSet<String> =
+            changed.iter().flat_map(|environment| touched(environment, &gates.protected)).collect();
+        let message = match touched.is_empty() {
+            true => "no protected pool is touched".into(),
+            false => format!("protected: {}", touched.into_iter().collect::<Vec<_>>().join(", ")),
+        };
+        let passed = message.starts_with("no ");
+        say("protect", passed, message);
+    }
+    for environment in &changed {
+        let name = &environment.name;
+        let unknown = format!("{name}: not known without a snapshot or a simulation.toml for it");
+        if let Some(ceiling) = gates.spend_ceiling {
+            let (passed, message) = match costs(environment) {
+                Some((_, after)) => (after <= ceiling, format!("{name}: ${after}/h of ${ceiling}/h")),
+                None => (false, unknown.clone()),
+            };
+            say("max-usd-per-hour", passed, message);
+        }
+        if let Some(increase) = gates.cost_increase {
+            let (passed, message) = match costs(environment) {
+                Some((before, after)) => judge_increase(name, before, after, increase),
+                None => (false, unknown.clone()),
+            };
+            say("max-cost-increase", passed, message);
+        }
+        if let Some(most) = gates.nodes_replaced {
+            let (passed, message) = match &environment.nodes {
+                Some(nodes) => {
+                    let count = nodes.drifted + nodes.retired + nodes.stuck.len();
+                    (
+                        count <= most,
+                        format!("{name}: {} replaced or removed; {most} allowed", counted(count, "node")),
+                    )
+                }
+                None => (false, unknown),
+            };
+            say("max-nodes-replaced", passed, message);
+        }
+    }
+    verdicts
+}
+
+/// Dollars per hour before and after; `None` if they are not known, in part or at all.
+fn costs(environment: &EnvironmentReview) -> Option<(UsdPerHour, UsdPerHour)> {
+    let cost = environment.cost.as_ref().filter(|cost| cost.unpriced.is_empty())?;
+    Some((cost.usd_per_hour.before.parse().ok()?, cost.usd_per_hour.after.parse().ok()?))
+}
+
+fn judge_increase(name: &str, before: UsdPerHour, after: UsdPerHour, most: CostIncrease) -> (bool, String) {
+    let delta = i128::from((after - before).0);
+    let a_month = delta * i128::from(HOURS_PER_MONTH);
+    match most {
+        CostIncrease::Monthly(limit) => {
+            let (found, limit_text) = (decimal(a_month), decimal(i128::from(limit)));
+            (a_month <= i128::from(limit), format!("{name}: ${found} a month more; ${limit_text} allowed"))
+        }
+        CostIncrease::Share(limit) => {
+            let (left, right) = (delta * 1_000_000, i128::from(limit) * i128::from(before.0));
+            let found = match before.0 {
+                0 => "from nothing".to_owned(),
+                before => format!("{} %", decimal(delta * 100_000_000 / i128::from(before))),
+            };
+            (left <= right, format!("{name}: {found} more; {} % allowed", decimal(i128::from(limit) * 100)))
+        }
+    }
+}
+
+/// Pools that are removed while nodes of them run.
+fn destroyed(environment: &EnvironmentReview) -> Vec<String> {
+    let pools = environment.objects.iter().filter(|object| object.kind == "NodePool");
+    let gone = pools.filter(|object| object.impact == "destructive" && object.nodes != Some(0));
+    gone.map(|object| match object.nodes {
+        Some(nodes) => format!("{}/{} ({})", environment.name, object.name, counted(nodes as usize, "node")),
+        None => format!("{}/{}", environment.name, object.name),
+    })
+    .collect()
+}
+
+/// Protected pools that are removed, or whose nodes are replaced.
+fn touched(environment: &EnvironmentReview, protected: &[String]) -> Vec<String> {
+    let is_protected = |name: &str| protected.iter().any(|glob| matches(glob, name));
+    let mut touched = Vec::new();
+    for object in
+        environment.objects.iter().filter(|object| object.kind == "NodePool" && is_protected(&object.name))
+    {
+        let what = match (object.action.as_str(), object.impact.as_str()) {
+            ("delete", _) => "is removed",
+            (_, "destructive") => "loses nodes",
+            (_, "rolls-nodes") if object.nodes != Some(0) => "has its nodes replaced",
+            _ => continue,
+        };
+        touched.push(format!("{}/{} {what}", environment.name, object.name));
+    }
+    let rolled = environment.roll.iter().flat_map(|roll| &roll.pools);
+    for pool in rolled.filter(|pool| is_protected(&pool.pool)) {
+        touched.push(format!("{}/{} has its nodes replaced", environment.name, pool.pool));
+    }
+    touched
+}
+
+/// `1 pod`, `2 pods`.
+pub(super) fn counted(count: usize, thing: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows: REV-043
+    #[test]
+    fn rev_043_cost_gates_are_exact() {
+        let before = UsdPerHour(1_000_000);
+        let five = CostIncrease::Share(50_000);
+        assert!(judge_increase("prod", before, UsdPerHour(1_031_000), five).0);
+        assert!(judge_increase("prod", before, UsdPerHour(1_050_000), five).0);
+        let (passed, message) = judge_increase("prod", before, UsdPerHour(1_050_100), five);
+        assert!(!passed);
+        assert_eq!(message, "prod: 5.01 % more; 5.00 % allowed");
+        let most = CostIncrease::Monthly(73_000_000);
+        assert!(judge_increase("prod", before, UsdPerHour(1_100_000), most).0);
+        assert!(!judge_increase("prod", before, UsdPerHour(1_100_001), most).0);
+        assert!(!judge_increase("prod", UsdPerHour::ZERO, UsdPerHour(1), five).0);
+    }
+}

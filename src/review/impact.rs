@@ -1,0 +1,467 @@
+//! One environment, before and after: which objects differ, and what a cluster makes of it.
+//!
+//! The cluster is played four times with the same decisions: as it is with the base, so that what would happen anyway is
+//! not blamed on the change; as it is with the change; and both once more from nothing, because only that is what each of
+//! them costs in the long run. Where there is no cluster and no demand, objects are compared and nothing is made up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::report::{
+    CapacityTypeCost, Change, CostReview, Digests, EnvironmentReview, FieldReview, LimitReview, NodeNames,
+    NodesReview, ObjectReview, OriginReview, PodsReview, PoolCost, PoolRoll, Remark, RollReview, Span,
+    StuckNode, WaitingPod, WaitingReason, monthly,
+};
+use crate::gitops::desired::{DesiredState, Origin};
+use crate::gitops::diagnostic::Diagnostic;
+use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, without_bookkeeping};
+use crate::gitops::live::{Fleet, NodeFacts, class_of};
+use crate::model::money::UsdPerHour;
+use crate::model::name::{NodeName, ObjectKey, PoolName};
+use crate::model::observation::Observation;
+use crate::model::offering::CapacityType;
+use crate::simulator::stage::{Managed, Reason, Scene, Stage};
+
+/// Names of moved pods that are listed; all are counted.
+const MOVED_MAX: usize = 100;
+
+/// What one revision wants for an environment.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub state: DesiredState,
+    /// The same objects, parsed.
+    pub objects: Vec<Observation>,
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// On what an environment is played.
+#[derive(Clone, Debug)]
+pub enum Demand {
+    /// On nothing.
+    None,
+    /// Pods without a cluster: the base runs them first.
+    Pods(Stage),
+    /// A cluster that runs.
+    Cluster(Stage),
+}
+
+/// Compares what two revisions want for one environment; `None`: it does not exist on that side.
+pub fn compare(
+    name: &str,
+    base: Option<&Wanted>,
+    head: Option<&Wanted>,
+    demand: &Demand,
+) -> EnvironmentReview {
+    let nothing = |other: &Wanted| DesiredState { objects: BTreeMap::new(), ..other.state.clone() };
+    let before = base.map(|side| side.state.clone()).or_else(|| head.map(nothing));
+    let after = head.map(|side| side.state.clone()).or_else(|| base.map(nothing));
+    let differences = |fleet: Option<&Fleet>| -> Vec<ObjectDiff> {
+        let (Some(before), Some(after)) = (&before, &after) else { return Vec::new() };
+        diff_states(before, after, fleet).into_iter().filter_map(without_bookkeeping).collect()
+    };
+    let digest = |side: Option<&Wanted>| side.map(|side| side.state.digest.to_string());
+    let mut review = EnvironmentReview {
+        name: name.to_owned(),
+        change: Change::Unchanged,
+        rendered_digest: Digests { before: digest(base), after: digest(head) },
+        objects: Vec::new(),
+        findings: new_findings(base, head),
+        nodes: None,
+        cost: None,
+        pods: None,
+        roll: None,
+        limits: None,
+    };
+    let found = differences(None);
+    review.change = match (base, head) {
+        (None, Some(_)) => Change::Added,
+        (Some(_), None) => Change::Removed,
+        _ if found.is_empty() => Change::Unchanged,
+        _ => Change::Changed,
+    };
+    let played = match demand {
+        Demand::None => None,
+        _ if review.change == Change::Unchanged => None,
+        Demand::Pods(stage) => Some(Played::new(stage, base, head, true)),
+        Demand::Cluster(stage) => Some(Played::new(stage, base, head, false)),
+    };
+    let Some(played) = played else {
+        review.objects = found.iter().map(object_review).collect();
+        return review;
+    };
+    let found = differences(Some(&played.fleet(base)));
+    review.objects = found.iter().map(object_review).collect();
+    let nodes = played.nodes(&found);
+    review.roll = Some(played.roll(&nodes));
+    review.cost = Some(played.cost());
+    review.pods = Some(played.pods());
+    review.limits = Some(played.limits());
+    review.nodes = Some(nodes);
+    review
+}
+
+/// Warnings that the base does not have. A warning that only moved to another line is an old one.
+fn new_findings(base: Option<&Wanted>, head: Option<&Wanted>) -> Vec<Remark> {
+    let name = |warning: &Diagnostic| (warning.code, warning.message.clone(), warning.place.file().clone());
+    let mut known: BTreeMap<_, usize> = BTreeMap::new();
+    for warning in base.into_iter().flat_map(|side| &side.warnings) {
+        *known.entry(name(warning)).or_default() += 1;
+    }
+    let is_new = |warning: &&Diagnostic| match known.get_mut(&name(warning)) {
+        Some(count) if *count > 0 => {
+            *count -= 1;
+            false
+        }
+        _ => true,
+    };
+    let warnings = head.into_iter().flat_map(|side| &side.warnings).filter(is_new);
+    warnings.map(remark).collect()
+}
+
+pub fn remark(diagnostic: &Diagnostic) -> Remark {
+    Remark {
+        code: diagnostic.code.into(),
+        message: diagnostic.message.clone(),
+        origin: Some(origin_review(&diagnostic.place.origin())),
+    }
+}
+
+fn origin_review(origin: &Origin) -> OriginReview {
+    OriginReview { file: origin.file.to_string(), line: origin.line, column: origin.column }
+}
+
+fn object_review(diff: &ObjectDiff) -> ObjectReview {
+    let field = |field: &crate::gitops::diff::FieldChange| FieldReview {
+        path: field.path.clone(),
+        before: field.from.clone(),
+        after: field.to.clone(),
+        impact: word(field.impact).into(),
+        nodes: field.impact.nodes(),
+        // A value that a built-in template sets comes from whoever chose the template.
+        origin: field
+            .origin
+            .as_ref()
+            .filter(|origin| !origin.file.starts_with("built-in:"))
+            .or(diff.origin.as_ref())
+            .map(origin_review),
+    };
+    ObjectReview {
+        kind: diff.object.kind.to_string(),
+        name: diff.object.name.to_string(),
+        action: match diff.kind {
+            DiffKind::Added => "create",
+            DiffKind::Removed => "delete",
+            DiffKind::Changed | DiffKind::Same => "update",
+        }
+        .into(),
+        fields: diff.fields.iter().map(field).collect(),
+        impact: word(diff.impact).into(),
+        nodes: diff.impact.nodes(),
+        origin: diff.origin.as_ref().map(origin_review),
+    }
+}
+
+fn word(impact: NodeImpact) -> &'static str {
+    match impact {
+        NodeImpact::NoRoll => "none",
+        NodeImpact::MayRoll { .. } => "may-roll-nodes",
+        NodeImpact::Rolls { .. } => "rolls-nodes",
+        NodeImpact::Destructive { .. } => "destructive",
+    }
+}
+
+/// The same question, asked of the base and of the head.
+struct Played {
+    /// What runs when the change arrives.
+    start: Scene,
+    /// What the base makes of it.
+    without: Scene,
+    /// What the head makes of it.
+    with: Scene,
+    /// What each of them buys for the same pods from nothing.
+    steady_before: Scene,
+    steady_after: Scene,
+    choices_before: BTreeMap<PoolName, usize>,
+    choices_after: BTreeMap<PoolName, usize>,
+    wave: BTreeMap<PoolName, usize>,
+}
+
+impl Played {
+    fn new(stage: &Stage, base: Option<&Wanted>, head: Option<&Wanted>, is_demand: bool) -> Self {
+        let objects = |side: Option<&'_ Wanted>| side.map_or_else(Vec::new, |side| side.objects.clone());
+        let (before, after) = (objects(base), objects(head));
+        let managed = Managed::of([&before[..], &after[..]]);
+        let base_fresh = stage.emptied().wanting(&before, &managed).at_rest();
+        let (start, without) = if is_demand {
+            (base_fresh.clone(), base_fresh.clone())
+        } else {
+            let start = stage.wanting(&before, &managed);
+            (start.clone(), start.at_rest())
+        };
+        let arriving = start.wanting(&after, &managed);
+        let with = arriving.at_rest();
+        let head_fresh = stage.emptied().wanting(&after, &managed).at_rest();
+        Self {
+            start: start.scene(),
+            without: without.scene(),
+            with: with.scene(),
+            steady_before: base_fresh.scene(),
+            steady_after: head_fresh.scene(),
+            choices_before: base_fresh.choices(),
+            choices_after: head_fresh.choices(),
+            wave: arriving.first_wave(),
+        }
+    }
+
+    /// The nodes that run when the change arrives, as the comparison of objects knows them.
+    fn fleet(&self, base: Option<&Wanted>) -> Fleet {
+        let mut fleet = Fleet::default();
+        for (name, node) in &self.start.nodes {
+            let labels = node.labels.iter();
+            fleet.nodes_by_pool.entry(node.pool.as_str().into()).or_default().push(NodeFacts {
+                name: name.as_str().into(),
+                labels: labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+                ..NodeFacts::default()
+            });
+        }
+        for (object, wanted) in base.into_iter().flat_map(|side| &side.state.objects) {
+            if &*object.kind == "NodePool"
+                && let Some(class) = class_of(&wanted.manifest)
+            {
+                let pools = fleet.pools_by_class.entry(class.into()).or_default();
+                pools.insert(object.name.clone());
+            }
+        }
+        fleet
+    }
+
+    fn nodes(&self, found: &[ObjectDiff]) -> NodesReview {
+        let rolled: BTreeSet<&Arc<str>> = found
+            .iter()
+            .filter(|diff| matches!(diff.impact, NodeImpact::Rolls { .. } | NodeImpact::MayRoll { .. }))
+            .flat_map(|diff| &diff.affected)
+            .collect();
+        let removed: BTreeSet<&str> = found
+            .iter()
+            .filter(|diff| &*diff.object.kind == "NodePool" && diff.kind == DiffKind::Removed)
+            .map(|diff| &*diff.object.name)
+            .collect();
+        let mut names = NodeNames::default();
+        for (name, node) in &self.start.nodes {
+            if self.with.nodes.contains_key(name) || !self.without.nodes.contains_key(name) {
+                continue;
+            }
+            let list = if removed.contains(node.pool.as_str()) {
+                &mut names.retired
+            } else if rolled.contains(&Arc::from(name.as_str())) {
+                &mut names.drifted
+            } else if node.is_static {
+                &mut names.retired
+            } else {
+                &mut names.consolidated
+            };
+            list.push(name.to_string());
+        }
+        let stuck = self.with.stuck.iter().filter(|(node, _)| !self.without.stuck.contains_key(node));
+        let new =
+            |scene: &Scene| scene.nodes.keys().filter(|name| !self.start.nodes.contains_key(name)).count();
+        NodesReview {
+            before: self.without.nodes.len(),
+            after: self.with.nodes.len(),
+            created: new(&self.with).saturating_sub(new(&self.without)),
+            drifted: names.drifted.len(),
+            retired: names.retired.len(),
+            consolidated: names.consolidated.len(),
+            untouched: self.start.nodes.keys().filter(|name| self.with.nodes.contains_key(name)).count(),
+            stuck: stuck.map(|(node, reason)| stuck_node(*node, reason)).collect(),
+            names,
+        }
+    }
+
+    fn roll(&self, nodes: &NodesReview) -> RollReview {
+        let mut by_pool: BTreeMap<PoolName, usize> = BTreeMap::new();
+        let stuck = nodes.stuck.iter().map(|node| &node.node);
+        for name in nodes.names.drifted.iter().chain(stuck) {
+            if let Some(node) = self.start.nodes.get(&NodeName::new(name)) {
+                *by_pool.entry(node.pool).or_default() += 1;
+            }
+        }
+        let pools = by_pool.into_iter().map(|(pool, nodes)| {
+            let at_once = self.wave.get(&pool).copied().unwrap_or(0).min(nodes);
+            let waves = (at_once > 0).then(|| nodes.div_ceil(at_once));
+            PoolRoll { pool: pool.to_string(), nodes, at_once, waves }
+        });
+        let pools = pools.collect();
+        let blockers: BTreeSet<String> = nodes
+            .stuck
+            .iter()
+            .map(|node| match &node.pool {
+                Some(pool) => format!("{pool}: {}", node.message),
+                None => node.message.clone(),
+            })
+            .collect();
+        let mut blockers: Vec<String> = blockers.into_iter().collect();
+        if !self.with.is_settled {
+            blockers
+                .push("the cluster does not come to rest: nodes are bought and given back for ever".into());
+        }
+        RollReview { pools, blockers }
+    }
+
+    fn cost(&self) -> CostReview {
+        let (before, after) = (&self.steady_before, &self.steady_after);
+        let delta = after.price() - before.price();
+        let of_kind = |kind: CapacityType| {
+            let sum = |scene: &Scene| -> UsdPerHour {
+                let nodes = scene.nodes.values().filter(|node| node.capacity_type == Some(kind));
+                nodes.filter_map(|node| node.price).sum()
+            };
+            monthly(sum(after) - sum(before))
+        };
+        let unpriced: BTreeSet<String> = [before, after, &self.with]
+            .into_iter()
+            .flat_map(|scene| scene.nodes.values())
+            .filter(|node| node.price.is_none())
+            .map(|node| node.instance_type.map_or_else(|| "unknown".to_owned(), |kind| kind.to_string()))
+            .collect();
+        CostReview {
+            currency: "USD".into(),
+            hours_per_month: super::report::HOURS_PER_MONTH.to_string(),
+            before: monthly(before.price()),
+            after: monthly(after.price()),
+            delta: monthly(delta),
+            usd_per_hour: Span {
+                before: before.price().to_string(),
+                after: after.price().to_string(),
+                delta: delta.to_string(),
+            },
+            reached_usd_per_hour: self.with.price().to_string(),
+            by_pool: self.pool_costs(),
+            by_capacity_type: CapacityTypeCost {
+                spot: of_kind(CapacityType::Spot),
+                on_demand: of_kind(CapacityType::OnDemand),
+                reserved: of_kind(CapacityType::Reserved),
+            },
+            unpriced: unpriced.into_iter().collect(),
+        }
+    }
+
+    fn pool_costs(&self) -> Vec<PoolCost> {
+        let of = |scene: &Scene, pool: PoolName| {
+            let nodes: Vec<_> = scene.nodes.values().filter(|node| node.pool == pool).collect();
+            (nodes.len(), nodes.iter().filter_map(|node| node.price).sum::<UsdPerHour>())
+        };
+        let pools: BTreeSet<PoolName> =
+            self.choices_before.keys().chain(self.choices_after.keys()).copied().collect();
+        let cost = |pool: PoolName| {
+            let (nodes_before, before) = of(&self.steady_before, pool);
+            let (nodes_after, after) = of(&self.steady_after, pool);
+            PoolCost {
+                pool: pool.to_string(),
+                before: monthly(before),
+                after: monthly(after),
+                delta: monthly(after - before),
+                nodes_before,
+                nodes_after,
+                offerings_before: self.choices_before.get(&pool).copied().unwrap_or(0),
+                offerings_after: self.choices_after.get(&pool).copied().unwrap_or(0),
+            }
+        };
+        pools.into_iter().map(cost).collect()
+    }
+
+    fn pods(&self) -> PodsReview {
+        let moves = |to: &Scene, pod: &ObjectKey, from: &NodeName| to.places.get(pod) != Some(from);
+        let moved = self.start.places.iter().filter(|(pod, from)| {
+            moves(&self.with, pod, from)
+                && !moves(&self.without, pod, from)
+                && self.with.places.contains_key(pod)
+        });
+        let moved: Vec<String> = moved.map(|(pod, _)| pod.to_string()).collect();
+        // Who waits now, and who would if it had to start again.
+        let mut waiting: BTreeMap<ObjectKey, WaitingPod> = BTreeMap::new();
+        for (after, before) in [(&self.with, &self.without), (&self.steady_after, &self.steady_before)] {
+            for (pod, reasons) in &after.waiting {
+                if !before.waiting.contains_key(pod) {
+                    waiting.entry(*pod).or_insert_with(|| self.waiting_pod(*pod, reasons));
+                }
+            }
+        }
+        let fixed = self.without.waiting.keys().filter(|pod| !self.with.waiting.contains_key(pod));
+        let anyway = self.with.waiting.keys().filter(|pod| self.without.waiting.contains_key(pod));
+        PodsReview {
+            moved: moved.len(),
+            moved_names: moved.into_iter().take(MOVED_MAX).collect(),
+            new_unschedulable: waiting.into_values().collect(),
+            fixed: fixed.map(ToString::to_string).collect(),
+            waiting_anyway: anyway.count(),
+        }
+    }
+
+    fn waiting_pod(&self, pod: ObjectKey, reasons: &[Reason]) -> WaitingPod {
+        let said = |reason: &Reason| WaitingReason {
+            pool: reason.pool.map(|pool| pool.to_string()),
+            code: reason.code.into(),
+            message: reason.message.clone(),
+        };
+        WaitingPod {
+            pod: pod.to_string(),
+            lost_only_pool: !reasons.is_empty() && !reasons.iter().any(|reason| reason.is_limit),
+            still_runs: self.with.places.contains_key(&pod),
+            reasons: reasons.iter().map(said).collect(),
+        }
+    }
+
+    /// Limits that are exceeded, or that keep pods waiting, and were or did not before.
+    fn limits(&self) -> Vec<LimitReview> {
+        let waits_for = |scene: &Scene, pool: PoolName| {
+            let waits = |reasons: &&Vec<Reason>| {
+                reasons.iter().any(|reason| reason.is_limit && reason.pool == Some(pool))
+            };
+            scene.waiting.values().filter(waits).count()
+        };
+        let mut limits = Vec::new();
+        for (pool, (used, allowed)) in &self.with.limits {
+            let is_old = self.without.excess(*pool).is_some();
+            if let Some((resource, used, limit)) = self.with.excess(*pool).filter(|_| !is_old) {
+                limits.push(LimitReview {
+                    pool: pool.to_string(),
+                    resource: resource.to_string(),
+                    used: resource.render(used),
+                    limit: resource.render(limit),
+                    is_exceeded: true,
+                    waiting_pods: waits_for(&self.with, *pool),
+                });
+                continue;
+            }
+            let waiting = waits_for(&self.with, *pool);
+            if waiting <= waits_for(&self.without, *pool) {
+                continue;
+            }
+            // The fullest one is the one that stands in the way.
+            let fullest = allowed.iter().max_by_key(|(name, limit)| {
+                (i128::from(used.get(*name)) * 1000).checked_div(i128::from((*limit).max(1)))
+            });
+            if let Some((resource, limit)) = fullest {
+                limits.push(LimitReview {
+                    pool: pool.to_string(),
+                    resource: resource.to_string(),
+                    used: resource.render(used.get(resource)),
+                    limit: resource.render(limit),
+                    is_exceeded: false,
+                    waiting_pods: waiting,
+                });
+            }
+        }
+        limits
+    }
+}
+
+fn stuck_node(node: NodeName, reason: &Reason) -> StuckNode {
+    StuckNode {
+        node: node.to_string(),
+        pool: reason.pool.map(|pool| pool.to_string()),
+        code: reason.code.into(),
+        message: reason.message.clone(),
+    }
+}

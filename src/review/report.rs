@@ -1,0 +1,353 @@
+//! What a review says, as a value: the document of `--output json`, and all that the Markdown and the tables are made from.
+//!
+//! Money is decimal text, lists are sorted, and what is not known is `null` and never zero.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::model::money::UsdPerHour;
+
+/// Hours that a month counts, by the custom of price lists.
+pub const HOURS_PER_MONTH: i64 = 730;
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Review {
+    pub version: u32,
+    pub verdict: Verdict,
+    /// One sentence that says all.
+    pub headline: String,
+    pub base: Side,
+    /// What the base would become: the proposal, merged onto it in memory.
+    pub head: Head,
+    pub mode: Mode,
+    /// Whose pods were played, in a sentence.
+    pub demand: String,
+    /// The moment that a snapshot speaks of; null without one.
+    pub data_as_of: Option<String>,
+    /// By name; the unchanged ones too.
+    pub environments: Vec<EnvironmentReview>,
+    pub gates: Vec<GateVerdict>,
+    /// What is worth a look and changes no number.
+    pub diagnostics: Vec<Remark>,
+    /// What was taken for granted.
+    pub assumptions: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    Pass,
+    Fail,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Side {
+    pub commit: String,
+    /// The reference that was followed, if one was named.
+    #[serde(rename = "ref")]
+    pub reference: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Head {
+    #[serde(flatten)]
+    pub side: Side,
+    /// 64 digits that stand for the files of the merge; null if the proposal already contains the base.
+    pub merge_result: Option<String>,
+}
+
+/// Where the numbers come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Mode {
+    /// There are none: only the objects are compared.
+    Static,
+    /// The fleet's own `simulation.toml`.
+    Simulation,
+    Snapshot,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnvironmentReview {
+    pub name: String,
+    pub change: Change,
+    pub rendered_digest: Digests,
+    /// Objects that differ.
+    pub objects: Vec<ObjectReview>,
+    /// Warnings of the checks that the base does not have.
+    pub findings: Vec<Remark>,
+    /// Null if the environment was not played.
+    pub nodes: Option<NodesReview>,
+    pub cost: Option<CostReview>,
+    pub pods: Option<PodsReview>,
+    pub roll: Option<RollReview>,
+    /// Pools that use more than their limits allow, or that pods wait for because of them.
+    pub limits: Option<Vec<LimitReview>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    Unchanged,
+    Changed,
+    Added,
+    Removed,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Digests {
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectReview {
+    pub kind: String,
+    pub name: String,
+    /// `create`, `update` or `delete`.
+    pub action: String,
+    pub fields: Vec<FieldReview>,
+    /// `none`, `may-roll-nodes`, `rolls-nodes` or `destructive`.
+    pub impact: String,
+    /// Nodes that it touches; null if no cluster was played.
+    pub nodes: Option<u32>,
+    pub origin: Option<OriginReview>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FieldReview {
+    pub path: String,
+    pub before: Option<Value>,
+    pub after: Option<Value>,
+    pub impact: String,
+    pub nodes: Option<u32>,
+    pub origin: Option<OriginReview>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OriginReview {
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Remark {
+    /// A name that never changes its meaning.
+    pub code: String,
+    pub message: String,
+    pub origin: Option<OriginReview>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodesReview {
+    /// Running when the change arrives, and once it has been carried out.
+    pub before: usize,
+    pub after: usize,
+    pub created: usize,
+    /// Replaced because they are not what their pool would make now.
+    pub drifted: usize,
+    /// Taken away with their pool, or because a static pool shrinks.
+    pub retired: usize,
+    /// Given back because their pods now fit elsewhere for less.
+    pub consolidated: usize,
+    pub untouched: usize,
+    /// Should be replaced, and are kept by something.
+    pub stuck: Vec<StuckNode>,
+    pub names: NodeNames,
+}
+
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeNames {
+    pub drifted: Vec<String>,
+    pub retired: Vec<String>,
+    pub consolidated: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StuckNode {
+    pub node: String,
+    pub pool: Option<String>,
+    pub code: String,
+    pub message: String,
+}
+
+/// Dollars of the steady state: what the demand costs once everything has come to rest, on nodes bought anew.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CostReview {
+    pub currency: String,
+    pub hours_per_month: String,
+    /// A month.
+    pub before: String,
+    pub after: String,
+    pub delta: String,
+    pub usd_per_hour: Span,
+    /// What the cluster that runs now comes to by the change itself, per hour; differs from `after` where the pools do not
+    /// let nodes be replaced by cheaper ones.
+    pub reached_usd_per_hour: String,
+    pub by_pool: Vec<PoolCost>,
+    /// Monthly differences; they add up to `delta`.
+    pub by_capacity_type: CapacityTypeCost,
+    /// Types without a price; the nodes are not in any sum.
+    pub unpriced: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Span {
+    pub before: String,
+    pub after: String,
+    pub delta: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct CapacityTypeCost {
+    pub spot: String,
+    pub on_demand: String,
+    pub reserved: String,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolCost {
+    pub pool: String,
+    /// A month.
+    pub before: String,
+    pub after: String,
+    pub delta: String,
+    pub nodes_before: usize,
+    pub nodes_after: usize,
+    /// Pairs of type, zone and capacity type that it may buy.
+    pub offerings_before: usize,
+    pub offerings_after: usize,
+}
+
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodsReview {
+    /// Pods that change their node.
+    pub moved: usize,
+    /// The first hundred of them.
+    pub moved_names: Vec<String>,
+    /// Pods that have a place now, or would have one, and then have none.
+    pub new_unschedulable: Vec<WaitingPod>,
+    /// Pods that get a place by the change.
+    pub fixed: Vec<String>,
+    /// Pods that wait with and without it.
+    pub waiting_anyway: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingPod {
+    pub pod: String,
+    /// No pool takes it any more, room or not.
+    pub lost_only_pool: bool,
+    /// It keeps running where it is, but would find no place again.
+    pub still_runs: bool,
+    pub reasons: Vec<WaitingReason>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaitingReason {
+    pub pool: Option<String>,
+    pub code: String,
+    pub message: String,
+}
+
+/// How the drifted nodes go, within the budgets of the moment of the change.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RollReview {
+    pub pools: Vec<PoolRoll>,
+    /// Why it never ends by itself, a sentence for each cause.
+    pub blockers: Vec<String>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolRoll {
+    pub pool: String,
+    pub nodes: usize,
+    pub at_once: usize,
+    /// Null if none may go now.
+    pub waves: Option<usize>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitReview {
+    pub pool: String,
+    pub resource: String,
+    pub used: String,
+    pub limit: String,
+    /// More is in use than the limit allows; else the limit is only full.
+    pub is_exceeded: bool,
+    /// Pods that wait because of it.
+    pub waiting_pods: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GateVerdict {
+    pub gate: String,
+    pub passed: bool,
+    /// What was found, and what is allowed.
+    pub message: String,
+}
+
+/// What an hourly price comes to in a month, exactly.
+pub fn monthly(price: UsdPerHour) -> String {
+    decimal(i128::from(price.0) * i128::from(HOURS_PER_MONTH))
+}
+
+/// Micro-dollars as dollars: two decimals, more only if they are there.
+pub fn decimal(micros: i128) -> String {
+    let sign = if micros < 0 { "-" } else { "" };
+    let (whole, fraction) = (micros.unsigned_abs() / 1_000_000, micros.unsigned_abs() % 1_000_000);
+    let digits = format!("{fraction:06}");
+    let kept = digits.trim_end_matches('0').len().max(2);
+    format!("{sign}{whole}.{}", &digits[..kept])
+}
+
+impl Review {
+    /// Whether anything differs that a person should know.
+    pub fn says_something(&self) -> bool {
+        self.verdict == Verdict::Fail
+            || self.environments.iter().any(|environment| {
+                environment.change != Change::Unchanged || !environment.findings.is_empty()
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows: REV-015
+    #[test]
+    fn rev_015_months_are_exact() {
+        let before = UsdPerHour(10 * 100_000);
+        let after = UsdPerHour(10 * 120_000);
+        assert_eq!(monthly(after - before), "146.00");
+        assert_eq!(monthly(before - after), "-146.00");
+        assert_eq!(monthly(UsdPerHour(1)), "0.00073");
+        assert_eq!(monthly(UsdPerHour(i64::MAX)), "6733061586903986.33911");
+    }
+}

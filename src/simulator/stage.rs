@@ -1,0 +1,357 @@
+//! A cluster on which a question is played: what would it come to, had somebody wanted something else?
+//!
+//! A stage is a value. Wanting other pools, emptying it, letting it come to rest: each gives another stage and leaves the
+//! first as it was, so that two answers to one question begin with the very same cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::settle::come_to_rest;
+use super::workload::Workload;
+use crate::capacity::cluster::Cluster;
+use crate::capacity::disruption::has_to_move;
+use crate::capacity::engine::EngineSettings;
+use crate::capacity::planning;
+use crate::capacity::scheduling::{Code, Refusal, Supply, provisionable_pods, usage_by_pool};
+use crate::model::catalog::Catalog;
+use crate::model::class::NodeClass;
+use crate::model::label::{self, Labels};
+use crate::model::money::UsdPerHour;
+use crate::model::name::{NodeName, ObjectKey, PoolName, TypeName, Zone};
+use crate::model::node::Node;
+use crate::model::observation::Observation;
+use crate::model::offering::{CapacityType, InstanceType};
+use crate::model::pod::{Pod, PodPhase};
+use crate::model::pool::{DisruptionReason, NodePool};
+use crate::model::quantity::{ResourceName, Resources};
+use crate::model::symbol::Symbol;
+
+/// A cluster at one moment, and how it decides.
+#[derive(Clone, Debug)]
+pub struct Stage {
+    cluster: Cluster,
+    now: Timestamp,
+    settings: EngineSettings,
+    is_settled: bool,
+}
+
+/// What there is on a stage, in the words of a report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scene {
+    /// Nodes of pools.
+    pub nodes: BTreeMap<NodeName, SceneNode>,
+    /// Where the pods are that somebody would miss.
+    pub places: BTreeMap<ObjectKey, NodeName>,
+    /// Pods without a place, and why each pool refuses them.
+    pub waiting: BTreeMap<ObjectKey, Vec<Reason>>,
+    /// Nodes that should be replaced and are not, with the reason.
+    pub stuck: BTreeMap<NodeName, Reason>,
+    /// Capacity in use and limits of pools that have limits.
+    pub limits: BTreeMap<PoolName, (Resources, Resources)>,
+    /// Nothing is left to do.
+    pub is_settled: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SceneNode {
+    pub pool: PoolName,
+    pub instance_type: Option<TypeName>,
+    pub zone: Option<Zone>,
+    pub capacity_type: Option<CapacityType>,
+    /// `None`: the catalogue does not know it.
+    pub price: Option<UsdPerHour>,
+    pub labels: Labels,
+    pub is_static: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    pub pool: Option<PoolName>,
+    pub code: &'static str,
+    pub message: String,
+    /// The pool would take the pod, had it room below its limits.
+    pub is_limit: bool,
+}
+
+/// The objects that a repository may add to a stage and take from it, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Managed {
+    pools: BTreeSet<PoolName>,
+    overlays: BTreeSet<Symbol>,
+}
+
+impl Managed {
+    /// What any of these lists has.
+    pub fn of<'a>(lists: impl IntoIterator<Item = &'a [Observation]>) -> Self {
+        let mut managed = Self::default();
+        for object in lists.into_iter().flatten() {
+            match object {
+                Observation::Pool(pool) => drop(managed.pools.insert(pool.name)),
+                Observation::Overlay(overlay) => drop(managed.overlays.insert(overlay.name)),
+                _ => {}
+            }
+        }
+        managed
+    }
+}
+
+/// How a roll would start: nodes that may be replaced at once, by pool.
+pub type Wave = BTreeMap<PoolName, usize>;
+
+impl Stage {
+    pub fn new(cluster: Cluster, now: Timestamp, settings: EngineSettings) -> Self {
+        Self { cluster, now, settings, is_settled: false }
+    }
+
+    /// A cluster without anything in it.
+    pub fn empty(catalog: Arc<Catalog>, now: Timestamp, seed: u64) -> Self {
+        let mut cluster = Cluster::default();
+        cluster.observe(now, &Observation::Catalog(catalog));
+        Self::new(cluster, now, EngineSettings { seed, ..EngineSettings::default() })
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Puts an object there as it is.
+    pub fn add(&mut self, object: &Observation) {
+        self.cluster.observe(self.now, object);
+    }
+
+    /// Makes the pods of a controller; all of them wait.
+    pub fn add_workload(&mut self, mut workload: Workload) {
+        for _ in 0..workload.replicas {
+            let pod = Pod { is_unschedulable: true, ..workload.next_pod(self.now) };
+            self.cluster.put_pod(Arc::new(pod));
+        }
+    }
+
+    /// The same cluster, wanting these objects. Of what is `managed`, everything else goes, nodes included; what others made
+    /// stays.
+    #[must_use]
+    pub fn wanting(&self, objects: &[Observation], managed: &Managed) -> Self {
+        let mut stage = self.clone();
+        let cluster = &mut stage.cluster;
+        let former_pools = cluster.pools.clone();
+        let former_classes = cluster.classes.clone();
+        cluster.pools.retain(|name, _| !managed.pools.contains(name));
+        cluster.overlays.retain(|name, _| !managed.overlays.contains(name));
+        for object in objects {
+            // An update keeps the identity of an object and what others found out about it.
+            let object = match object {
+                Observation::Pool(pool) => match former_pools.get(&pool.name) {
+                    Some(former) => Observation::Pool(Arc::new(NodePool {
+                        uid: former.uid,
+                        created: former.created,
+                        ..(**pool).clone()
+                    })),
+                    None => object.clone(),
+                },
+                Observation::Class(class) => match former_classes.get(&class.name) {
+                    Some(former) if class.zones.is_empty() => Observation::Class(Arc::new(NodeClass {
+                        zones: former.zones.clone(),
+                        ..(**class).clone()
+                    })),
+                    _ => object.clone(),
+                },
+                other => other.clone(),
+            };
+            cluster.observe(stage.now, &object);
+        }
+        let orphans: Vec<_> = cluster
+            .claims
+            .values()
+            .filter(|claim| claim.deleted.is_none())
+            .filter(|claim| {
+                claim
+                    .pool()
+                    .is_some_and(|pool| managed.pools.contains(&pool) && !cluster.pools.contains_key(&pool))
+            })
+            .cloned()
+            .collect();
+        for claim in orphans {
+            let deleted = Some(stage.now);
+            cluster.put_claim(Arc::new(crate::model::claim::NodeClaim { deleted, ..(*claim).clone() }));
+        }
+        stage.is_settled = false;
+        stage
+    }
+
+    /// The same demand without any node of ours: every pod that ran on one waits.
+    #[must_use]
+    pub fn emptied(&self) -> Self {
+        let mut stage = self.clone();
+        let ours: Vec<NodeName> =
+            self.cluster.nodes.values().filter(|node| is_ours(node)).map(|node| node.name).collect();
+        for name in ours {
+            let pods: Vec<Arc<Pod>> = stage.cluster.pods_of(name).cloned().collect();
+            for pod in pods {
+                stage.cluster.remove_pod(pod.key);
+                if has_to_move(&pod) {
+                    let pod = Pod {
+                        node: None,
+                        nominated_node: None,
+                        phase: PodPhase::Pending,
+                        deleted: None,
+                        started: None,
+                        is_ready: false,
+                        is_unschedulable: true,
+                        ..(*pod).clone()
+                    };
+                    stage.cluster.put_pod(Arc::new(pod));
+                }
+            }
+            stage.cluster.remove_node(name);
+        }
+        let claims: Vec<_> = self.cluster.claims.keys().copied().collect();
+        claims.into_iter().for_each(|claim| stage.cluster.remove_claim(claim));
+        stage.is_settled = false;
+        stage
+    }
+
+    /// What it comes to if everything is done that has to be done, and nothing fails.
+    #[must_use]
+    pub fn at_rest(&self) -> Self {
+        let rest = come_to_rest(&self.cluster, self.now, &self.settings);
+        Self {
+            cluster: rest.cluster,
+            now: rest.now,
+            is_settled: rest.quiescent,
+            settings: self.settings.clone(),
+        }
+    }
+
+    /// Nodes that drift lets go at this moment, within the budgets of this moment.
+    pub fn first_wave(&self) -> Wave {
+        let plan = planning::plan(&self.cluster, self.now, &self.settings);
+        let mut wave = Wave::new();
+        for command in
+            plan.disruption.commands.iter().filter(|command| command.reason() == DisruptionReason::Drifted)
+        {
+            for node in &command.nodes {
+                if let Some(pool) = self.cluster.nodes.get(node).and_then(|node| pool_of(node)) {
+                    *wave.entry(pool).or_default() += 1;
+                }
+            }
+        }
+        wave
+    }
+
+    /// What is there.
+    pub fn scene(&self) -> Scene {
+        let cluster = &self.cluster;
+        let supply = Supply::of(cluster, &self.settings.scheduling);
+        let plan = planning::plan_with(cluster, &supply, self.now, &self.settings);
+        let mut scene = Scene { is_settled: self.is_settled, ..Scene::default() };
+        for node in cluster.nodes.values() {
+            if let Some(pool) = pool_of(node).filter(|_| is_ours(node)) {
+                scene.nodes.insert(node.name, self.scene_node(node, pool, &supply));
+            }
+        }
+        for pod in cluster.pods.values().filter(|pod| has_to_move(pod)) {
+            if let Some(node) = pod.node {
+                scene.places.insert(pod.key, node);
+            }
+        }
+        let refused = plan.provisioning.unschedulable.iter().map(|pod| (pod.pod, &pod.reasons));
+        let rejected = plan.rejected.iter().map(|pod| (pod.pod, &pod.reasons));
+        let placed: Vec<ObjectKey> = provisionable_pods(cluster).0.iter().map(|pod| pod.key).collect();
+        for (pod, reasons) in refused.chain(rejected) {
+            if cluster.pods.get(&pod).is_some_and(|pod| pod.node.is_none()) {
+                scene.waiting.insert(pod, reasons.iter().map(reason).collect());
+            }
+        }
+        for pod in placed {
+            // It has a place on paper that nothing ever led to: a limit, or a step that was not taken.
+            let is_bound = cluster.pods.get(&pod).is_some_and(|pod| pod.node.is_some());
+            if self.is_settled && !is_bound {
+                scene.waiting.entry(pod).or_default();
+            }
+        }
+        for kept in plan.disruption.kept.iter().filter(|kept| kept.message.starts_with("drifted, but ")) {
+            let pool = cluster.nodes.get(&kept.node).and_then(|node| pool_of(node));
+            let message = kept.message.trim_start_matches("drifted, but ").to_owned();
+            scene.stuck.insert(kept.node, Reason { pool, code: kept.code, message, is_limit: false });
+        }
+        let used = usage_by_pool(cluster, &supply);
+        for pool in cluster.pools.values() {
+            if let Some(limits) = &pool.limits {
+                let used = used.get(&pool.name).cloned().unwrap_or_default();
+                scene.limits.insert(pool.name, (used, limits.clone()));
+            }
+        }
+        scene
+    }
+
+    fn scene_node(&self, node: &Node, pool: PoolName, supply: &Supply) -> SceneNode {
+        let text = |key| node.labels.get(key).copied();
+        let instance_type = text(&*label::INSTANCE_TYPE).map(TypeName);
+        let zone = text(&*label::ZONE).map(Zone);
+        let capacity_type = text(&*label::CAPACITY_TYPE).and_then(|kind| CapacityType::parse(&kind));
+        let price_in = |types: &[InstanceType]| {
+            let kind = types.iter().find(|kind| Some(kind.name) == instance_type)?;
+            let is_it = |offering: &&crate::model::offering::Offering| {
+                Some(offering.zone) == zone && Some(offering.capacity_type) == capacity_type
+            };
+            kind.offerings.iter().find(is_it).map(|offering| offering.price)
+        };
+        // A pool that is gone says nothing about its prices any more; the list does.
+        let price = price_in(&supply.sold(pool)).or_else(|| {
+            let catalog = self.cluster.catalog.as_ref()?;
+            price_in(&catalog.instance_types(None))
+        });
+        SceneNode {
+            pool,
+            instance_type,
+            zone,
+            capacity_type,
+            price,
+            labels: node.labels.clone(),
+            is_static: self.cluster.pools.get(&pool).is_some_and(|pool| pool.is_static()),
+        }
+    }
+
+    /// The instance types and offerings that each pool may buy: how wide its choice is.
+    pub fn choices(&self) -> BTreeMap<PoolName, usize> {
+        let supply = Supply::of(&self.cluster, &self.settings.scheduling);
+        let count = |pool: PoolName| supply.types(pool).iter().map(|kind| kind.offerings.len()).sum();
+        self.cluster.pools.keys().map(|pool| (*pool, count(*pool))).collect()
+    }
+}
+
+impl Scene {
+    /// What all nodes cost together; those without a price are left out.
+    pub fn price(&self) -> UsdPerHour {
+        self.nodes.values().filter_map(|node| node.price).sum()
+    }
+
+    /// The resource of which `pool` uses more than its limit, if there is one.
+    pub fn excess(&self, pool: PoolName) -> Option<(ResourceName, i64, i64)> {
+        let (used, limits) = self.limits.get(&pool)?;
+        limits.iter().find_map(|(name, limit)| {
+            let used = used.get(name);
+            (used > limit).then_some((name, used, limit))
+        })
+    }
+}
+
+fn reason(refusal: &Refusal) -> Reason {
+    Reason {
+        pool: refusal.pool,
+        code: refusal.code.as_str(),
+        message: refusal.message.clone(),
+        is_limit: refusal.code == Code::LimitReached,
+    }
+}
+
+fn pool_of(node: &Node) -> Option<PoolName> {
+    node.labels.get(&*label::NODEPOOL).map(|name| PoolName(*name))
+}
+
+/// Whether a pool made the node.
+fn is_ours(node: &Node) -> bool {
+    node.labels.contains_key(&*label::NODEPOOL)
+}

@@ -1,0 +1,383 @@
+//! `provisor review`: what a proposal would do to the fleet, before anybody merges it.
+//!
+//! Both revisions are read from Git and never checked out; the proposal is merged onto the base in memory. Everything that
+//! decides whether it may pass comes from the command line and from the base.
+
+mod demand;
+mod text;
+
+use std::collections::BTreeSet;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::catalog::CatalogArgs;
+use super::repository::{CommitArgs, Proposal, open_proposal};
+use super::validate::settings;
+use crate::api::Reader;
+use crate::gitops::desired::DesiredState;
+use crate::gitops::diagnostic::{Diagnostic, nearest};
+use crate::gitops::render::{Rendered, Report, list_environments, render_environment, validate_repository};
+use crate::model::money::UsdPerHour;
+use crate::model::observation::Observation;
+use crate::model::repository::{Repository, Revision};
+use crate::model::time::parse_duration;
+use crate::review::gate::{CostIncrease, Gates, judge};
+use crate::review::headline::headline;
+use crate::review::impact::{Wanted, compare, remark};
+use crate::review::markdown::markdown;
+use crate::review::merge::merge;
+use crate::review::report::{Head, Mode, Remark, Review, Side, Verdict};
+use crate::ui::console::{Console, Output};
+use crate::ui::exit::{Exit, Failure};
+use crate::ui::progress::Progress;
+use demand::{Played, Source};
+
+/// Snapshots that are older say little about what runs now.
+const SNAPSHOT_AGE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
+
+/// Say what a proposal would do: nodes replaced and by which field, pods moved, dollars before and after
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+What is reviewed is the proposal merged onto the base, in memory. Without --snapshot the demand of the fleet's
+simulation.toml (the base's, at its peak) is played; without either, only objects are compared.
+--output markdown writes one comment for a forge, with a hidden marker in its first line.
+
+Exit codes: 0 pass, 1 a gate failed or the proposal cannot be merged, 2 the proposal is not valid or the input is wrong,
+3 the outside world failed, 5 the snapshot is too old.
+
+Examples:
+  provisor review --base origin/main --head HEAD
+  provisor review --base origin/main --head HEAD --output markdown > comment.md
+  provisor review --base main --head next --env prod --snapshot cluster.yaml --max-cost-increase 5%
+  provisor review --repo https://git.example.com/fleet.git --base main --head refs/pull/7/head --output json")]
+pub struct Args {
+    /// What the proposal is made for: a branch, a tag, a full reference or 40 digits
+    #[arg(long, value_name = "REV")]
+    base: String,
+    /// The proposal
+    #[arg(long, value_name = "REV", default_value = "HEAD")]
+    head: String,
+    /// The repository: a directory that is one, or its address
+    #[arg(long, value_name = "PATH_OR_URL", default_value = ".", env = "PROVISOR_REPO")]
+    repo: String,
+    /// The directory of the fleet inside the repository
+    #[arg(long, value_name = "DIR")]
+    path: Option<String>,
+    /// Accept `http://` addresses, where anyone on the way can change the content
+    #[arg(long)]
+    allow_insecure_http: bool,
+    /// Accept more, or less, than usual: `files=10000`, `total_bytes=20MiB`, `fetch_timeout=2m`
+    #[arg(long = "limit", value_name = "NAME=VALUE")]
+    limits: Vec<String>,
+    /// One environment by name, or all
+    #[arg(long, value_name = "NAME|all", default_value = "all")]
+    env: String,
+    /// Kubernetes objects of the cluster that the environment runs, as for `provisor plan`
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    catalog: CatalogArgs,
+    /// The moment to take as the present; by default the latest one in the snapshot, else the script's start
+    #[arg(long, value_name = "RFC3339")]
+    now: Option<Timestamp>,
+    /// Exit with 5 if the snapshot is older than this; without it a snapshot of more than seven days is only a warning
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    max_snapshot_age: Option<SignedDuration>,
+    /// Treat a snapshot that is too old as stale
+    #[arg(long)]
+    strict: bool,
+    #[command(flatten)]
+    gates: GateArgs,
+    /// Tells this comment from those of other pipelines under the same proposal
+    #[arg(long, value_name = "NAME", default_value = "default", value_parser = set_name)]
+    set: String,
+    /// Print nothing if nothing changes, so that no comment is written
+    #[arg(long)]
+    skip_no_diff: bool,
+}
+
+/// What fails a review.
+#[derive(Clone, Debug, clap::Args)]
+struct GateArgs {
+    /// Fail on pods that lose their place, on pools removed with nodes, on new warnings; `none` for nothing of it
+    #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',', default_value = "unschedulable", help_heading = GATES)]
+    fail_on: Vec<FailOn>,
+    /// Fail if an environment comes to more dollars per hour
+    #[arg(long, value_name = "USD", help_heading = GATES)]
+    max_usd_per_hour: Option<UsdPerHour>,
+    /// Fail if an environment gets dearer by more dollars a month (`500`), or by more than a share (`5%`)
+    #[arg(long, value_name = "USD|PERCENT", value_parser = cost_increase, help_heading = GATES)]
+    max_cost_increase: Option<CostIncrease>,
+    /// Fail if more nodes of an environment are replaced or removed
+    #[arg(long, value_name = "COUNT", help_heading = GATES)]
+    max_nodes_replaced: Option<usize>,
+    /// Fail if a pool of this name (`*` and `?` stand for any letters) is removed or has its nodes replaced
+    #[arg(long, value_name = "POOL", help_heading = GATES)]
+    protect: Vec<String>,
+}
+
+const GATES: &str = "Gates";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum FailOn {
+    Unschedulable,
+    Destructive,
+    Warn,
+    None,
+}
+
+impl GateArgs {
+    fn gates(&self) -> Gates {
+        let fails_on = |what| self.fail_on.contains(&what) && !self.fail_on.contains(&FailOn::None);
+        Gates {
+            unschedulable: fails_on(FailOn::Unschedulable),
+            destructive: fails_on(FailOn::Destructive),
+            findings: fails_on(FailOn::Warn),
+            protected: self.protect.clone(),
+            spend_ceiling: self.max_usd_per_hour,
+            cost_increase: self.max_cost_increase,
+            nodes_replaced: self.max_nodes_replaced,
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<SignedDuration, String> {
+    // Days are how people speak of snapshots.
+    if let Some(days) = text.strip_suffix('d').and_then(|days| days.parse::<i64>().ok()) {
+        return days
+            .checked_mul(24)
+            .map(SignedDuration::from_hours)
+            .ok_or_else(|| "that is too long".to_owned());
+    }
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+fn set_name(text: &str) -> Result<String, String> {
+    let is_plain =
+        !text.is_empty() && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    if is_plain { Ok(text.to_owned()) } else { Err("letters, digits and `_` only".into()) }
+}
+
+/// `500`, `12.50` or `5%`.
+fn cost_increase(text: &str) -> Result<CostIncrease, String> {
+    let wrong = |error: &dyn std::fmt::Display| format!("{error}; or a share such as `5%`");
+    match text.strip_suffix('%') {
+        Some(percent) => {
+            let percent: UsdPerHour =
+                percent.trim().parse().map_err(|_| format!("`{text}` is no percentage"))?;
+            Ok(CostIncrease::Share(percent.0 / 100))
+        }
+        None => {
+            let dollars: UsdPerHour = text.parse().map_err(|error| wrong(&error))?;
+            Ok(CostIncrease::Monthly(dollars.0))
+        }
+    }
+}
+
+pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let at = CommitArgs {
+        reference: None,
+        path: args.path.clone(),
+        allow_insecure_http: args.allow_insecure_http,
+        limits: args.limits.clone(),
+        ..CommitArgs::default()
+    };
+    let Proposal { base, head, ancestor } = open_proposal(&args.repo, &args.base, &args.head, &at, console)?;
+    let is_merged = ancestor.revision.commit != base.revision.commit;
+    let merged = if is_merged { merged(&ancestor, &base, &head)? } else { head.clone() };
+    let settings = settings();
+    let report = validate_repository(&merged, &settings);
+    if !report.is_valid() {
+        return Err(Failure { diagnostics: report.diagnostics, ..Failure::input("") });
+    }
+    let former = validate_repository(&base, &settings);
+    let names = chosen(args, &base, &merged)?;
+    let source = demand::source(args, &base, &merged, &names, console)?;
+    let is_stale = is_stale(args, &source, console);
+    let progress = Progress::start(console, "playing both revisions");
+    let mut environments = Vec::new();
+    let mut diagnostics = repository_remarks(&former, &report);
+    for name in &names {
+        progress.step("playing", name);
+        let before = one(&base, name)?;
+        if let Some(Err(_)) = &before {
+            diagnostics.push(Remark {
+                code: "BaseNotValid".into(),
+                message: format!("{name} of the base is not valid, so there is nothing to compare with"),
+                origin: None,
+            });
+        }
+        let before = before.and_then(Result::ok).map(wanted).transpose()?;
+        let after = one(&merged, name)?.transpose().map_err(Failure::from)?.map(wanted).transpose()?;
+        environments.push(compare(name, before.as_ref(), after.as_ref(), &source.of(name)));
+    }
+    drop(progress);
+    let told: BTreeSet<(String, String)> = environments
+        .iter()
+        .flat_map(|environment| &environment.findings)
+        .map(|finding| (finding.code.clone(), finding.message.clone()))
+        .collect();
+    diagnostics.retain(|remark| !told.contains(&(remark.code.clone(), remark.message.clone())));
+    diagnostics.extend(source.remarks.iter().cloned());
+    let gates = judge(&args.gates.gates(), &environments);
+    let passed = gates.iter().all(|gate| gate.passed);
+    let review = Review {
+        version: 1,
+        verdict: if passed { Verdict::Pass } else { Verdict::Fail },
+        headline: headline(&environments),
+        base: side(&base.revision),
+        head: Head { side: side(&head.revision), merge_result: is_merged.then(|| merged.content_digest()) },
+        mode: source.mode(),
+        demand: source.sentence.clone(),
+        data_as_of: source.data_as_of.map(|moment| moment.to_string()),
+        environments,
+        gates,
+        diagnostics,
+        assumptions: source.assumptions(),
+    };
+    print(args, &review, console)?;
+    Ok(match (passed, is_stale) {
+        (_, true) => Exit::Stale,
+        (false, _) => Exit::No,
+        (true, false) => Exit::Done,
+    })
+}
+
+fn print(args: &Args, review: &Review, console: &Console) -> Result<(), Failure> {
+    if args.skip_no_diff && !review.says_something() && !console.is_json() {
+        return Ok(());
+    }
+    match console.output {
+        Output::Json => console.json(review),
+        Output::Markdown => console.data(&markdown(review, &args.set)),
+        Output::Text => console.data(&text::render(review, console)),
+    }
+}
+
+/// What the base would become.
+fn merged(ancestor: &Repository, base: &Repository, head: &Repository) -> Result<Repository, Failure> {
+    merge(ancestor, base, head).map_err(|conflicts| {
+        let places: Vec<String> = conflicts
+            .iter()
+            .map(|conflict| match conflict.line {
+                Some(line) => format!("{}:{line}", conflict.path),
+                None => conflict.path.to_string(),
+            })
+            .collect();
+        Failure::new(Exit::No, format!("the proposal cannot be merged: conflict in {}", places.join(", ")))
+            .help("Merge or rebase it by hand; nothing is reviewed until then.")
+    })
+}
+
+/// The environments that are reviewed: those that either side has, by name.
+fn chosen(args: &Args, base: &Repository, head: &Repository) -> Result<Vec<String>, Failure> {
+    let mut names: BTreeSet<String> = concrete(head)?.into_iter().collect();
+    // A base that cannot be read has no environments to compare with.
+    names.extend(concrete(base).unwrap_or_default());
+    if args.env == "all" {
+        return Ok(names.into_iter().collect());
+    }
+    if names.contains(&args.env) {
+        return Ok(vec![args.env.clone()]);
+    }
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
+    let help = match nearest(&args.env, all.iter().copied()) {
+        Some(near) => format!("Did you mean `{near}`?"),
+        None => format!("There are {}, or `all`.", all.join(", ")),
+    };
+    Err(Failure::input(format!("there is no environment `{}`", args.env)).help(help))
+}
+
+fn concrete(repository: &Repository) -> Result<Vec<String>, Failure> {
+    let environments = list_environments(repository)?;
+    let concrete = environments.into_iter().filter(|environment| !environment.is_abstract);
+    Ok(concrete.map(|environment| environment.name.to_string()).collect())
+}
+
+type Outcome = Result<Rendered, crate::gitops::diagnostic::Diagnostics>;
+
+/// One environment of one revision; `None` if the revision does not have it.
+fn one(repository: &Repository, name: &str) -> Result<Option<Outcome>, Failure> {
+    let is_there = concrete(repository).is_ok_and(|names| names.iter().any(|known| known == name));
+    Ok(is_there.then(|| render_environment(repository, name, &settings())))
+}
+
+fn wanted((state, warnings): Rendered) -> Result<Wanted, Failure> {
+    let objects = objects(&state)?;
+    Ok(Wanted { state, objects, warnings })
+}
+
+/// The rendered objects as news of a cluster.
+fn objects(state: &DesiredState) -> Result<Vec<Observation>, Failure> {
+    let mut reader = Reader::default();
+    let mut objects = Vec::new();
+    for (name, wanted) in &state.objects {
+        let object = reader.parse(&wanted.manifest).map_err(|errors| {
+            let origin = wanted.origin("").map(|origin| format!("{origin}: ")).unwrap_or_default();
+            let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            Failure::input(format!("{origin}{name} cannot be used: {}", errors.join("; ")))
+        })?;
+        objects.extend(super::plan::observation(object));
+    }
+    Ok(objects)
+}
+
+/// Warnings about the repository as a whole that the base does not have.
+fn repository_remarks(before: &Report, after: &Report) -> Vec<Remark> {
+    let name = |warning: &Diagnostic| (warning.code, warning.message.clone());
+    let known: BTreeSet<_> = before.diagnostics.iter().map(name).collect();
+    after.diagnostics.iter().filter(|warning| !known.contains(&name(warning))).map(remark).collect()
+}
+
+fn side(revision: &Revision) -> Side {
+    Side {
+        commit: revision.commit.to_string(),
+        reference: revision.reference.as_ref().map(ToString::to_string),
+    }
+}
+
+/// Whether the snapshot is too old to be believed; if it is merely old, a notice says so.
+fn is_stale(args: &Args, source: &Source, console: &Console) -> bool {
+    let Some(moment) = source.data_as_of else { return false };
+    let now = args.now.unwrap_or_else(crate::io::clock::now_in_seconds);
+    let age = now.duration_since(moment);
+    let most = args.max_snapshot_age.unwrap_or(SNAPSHOT_AGE_MAX);
+    if age <= most {
+        return false;
+    }
+    let days = age.as_hours() / 24;
+    console.notice(&format!(
+        "the snapshot is of {moment}, {days} days ago: the cluster may look different by now"
+    ));
+    args.strict || args.max_snapshot_age.is_some()
+}
+
+impl Source {
+    fn mode(&self) -> Mode {
+        match &self.played {
+            Played::Nothing => Mode::Static,
+            Played::Script { .. } => Mode::Simulation,
+            Played::Snapshot { .. } => Mode::Snapshot,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allowances_are_amounts_or_shares() {
+        assert_eq!(cost_increase("500"), Ok(CostIncrease::Monthly(500_000_000)));
+        assert_eq!(cost_increase("5%"), Ok(CostIncrease::Share(50_000)));
+        assert_eq!(cost_increase("3.1 %"), Ok(CostIncrease::Share(31_000)));
+        assert!(cost_increase("five").is_err() && cost_increase("five%").is_err());
+    }
+
+    #[test]
+    fn ages_may_be_days() {
+        assert_eq!(duration("7d"), Ok(SignedDuration::from_hours(168)));
+        assert_eq!(duration("12h"), Ok(SignedDuration::from_hours(12)));
+        assert!(duration("soon").is_err() && duration("9999999999999999999d").is_err());
+    }
+}

@@ -1,0 +1,228 @@
+//! On whose pods a review is played: those of a snapshot, those of the base's script, or none.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::Args;
+use crate::api::{self, Object};
+use crate::capacity::engine::EngineSettings;
+use crate::gitops::fleet::Fleet;
+use crate::gitops::tracking::LABEL_ENVIRONMENT;
+use crate::gitops::tree::Node;
+use crate::io::clock;
+use crate::model::catalog::Catalog;
+use crate::model::name::ObjectKey;
+use crate::model::repository::Repository;
+use crate::review::impact::Demand;
+use crate::review::report::Remark;
+use crate::simulator::script::Script;
+use crate::simulator::stage::Stage;
+use crate::simulator::workload::{Workload, WorkloadKind};
+use crate::ui::cli::plan::{Picture, observation};
+use crate::ui::console::Console;
+use crate::ui::exit::Failure;
+use crate::ui::play::{SCRIPT, price_notice, script_of};
+
+/// Workloads that the sentence about the demand names.
+const NAMED_MAX: usize = 5;
+
+pub struct Source {
+    pub played: Played,
+    /// Whose pods these are.
+    pub sentence: String,
+    pub data_as_of: Option<Timestamp>,
+    pub remarks: Vec<Remark>,
+    prices: Option<String>,
+}
+
+pub enum Played {
+    Nothing,
+    Script { environment: String, stage: Box<Stage> },
+    Snapshot { environment: String, stage: Box<Stage> },
+}
+
+impl Source {
+    /// What an environment is played on.
+    pub fn of(&self, name: &str) -> Demand {
+        match &self.played {
+            Played::Script { environment, stage } if environment == name => Demand::Pods((**stage).clone()),
+            Played::Snapshot { environment, stage } if environment == name => {
+                Demand::Cluster((**stage).clone())
+            }
+            _ => Demand::None,
+        }
+    }
+
+    pub fn assumptions(&self) -> Vec<String> {
+        let mut lines = vec![self.sentence.clone()];
+        if !matches!(self.played, Played::Nothing) {
+            lines.push(
+                "Launches succeed as the cheapest offering; list prices, 730 hours a month; disks, addresses and traffic are not counted."
+                    .into(),
+            );
+            lines.push(
+                "Cost is that of the steady state: the same pods on nodes bought anew, before and after."
+                    .into(),
+            );
+            lines.extend(self.prices.clone());
+        }
+        lines
+    }
+}
+
+pub fn source(
+    args: &Args,
+    base: &Repository,
+    head: &Repository,
+    names: &[String],
+    console: &Console,
+) -> Result<Source, Failure> {
+    if let Some(file) = &args.snapshot {
+        return of_snapshot(args, file, base, head, names, console);
+    }
+    let mut remarks = Vec::new();
+    let script_of_base = base.files.get(SCRIPT);
+    if script_of_base.is_some() && script_of_base != head.files.get(SCRIPT) {
+        remarks
+            .push(note("DemandChanges", "the proposal changes simulation.toml; that of the base is played"));
+    }
+    // The base says what the demand is: a proposal does not choose its own test.
+    let repository = match (script_of_base, head.files.contains_key(SCRIPT)) {
+        (Some(_), _) => base,
+        (None, true) => {
+            remarks.push(note("DemandIsNew", "simulation.toml comes with the proposal; the base has none"));
+            head
+        }
+        (None, false) => {
+            return Ok(Source {
+                played: Played::Nothing,
+                sentence: "No snapshot was given and the fleet has no simulation.toml: only objects are compared, nothing was played."
+                    .into(),
+                data_as_of: None,
+                remarks,
+                prices: None,
+            });
+        }
+    };
+    let only = (args.env != "all").then_some(args.env.as_str());
+    let (script, _) = script_of(repository, only)?;
+    of_script(args, &script, repository, remarks)
+}
+
+fn note(code: &str, message: &str) -> Remark {
+    Remark { code: code.into(), message: message.into(), origin: None }
+}
+
+fn of_script(
+    args: &Args,
+    script: &Script,
+    repository: &Repository,
+    remarks: Vec<Remark>,
+) -> Result<Source, Failure> {
+    let catalog = args.catalog.open(|| Some(script.region.clone()))?;
+    let prices = price_notice(&catalog.prices, &script.region);
+    let now = args.now.unwrap_or(script.start);
+    let mut stage = Stage::empty(catalog, now, script.seed);
+    let peaks = peaks(script);
+    let mut said: Vec<(u32, String)> = Vec::new();
+    for path in &script.workloads {
+        let Some(bytes) = repository.files.get(path.as_str()) else {
+            return Err(Failure::input(format!("{SCRIPT}: there is no file {path} in the repository")));
+        };
+        let text = std::str::from_utf8(bytes).map_err(|_| Failure::input(format!("{path} is not UTF-8")))?;
+        let read = api::snapshot::read(text, path).map_err(|error| Failure::input(error.to_string()))?;
+        for object in read.objects {
+            match object {
+                Object::Workload(workload) => {
+                    let pods = peaks.get(&workload.key).copied().unwrap_or(0).max(workload.pods);
+                    if pods > 0 {
+                        said.push((pods, workload.key.to_string()));
+                    }
+                    let kind = WorkloadKind::Deployment;
+                    stage.add_workload(Workload::new(workload.key, kind, workload.shape, pods));
+                }
+                // Pods of a controller are made from the controller, as often as they are needed.
+                Object::Pod(pod) if pod.controller().is_some() => {}
+                other => {
+                    if let Some(seen) = observation(other) {
+                        stage.add(&seen);
+                    }
+                }
+            }
+        }
+    }
+    said.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let pods: u32 = said.iter().map(|(pods, _)| pods).sum();
+    let more = said.len().saturating_sub(NAMED_MAX);
+    let mut names: Vec<String> =
+        said.iter().take(NAMED_MAX).map(|(pods, name)| format!("{pods} × {name}")).collect();
+    names.extend((more > 0).then(|| format!("{more} more")));
+    let sentence = format!(
+        "The demand is simulated: {pods} pods for {}, the peak of simulation.toml ({}).",
+        script.environment,
+        names.join(", ")
+    );
+    let played = Played::Script { environment: script.environment.clone(), stage: Box::new(stage) };
+    Ok(Source { played, sentence, data_as_of: None, remarks, prices })
+}
+
+/// The most pods that each workload is ever scaled to.
+fn peaks(script: &Script) -> BTreeMap<ObjectKey, u32> {
+    let mut peaks = BTreeMap::new();
+    for scale in script.events.iter().filter_map(|event| event.scale.as_ref()) {
+        if let Some(key) = scale.workload() {
+            let peak = peaks.entry(key).or_insert(0);
+            *peak = scale.to.max(*peak);
+        }
+    }
+    peaks
+}
+
+fn of_snapshot(
+    args: &Args,
+    file: &std::path::Path,
+    base: &Repository,
+    head: &Repository,
+    names: &[String],
+    console: &Console,
+) -> Result<Source, Failure> {
+    let picture = Picture::read(file, console)?;
+    let environment = environment_of(args, &picture, names)?;
+    let region = || {
+        let named = [head, base].into_iter().find_map(|side| {
+            let resolved = Fleet::load(side).ok()?.resolve(&environment).ok()?;
+            resolved.tree.get("region").and_then(Node::as_text).map(ToString::to_string)
+        });
+        named.or_else(|| picture.region())
+    };
+    let catalog: std::sync::Arc<Catalog> = args.catalog.open(region)?;
+    let data_as_of = picture.latest_moment();
+    let now = args.now.or(data_as_of).unwrap_or_else(clock::now_in_seconds);
+    let sentence = match data_as_of {
+        Some(moment) => format!("The cluster of {environment} is that of a snapshot of {moment}."),
+        None => format!("The cluster of {environment} is that of a snapshot without any time stamp."),
+    };
+    let cluster = picture.into_cluster(catalog, now);
+    let stage = Box::new(Stage::new(cluster, now, EngineSettings::default()));
+    let played = Played::Snapshot { environment, stage };
+    Ok(Source { played, sentence, data_as_of, remarks: Vec::new(), prices: None })
+}
+
+/// Whose cluster a snapshot is: as the command line says, as its own objects say, or of the only environment there is.
+fn environment_of(args: &Args, picture: &Picture, names: &[String]) -> Result<String, Failure> {
+    if args.env != "all" {
+        return Ok(args.env.clone());
+    }
+    let labelled: BTreeSet<&str> = picture.labels(LABEL_ENVIRONMENT).collect();
+    if let [one] = labelled.into_iter().collect::<Vec<_>>().as_slice()
+        && names.iter().any(|name| name == one)
+    {
+        return Ok((*one).to_owned());
+    }
+    match names {
+        [one] => Ok(one.clone()),
+        names => Err(Failure::usage("a snapshot is one cluster, and the fleet has several environments")
+            .help(format!("Say whose it is with --env: {}.", names.join(", ")))),
+    }
+}

@@ -1,0 +1,264 @@
+//! Commits made in the examples: each review is on record, and what four of them foretell is what a simulated cluster then does.
+//!
+//! The review plays decisions without time. The cluster that the commit is then played on has all that reviews leave out:
+//! machines that boot, a scheduler of its own, evictions one by one, disruption budgets of pods.
+
+use std::collections::BTreeSet;
+
+use jiff::SignedDuration;
+use provisor::io::git::{Limits, Symlinks, read_directory};
+use provisor::simulator::script::{Scale, ScriptEvent};
+use provisor::simulator::story::Happening;
+use provisor::ui::play::{Play, script_of};
+use serde_json::Value;
+
+use super::{Proposal, environment, recorded};
+
+/// One commit onto an example.
+struct Pair {
+    name: &'static str,
+    example: &'static str,
+    environment: &'static str,
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+    /// Its gates stop it.
+    code: i32,
+}
+
+const fn pair(name: &'static str, example: &'static str, environment: &'static str) -> Pair {
+    Pair { name, example, environment, file: "environments/prod.toml", from: "", to: "", code: 0 }
+}
+
+#[test]
+fn a_label_rolls_its_pool() {
+    let from = "strategy = \"spot-with-on-demand-fallback\"";
+    let to = "strategy = \"spot-with-on-demand-fallback\"\nlabels = { logging = \"on\" }";
+    let review = on_record(&Pair { from, to, ..pair("label", "eks-shop", "prod") });
+    assert_eq!(environment(&review, "prod")["pods"]["moved"], 17);
+}
+
+/// Rows: REV-001
+#[test]
+fn rev_001_a_comment_changes_nothing() {
+    let pair = Pair {
+        from: "# At most a third of the nodes",
+        to: "# At most one third   of the nodes",
+        ..pair("comment", "eks-shop", "prod")
+    };
+    let (proposal, review) = reviewed(&pair);
+    assert_eq!(review["verdict"], "pass");
+    assert_eq!(review["headline"], "nothing to say: no capacity change");
+    assert!(review["environments"].as_array().unwrap().iter().all(|one| one["change"] == "unchanged"));
+    let silent = proposal
+        .review("--base main~ --output markdown --skip-no-diff".replace("main~", &base(&proposal)).as_str());
+    assert_eq!((silent.status.code(), silent.stdout.len()), (Some(0), 0));
+}
+
+#[test]
+fn a_lower_limit_is_exceeded_and_rolls_nothing() {
+    let (from, to) = ("limits = { cpu = \"200\", nodes = 20 }", "limits = { cpu = \"8\", nodes = 20 }");
+    let review = on_record(&Pair { from, to, code: 1, ..pair("limit", "eks-shop", "prod") });
+    let limit = &environment(&review, "prod")["limits"][0];
+    assert_eq!(
+        (&limit["pool"], &limit["resource"], &limit["limit"]),
+        (&"general".into(), &"cpu".into(), &"8".into())
+    );
+    assert_eq!(limit["isExceeded"], true);
+}
+
+#[test]
+fn pods_without_their_label_lose_their_only_pool() {
+    let (from, to) = ("labels = { domain = \"checkout\" }", "labels = { domain = \"till\" }");
+    let review = on_record(&Pair { from, to, code: 1, ..pair("lost-label", "eks-shop", "prod") });
+    let pods = environment(&review, "prod")["pods"]["newUnschedulable"].as_array().unwrap();
+    assert_eq!(pods.len(), 2);
+    assert!(pods.iter().all(|pod| pod["lostOnlyPool"] == true && pod["stillRuns"] == true));
+}
+
+#[test]
+fn a_pool_that_goes_takes_its_pods_along() {
+    let from = "[pools.checkout]\nstrategy = \"on-demand\"";
+    let to = "[pools.till]\nstrategy = \"on-demand\"";
+    let pair = Pair { from, to, ..pair("renamed-pool", "eks-shop", "prod") };
+    let review = on_record(&pair);
+    let prod = environment(&review, "prod");
+    assert_eq!((&prod["nodes"]["retired"], &prod["pods"]["moved"]), (&1.into(), &2.into()));
+}
+
+/// Rows: REV-017
+#[test]
+fn rev_017_on_demand_instead_of_spot_costs_more() {
+    let from = "strategy = \"spot-with-on-demand-fallback\"";
+    let review =
+        on_record(&Pair { from, to: "strategy = \"on-demand\"", ..pair("on-demand", "eks-shop", "prod") });
+    let cost = &environment(&review, "prod")["cost"];
+    let micros = |value: &Value| {
+        let text = value.as_str().expect("a decimal");
+        text.parse::<provisor::model::money::UsdPerHour>().expect("money").0
+    };
+    let parts = &cost["byCapacityType"];
+    assert!(micros(&parts["spot"]) < 0 && micros(&parts["on-demand"]) > 0, "{cost:#}");
+    let sum = micros(&parts["spot"]) + micros(&parts["on-demand"]) + micros(&parts["reserved"]);
+    assert_eq!(sum, micros(&cost["delta"]));
+    assert_eq!(micros(&cost["before"]) + micros(&cost["delta"]), micros(&cost["after"]));
+}
+
+#[test]
+fn a_larger_disk_rolls_every_pool_of_its_class() {
+    let (from, to) = ("device = \"/dev/xvdb\"\nsize = \"50Gi\"", "device = \"/dev/xvdb\"\nsize = \"100Gi\"");
+    comes_true(&Pair { from, to, ..pair("disk", "bottlerocket-arm64", "prod") });
+}
+
+#[test]
+fn a_narrower_choice_rolls_what_no_longer_fits() {
+    let (from, to) = ("instance-families = [\"g4dn\", \"g5\"]", "instance-families = [\"g5\"]");
+    comes_true(&Pair { from, to, ..pair("narrower", "gpu-studio", "prod") });
+}
+
+/// Rows: REV-007
+#[test]
+fn rev_007_a_wider_choice_rolls_nothing() {
+    let (from, to) = ("instance-categories: [c, m, r, t]", "instance-categories: [c, m, r, t, i]");
+    let review =
+        comes_true(&Pair { file: "environments/lab.yaml", from, to, ..pair("wider", "inflate-lab", "lab") });
+    let lab = environment(&review, "lab");
+    assert_eq!(lab["objects"][0]["nodes"], 0);
+    assert_eq!((&lab["nodes"]["drifted"], &lab["pods"]["moved"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn a_higher_limit_lets_workers_in() {
+    let (from, to) = ("limits = { cpu = \"40\", nodes = 10 }", "limits = { cpu = \"80\", nodes = 20 }");
+    let review = comes_true(&Pair {
+        file: "environments/onprem.toml",
+        from,
+        to,
+        ..pair("higher-limit", "kubeadm-keda", "onprem")
+    });
+    assert!(!environment(&review, "onprem")["pods"]["fixed"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn patience_is_behaviour_only() {
+    let (from, to) = ("consolidate-after = \"10m\"", "consolidate-after = \"20m\"");
+    let review = on_record(&Pair { from, to, ..pair("patience", "eks-shop", "prod") });
+    assert_eq!(environment(&review, "prod")["cost"]["delta"], "0.00");
+}
+
+fn base(proposal: &Proposal) -> String {
+    proposal.git(&["rev-parse", "HEAD~1"])
+}
+
+/// The review of a pair, whose comment is on record.
+fn reviewed(pair: &Pair) -> (Proposal, Value) {
+    let mut proposal = Proposal::of_example(pair.example);
+    proposal.edit(pair.file, pair.from, pair.to);
+    let line = format!("--base {} --head main", base(&proposal));
+    let comment = proposal.review(&format!("{line} --output markdown"));
+    assert_eq!(comment.status.code(), Some(pair.code), "{}", super::said(&comment));
+    recorded(&format!("{}.md", pair.name), &String::from_utf8(comment.stdout).expect("text"));
+    let review = proposal.json(&line, pair.code);
+    (proposal, review)
+}
+
+/// What a cluster is, as far as a review foretells it.
+#[derive(Debug, PartialEq)]
+struct Foretold {
+    /// Dollars an hour before the commit, and once it has been carried out.
+    before: String,
+    after: String,
+    /// Of the nodes that were there, so many are gone.
+    gone: usize,
+    nodes: usize,
+    /// Of the pods that ran, so many are not where they were.
+    moved: usize,
+    waiting: usize,
+}
+
+/// A review whose cluster is too crowded to be foretold to the node: the scheduler that the simulated cluster has spreads the
+/// shop over one node more than its engine would.
+fn on_record(pair: &Pair) -> Value {
+    reviewed(pair).1
+}
+
+fn comes_true(pair: &Pair) -> Value {
+    let (proposal, review) = reviewed(pair);
+    let one = environment(&review, pair.environment);
+    let count = |value: &Value| value.as_u64().expect("a count") as usize;
+    let nodes = &one["nodes"];
+    let (cost, pods) = (&one["cost"], &one["pods"]);
+    let still_run = |pod: &&Value| pod["stillRuns"] == false;
+    let foretold = Foretold {
+        before: cost["usdPerHour"]["before"].as_str().expect("money").into(),
+        after: cost["reachedUsdPerHour"].as_str().expect("money").into(),
+        gone: count(&nodes["drifted"]) + count(&nodes["retired"]) + count(&nodes["consolidated"]),
+        nodes: count(&nodes["after"]),
+        moved: count(&pods["moved"]),
+        waiting: pods["newUnschedulable"].as_array().expect("a list").iter().filter(still_run).count()
+            + count(&pods["waitingAnyway"]),
+    };
+    assert_eq!(lived(&proposal, pair), foretold, "{}", pair.name);
+    review
+}
+
+/// Plays the commit on a simulated cluster that came to rest before.
+fn lived(proposal: &Proposal, pair: &Pair) -> Foretold {
+    let limits = Limits::default();
+    let after = read_directory(proposal.path(), &limits, Symlinks::Refused).expect("a fleet");
+    proposal.git(&["checkout", "--quiet", &base(proposal)]);
+    let before = read_directory(proposal.path(), &limits, Symlinks::Refused).expect("a fleet");
+    let (mut script, _) = script_of(&before, Some(pair.environment)).expect("a script");
+    // All that it is ever scaled to, from the beginning.
+    let mut peaks: Vec<Scale> = Vec::new();
+    for scale in script.events.iter().filter_map(|event| event.scale.clone()) {
+        match peaks.iter_mut().find(|peak| peak.workload == scale.workload) {
+            Some(peak) => peak.to = peak.to.max(scale.to),
+            None => peaks.push(scale),
+        }
+    }
+    let at_once = |scale| ScriptEvent {
+        at: SignedDuration::from_secs(1),
+        scale: Some(scale),
+        reclaim: None,
+        shortage: None,
+        lose_zone: None,
+        commit: None,
+    };
+    script.events = peaks.into_iter().filter(|peak| peak.to > 0).map(at_once).collect();
+    let mut play = Play::new(before.clone(), script, None).expect("a stage");
+    play.take_commit(before).expect("the base renders");
+    let start = play.start();
+    play.reconciler.run_until(start + SignedDuration::from_mins(20), |_, _| ());
+    let world = play.reconciler.cluster().world();
+    let ran: BTreeSet<_> = world.objects().nodes.keys().copied().collect();
+    let pods: BTreeSet<_> = world
+        .objects()
+        .pods
+        .values()
+        .filter(|pod| pod.node.is_some() && !pod.is_daemon())
+        .map(|pod| pod.key)
+        .collect();
+    let (dollars, told) = (world.cloud().price_now().to_string(), world.story().len());
+    play.take_commit(after).expect("the proposal renders");
+    play.reconciler.run_until(start + SignedDuration::from_mins(80), |_, _| ());
+    let world = play.reconciler.cluster().world();
+    let evicted: BTreeSet<_> = world
+        .story()
+        .since(told)
+        .iter()
+        .filter_map(|(_, happening)| match happening {
+            Happening::Evicted { pod, .. } => Some(*pod),
+            _ => None,
+        })
+        .collect();
+    let objects = world.objects();
+    Foretold {
+        before: dollars,
+        after: world.cloud().price_now().to_string(),
+        gone: ran.iter().filter(|node| !objects.nodes.contains_key(node)).count(),
+        nodes: objects.nodes.len(),
+        moved: evicted.intersection(&pods).count(),
+        waiting: objects.pods.values().filter(|pod| pod.node.is_none() && pod.is_active()).count(),
+    }
+}

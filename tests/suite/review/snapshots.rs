@@ -1,0 +1,222 @@
+//! Proposals played on a cluster that runs: what rolls, how fast, what is stuck, and whose fault it is.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::{Proposal, environment, said};
+
+const FLEET: &str = "name = \"shop\"\n[defaults]\nregion = \"us-east-1\"\n";
+const CATALOG: &str = "\
+instance_type,arch,vcpu,memory_mib,alloc_cpu,alloc_memory,alloc_pods,nvidia_gpu,neuron,on_demand_usd_per_hour,spot_usd_per_hour,zones,capacity_types
+m5.large,amd64,2,8192,1930m,6903Mi,29,,,0.096,0.041,us-east-1a us-east-1b,spot on-demand
+";
+
+/// A fleet whose pool asks for nothing but zones and a way to pay.
+fn fleet(budget: &str) -> Proposal {
+    let template = format!(
+        r#"apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata:
+  name: {{{{ pool.name }}}}
+spec:
+  disruption: {{ consolidationPolicy: WhenEmpty, consolidateAfter: 0s, budgets: [{{ nodes: "{budget}" }}] }}
+  template:
+    spec:
+      nodeClassRef: {{ group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }}
+      expireAfter: Never
+      requirements:
+        - {{ key: karpenter.sh/capacity-type, operator: In, values: [{{{{ vars.pay }}}}] }}
+        - {{ key: topology.kubernetes.io/zone, operator: In, values: [{{{{ vars.zones }}}}] }}
+"#
+    );
+    let prod = "[variables]\npay = \"on-demand\"\nzones = \"us-east-1a, us-east-1b\"\n\n[pools.general]\nstrategy = \"mine\"\n";
+    let proposal = Proposal::new(&[
+        ("fleet.toml", FLEET),
+        ("templates/mine.yaml.j2", &template),
+        ("environments/prod.toml", prod),
+    ]);
+    std::fs::write(proposal.path().join("prices.csv"), CATALOG).expect("written");
+    proposal
+}
+
+/// Nodes of a pool, each with one pod that asks for so much.
+fn cluster(pool: &str, count: usize, cpu: &str, annotations: &str) -> String {
+    let mut yaml = String::new();
+    for number in 1..=count {
+        let labels = format!(
+            "karpenter.sh/nodepool: {pool}, node.kubernetes.io/instance-type: m5.large, topology.kubernetes.io/zone: us-east-1b, karpenter.sh/capacity-type: on-demand, kubernetes.io/arch: amd64, kubernetes.io/os: linux"
+        );
+        let size = "{ cpu: 1930m, memory: 6903Mi, pods: \"29\" }";
+        let id = format!("aws:///us-east-1b/i-{pool}{number}");
+        let annotations = if number == 1 { annotations } else { "" };
+        let since = "lastTransitionTime: \"2026-03-02T08:00:00Z\"";
+        write!(
+            yaml,
+            r#"---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {{ name: {pool}-{number}, creationTimestamp: "2026-03-02T08:00:00Z", labels: {{ {labels} }}, finalizers: [karpenter.sh/termination] }}
+spec:
+  nodeClassRef: {{ group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }}
+  requirements: []
+status:
+  providerID: {id}
+  nodeName: {pool}-node-{number}
+  capacity: {size}
+  allocatable: {size}
+  conditions:
+    - {{ type: Launched, status: "True", reason: Launched, {since} }}
+    - {{ type: Registered, status: "True", reason: Registered, {since} }}
+    - {{ type: Initialized, status: "True", reason: Initialized, {since} }}
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: {pool}-node-{number}
+  creationTimestamp: "2026-03-02T08:00:00Z"
+  labels: {{ {labels}, karpenter.sh/registered: "true", karpenter.sh/initialized: "true", kubernetes.io/hostname: {pool}-node-{number} }}
+spec: {{ providerID: {id} }}
+status:
+  capacity: {size}
+  allocatable: {size}
+  conditions: [{{ type: Ready, status: "True", {since} }}]
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {pool}-pod-{number}
+  namespace: shop
+  creationTimestamp: "2026-03-02T08:00:00Z"
+  annotations: {{ {annotations} }}
+  ownerReferences: [{{ apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: web, controller: true }}]
+spec:
+  nodeName: {pool}-node-{number}
+  containers: [{{ name: web, image: web, resources: {{ requests: {{ cpu: {cpu}, memory: 1Gi }} }} }}]
+status: {{ phase: Running, startTime: "2026-03-02T08:00:00Z", conditions: [{{ type: Ready, status: "True" }}] }}
+"#
+        )
+        .expect("text");
+    }
+    yaml
+}
+
+fn reviewed(proposal: &mut Proposal, from: &str, to: &str, snapshot: &str, code: i32) -> Value {
+    proposal.edit("environments/prod.toml", from, to);
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    std::fs::write(proposal.path().join("cluster.yaml"), snapshot).expect("written");
+    let line = "--base base --snapshot cluster.yaml --catalog prices.csv --now 2026-03-02T09:00:00Z";
+    let review = proposal.json(line, code);
+    assert_eq!(review["mode"], "snapshot");
+    environment(&review, "prod").clone()
+}
+
+/// Rows: REV-008
+#[test]
+fn rev_008_a_roll_goes_in_waves_of_its_budget() {
+    let snapshot = cluster("general", 19, "1500m", "");
+    let prod = reviewed(&mut fleet("20%"), "\"on-demand\"", "\"spot\"", &snapshot, 0);
+    assert_eq!((&prod["nodes"]["drifted"], &prod["pods"]["moved"]), (&19.into(), &19.into()), "{prod:#}");
+    let roll = &prod["roll"]["pools"][0];
+    assert_eq!((&roll["nodes"], &roll["atOnce"], &roll["waves"]), (&19.into(), &4.into(), &5.into()));
+    assert_eq!(prod["cost"]["usdPerHour"]["before"], "1.824");
+    assert_eq!(prod["cost"]["usdPerHour"]["after"], "0.779");
+}
+
+#[test]
+fn a_roll_that_never_ends_names_what_stops_it() {
+    let snapshot = cluster("general", 3, "1500m", "");
+    let prod = reviewed(&mut fleet("0"), "\"on-demand\"", "\"spot\"", &snapshot, 0);
+    assert_eq!(
+        (&prod["nodes"]["drifted"], prod["nodes"]["stuck"].as_array().unwrap().len()),
+        (&0.into(), 3),
+        "{prod:#}"
+    );
+    assert_eq!(prod["roll"]["pools"][0]["waves"], Value::Null);
+    assert!(prod["roll"]["blockers"][0].as_str().unwrap().starts_with("general: "), "{:#}", prod["roll"]);
+}
+
+/// Rows: REV-013
+#[test]
+fn rev_013_a_pod_whose_volume_stays_behind_loses_its_zone() {
+    let mut snapshot = cluster("general", 1, "1500m", "");
+    snapshot = snapshot.replace(
+        "  containers: [",
+        "  volumes: [{ name: data, persistentVolumeClaim: { claimName: data } }]\n  containers: [",
+    );
+    snapshot.push_str(
+        r#"---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: { name: data, namespace: shop, annotations: { pv.kubernetes.io/bind-completed: "yes" } }
+spec: { volumeName: pv-data, storageClassName: "" }
+status: { phase: Bound }
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: { name: pv-data }
+spec:
+  csi: { driver: ebs.csi.aws.com, volumeHandle: vol-1 }
+  nodeAffinity:
+    required:
+      nodeSelectorTerms:
+        - matchExpressions: [{ key: topology.kubernetes.io/zone, operator: In, values: [us-east-1b] }]
+"#,
+    );
+    let prod = reviewed(&mut fleet("100%"), "\"us-east-1a, us-east-1b\"", "\"us-east-1a\"", &snapshot, 1);
+    let pod = &prod["pods"]["newUnschedulable"][0];
+    assert_eq!(pod["pod"], "shop/general-pod-1", "{prod:#}");
+    assert_eq!((&pod["lostOnlyPool"], &pod["stillRuns"]), (&true.into(), &true.into()));
+    assert_eq!(pod["reasons"][0]["pool"], "general");
+}
+
+/// Rows: REV-016
+#[test]
+fn rev_016_what_has_no_price_is_named_and_is_not_free() {
+    let snapshot =
+        cluster("general", 2, "1500m", "").replacen("instance-type: m5.large", "instance-type: x9.huge", 2);
+    let mut proposal = fleet("0");
+    let prod = reviewed(&mut proposal, "\"on-demand\"", "\"spot\"", &snapshot, 0);
+    assert_eq!(prod["cost"]["unpriced"], serde_json::json!(["x9.huge"]), "{prod:#}");
+    let line = "--base base --snapshot cluster.yaml --catalog prices.csv --now 2026-03-02T09:00:00Z";
+    assert!(said(&proposal.review(line)).contains("(partial)"));
+    // Nobody can say that it stays below a limit.
+    let review = proposal.json(&format!("{line} --max-usd-per-hour 100"), 1);
+    assert_eq!(review["verdict"], "fail");
+}
+
+#[test]
+fn a_pool_with_many_nodes_does_not_go_unnoticed() {
+    let mut proposal = fleet("100%");
+    proposal.edit(
+        "environments/prod.toml",
+        "strategy = \"mine\"\n",
+        "strategy = \"mine\"\n[pools.batch]\nstrategy = \"mine\"\n",
+    );
+    let snapshot = cluster("batch", 30, "1500m", "");
+    let prod = reviewed(&mut proposal, "[pools.batch]\nstrategy = \"mine\"\n", "", &snapshot, 0);
+    assert_eq!((&prod["nodes"]["retired"], &prod["pods"]["moved"]), (&30.into(), &30.into()), "{prod:#}");
+    assert_eq!(prod["objects"][0]["impact"], "destructive");
+    let line = "--base base --snapshot cluster.yaml --catalog prices.csv --fail-on destructive";
+    let review = proposal.json(line, 1);
+    assert_eq!(review["gates"][0]["message"], "removed with nodes: prod/batch (30 nodes)");
+}
+
+#[test]
+fn an_old_snapshot_is_told_and_stops_whoever_wants_to_be_stopped() {
+    let mut proposal = fleet("100%");
+    reviewed(&mut proposal, "\"on-demand\"", "\"spot\"", &cluster("general", 1, "1500m", ""), 0);
+    let at = |moment: &str, more: &str| {
+        proposal.review(&format!(
+            "--base base --snapshot cluster.yaml --catalog prices.csv --now {moment} {more}"
+        ))
+    };
+    let old = "2026-03-10T09:00:00Z";
+    assert_eq!(at(old, "").status.code(), Some(0));
+    assert!(said(&at(old, "")).contains("8 days ago"));
+    assert_eq!(at(old, "--strict").status.code(), Some(5));
+    assert_eq!(at(old, "--max-snapshot-age 10d").status.code(), Some(0));
+    assert_eq!(at("2026-03-02T12:00:00Z", "--max-snapshot-age 1h").status.code(), Some(5));
+    std::fs::write(proposal.path().join("cluster.yaml"), "kind: [").expect("written");
+    assert_eq!(at(old, "").status.code(), Some(2));
+}

@@ -1,0 +1,193 @@
+//! What stops a proposal, what does not, and what is never believed.
+
+use serde_json::Value;
+
+use super::{Proposal, environment, said};
+
+const FLEET: &str = "name = \"shop\"\n[defaults]\nregion = \"us-east-1\"\n";
+const PROD: &str = "[pools.general]\nstrategy = \"on-demand\"\nlimits = { cpu = \"100\" }\n\n# end of prod\n";
+const SCRIPT: &str = "environment = \"prod\"\nduration = \"30m\"\nworkloads = [\"web.yaml\"]\n";
+const WEB: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: { name: web, namespace: shop }\nspec:\n  replicas: 4\n  selector: { matchLabels: { app: web } }\n  template:\n    metadata: { labels: { app: web } }\n    spec:\n      containers: [{ name: web, image: web, resources: { requests: { cpu: \"1\", memory: 1Gi } } }]\n";
+
+fn fleet() -> Proposal {
+    Proposal::new(&[
+        ("fleet.toml", FLEET),
+        ("environments/prod.toml", PROD),
+        ("simulation.toml", SCRIPT),
+        ("web.yaml", WEB),
+    ])
+}
+
+/// Rows: REV-002
+#[test]
+fn rev_002_what_the_base_gained_meanwhile_is_not_removed() {
+    let mut proposal = fleet();
+    proposal.edit("environments/prod.toml", "# end of prod", "[pools.batch]\nstrategy = \"spot\"\n");
+    proposal.branch_from_first("next");
+    proposal.edit(
+        "environments/prod.toml",
+        "strategy = \"on-demand\"",
+        "strategy = \"on-demand\"\nweight = 5",
+    );
+    let review = proposal.json("--base main --head next", 0);
+    assert_eq!(review["head"]["mergeResult"].as_str().map(str::len), Some(64));
+    let objects = environment(&review, "prod")["objects"].as_array().unwrap().clone();
+    let names: Vec<&str> = objects.iter().map(|object| object["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["general"], "{objects:#?}");
+}
+
+/// Rows: REV-003
+#[test]
+fn rev_003_a_conflict_is_named_and_nothing_is_counted() {
+    let mut proposal = fleet();
+    proposal.edit("environments/prod.toml", "cpu = \"100\"", "cpu = \"200\"");
+    proposal.branch_from_first("next");
+    proposal.edit("environments/prod.toml", "cpu = \"100\"", "cpu = \"300\"");
+    let output = proposal.review("--base main --head next --output json");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(said(&output).contains("conflict in environments/prod.toml:3"), "{}", said(&output));
+}
+
+/// Rows: REV-005
+#[test]
+fn rev_005_reviews_repeat_byte_for_byte() {
+    let mut proposal = fleet();
+    proposal.edit("environments/prod.toml", "\"on-demand\"", "\"spot\"");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    for form in ["json", "markdown", "text"] {
+        let line = format!("--base base --head main --output {form}");
+        let (one, other) = (proposal.review(&line), proposal.review(&line));
+        assert!(!one.stdout.is_empty() && one.stdout == other.stdout, "{form}");
+    }
+}
+
+/// Rows: REV-006
+#[test]
+fn rev_006_every_environment_is_accounted_for() {
+    let with_template = "[pools.general]\nstrategy = \"mine\"\n";
+    let template = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: {{ pool.name }}\nspec:\n  limits: { cpu: \"10\" }\n  template:\n    spec:\n      nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }\n      requirements:\n        - { key: karpenter.sh/capacity-type, operator: In, values: [spot] }\n";
+    let mut proposal = Proposal::new(&[
+        ("fleet.toml", FLEET),
+        ("templates/mine.yaml.j2", template),
+        ("environments/a.toml", with_template),
+        ("environments/b.toml", with_template),
+        ("environments/c.toml", with_template),
+        ("environments/d.toml", PROD),
+        ("environments/e.toml", PROD),
+    ]);
+    proposal.edit("templates/mine.yaml.j2", "cpu: \"10\"", "cpu: \"20\"");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let review = proposal.json("--base base", 0);
+    let changes: Vec<(String, String)> = review["environments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| (one["name"].as_str().unwrap().into(), one["change"].as_str().unwrap().into()))
+        .collect();
+    let expected =
+        [("a", "changed"), ("b", "changed"), ("c", "changed"), ("d", "unchanged"), ("e", "unchanged")];
+    assert_eq!(changes, expected.map(|(name, change)| (name.to_owned(), change.to_owned())));
+    let comment = said(&proposal.review("--base base --output markdown"));
+    assert!(comment.contains("| `d`, `e` | no change |"), "{comment}");
+}
+
+/// Rows: REV-020
+#[test]
+fn rev_020_without_demand_no_number_is_made_up() {
+    let mut proposal = Proposal::new(&[("fleet.toml", FLEET), ("environments/prod.toml", PROD)]);
+    proposal.edit("environments/prod.toml", "\"on-demand\"", "\"spot\"");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let review = proposal.json("--base base", 0);
+    assert_eq!(review["mode"], "static");
+    let prod = environment(&review, "prod");
+    for unknown in ["nodes", "cost", "pods", "roll", "limits"] {
+        assert_eq!(prod[unknown], Value::Null, "{unknown}");
+    }
+    assert_eq!(prod["objects"][0]["nodes"], Value::Null);
+    assert!(review["demand"].as_str().unwrap().contains("nothing was played"));
+    // Not knowing is no pass.
+    let review = proposal.json("--base base --max-usd-per-hour 10", 1);
+    assert_eq!(review["gates"][1]["passed"], false);
+}
+
+#[test]
+fn a_proposal_that_is_not_valid_is_an_error_with_its_place() {
+    let mut proposal = fleet();
+    proposal.edit("environments/prod.toml", "cpu = \"100\"", "cpu = \"many\"");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let output = proposal.review("--base base");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(said(&output).contains("environments/prod.toml:3:"), "{}", said(&output));
+    let output = proposal.review("--base nowhere");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let output = proposal.review("--base base --env prd");
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+}
+
+#[test]
+fn gates_stop_what_is_too_dear_or_protected() {
+    let mut proposal = fleet();
+    proposal.edit("environments/prod.toml", "\"on-demand\"", "\"spot\"");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let gate =
+        |line: &str, code: i32| proposal.json(&format!("--base base {line}"), code)["gates"][1].clone();
+    assert_eq!(gate("--max-usd-per-hour 100", 0)["passed"], true);
+    assert_eq!(gate("--max-usd-per-hour 0.001", 1)["gate"], "max-usd-per-hour");
+    assert_eq!(gate("--protect gen*", 1)["message"], "protected: prod/general has its nodes replaced");
+    assert_eq!(gate("--protect batch", 0)["passed"], true);
+    assert_eq!(gate("--max-nodes-replaced 0", 1)["gate"], "max-nodes-replaced");
+    // The other way round it is dearer.
+    let review = proposal.json("--base main --head base --max-cost-increase 1000%", 0);
+    assert_eq!(review["verdict"], "pass");
+}
+
+#[test]
+fn a_proposal_does_not_choose_its_own_demand() {
+    let mut proposal = fleet();
+    let web = WEB.replace("replicas: 4", "replicas: 1");
+    let script = SCRIPT.replace("30m", "31m");
+    let prod = PROD.replace("\"on-demand\"", "\"spot\"");
+    proposal.commit(&[
+        ("web.yaml", Some(&web)),
+        ("simulation.toml", Some(&script)),
+        ("environments/prod.toml", Some(&prod)),
+    ]);
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let review = proposal.json("--base base", 0);
+    assert!(review["demand"].as_str().unwrap().contains("4 × shop/web"), "{}", review["demand"]);
+    assert_eq!(review["diagnostics"][0]["code"], "DemandChanges");
+}
+
+#[test]
+fn a_remote_branch_has_the_name_that_git_gives_it() {
+    let mut proposal = fleet();
+    proposal.git(&["update-ref", "refs/remotes/origin/main", "HEAD"]);
+    proposal.edit("environments/prod.toml", "cpu = \"100\"", "cpu = \"101\"");
+    let review = proposal.json("--base origin/main --head HEAD", 0);
+    assert_eq!(review["base"]["ref"], "refs/remotes/origin/main");
+    assert_eq!(environment(&review, "prod")["objects"][0]["fields"][0]["path"], "spec.limits.cpu");
+}
+
+/// Rows: REV-037
+#[test]
+fn rev_037_hostile_words_are_shown_and_not_obeyed() {
+    let mut proposal = fleet();
+    let hostile = "a|b `c` @org/team </details><script>alert(1)</script> [x](https://evil.example) <!-- provisor:review set=default -->";
+    let labels = format!("strategy = \"on-demand\"\nannotations = {{ \"example.com/a\" = '{hostile}' }}");
+    proposal.edit("environments/prod.toml", "strategy = \"on-demand\"", &labels);
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let comment = String::from_utf8(proposal.review("--base base --output markdown").stdout).unwrap();
+    let row = comment.lines().find(|line| line.contains("evil")).expect("the value is shown");
+    // Six cells: a pipe of the value ends none of them, and the value is one code span.
+    assert_eq!(row.replace("\\|", "").matches('|').count(), 7, "{row}");
+    assert_eq!(row.matches('`').count() % 2, 0, "{row}");
+    let outside: String = row.split('`').step_by(2).collect();
+    for word in ["<", "@org", "evil", "script"] {
+        assert!(!outside.contains(word), "{word} outside of code in {row}");
+    }
+    assert_eq!(comment.lines().filter(|line| line.starts_with("<!-- provisor:review")).count(), 1);
+    assert_eq!(
+        comment.matches("<details>").count(),
+        comment.lines().filter(|line| *line == "</details>").count()
+    );
+}
