@@ -262,7 +262,17 @@ impl Played {
             };
             list.push(name.to_string());
         }
-        let stuck = self.with.stuck.iter().filter(|(node, _)| !self.without.stuck.contains_key(node));
+        // What the change surely replaces and what is still there has something that keeps it.
+        let must_go: BTreeSet<&str> = found
+            .iter()
+            .filter(|diff| matches!(diff.impact, NodeImpact::Rolls { .. }))
+            .flat_map(|diff| diff.affected.iter().map(|name| &**name))
+            .collect();
+        let stuck = self
+            .with
+            .kept
+            .iter()
+            .filter(|(node, _)| must_go.contains(node.as_str()) && self.without.nodes.contains_key(node));
         let new =
             |scene: &Scene| scene.nodes.keys().filter(|name| !self.start.nodes.contains_key(name)).count();
         NodesReview {

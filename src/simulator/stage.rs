@@ -46,8 +46,8 @@ pub struct Scene {
     pub places: BTreeMap<ObjectKey, NodeName>,
     /// Pods without a place, and why each pool refuses them.
     pub waiting: BTreeMap<ObjectKey, Vec<Reason>>,
-    /// Nodes that should be replaced and are not, with the reason.
-    pub stuck: BTreeMap<NodeName, Reason>,
+    /// Why each node stays.
+    pub kept: BTreeMap<NodeName, Reason>,
     /// Capacity in use and limits of pools that have limits.
     pub limits: BTreeMap<PoolName, (Resources, Resources)>,
     /// Nothing is left to do.
@@ -80,6 +80,7 @@ pub struct Reason {
 pub struct Managed {
     pools: BTreeSet<PoolName>,
     overlays: BTreeSet<Symbol>,
+    buffers: BTreeSet<ObjectKey>,
 }
 
 impl Managed {
@@ -90,6 +91,7 @@ impl Managed {
             match object {
                 Observation::Pool(pool) => drop(managed.pools.insert(pool.name)),
                 Observation::Overlay(overlay) => drop(managed.overlays.insert(overlay.name)),
+                Observation::Buffer(buffer) => drop(managed.buffers.insert(buffer.key)),
                 _ => {}
             }
         }
@@ -139,6 +141,7 @@ impl Stage {
         let former_classes = cluster.classes.clone();
         cluster.pools.retain(|name, _| !managed.pools.contains(name));
         cluster.overlays.retain(|name, _| !managed.overlays.contains(name));
+        cluster.buffers.retain(|key, _| !managed.buffers.contains(key));
         for object in objects {
             // An update keeps the identity of an object and what others found out about it.
             let object = match object {
@@ -271,10 +274,10 @@ impl Stage {
                 scene.waiting.entry(pod).or_default();
             }
         }
-        for kept in plan.disruption.kept.iter().filter(|kept| kept.message.starts_with("drifted, but ")) {
+        for kept in &plan.disruption.kept {
             let pool = cluster.nodes.get(&kept.node).and_then(|node| pool_of(node));
             let message = kept.message.trim_start_matches("drifted, but ").to_owned();
-            scene.stuck.insert(kept.node, Reason { pool, code: kept.code, message, is_limit: false });
+            scene.kept.insert(kept.node, Reason { pool, code: kept.code, message, is_limit: false });
         }
         let used = usage_by_pool(cluster, &supply);
         for pool in cluster.pools.values() {

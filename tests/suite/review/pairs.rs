@@ -218,7 +218,7 @@ fn lived(proposal: &Proposal, pair: &Pair) -> Foretold {
         }
     }
     let at_once = |scale| ScriptEvent {
-        at: SignedDuration::from_secs(1),
+        at: SignedDuration::ZERO,
         scale: Some(scale),
         reclaim: None,
         shortage: None,

@@ -123,8 +123,9 @@ fn rev_008_a_roll_goes_in_waves_of_its_budget() {
     assert_eq!(prod["cost"]["usdPerHour"]["after"], "0.779");
 }
 
+/// Rows: REV-011
 #[test]
-fn a_roll_that_never_ends_names_what_stops_it() {
+fn rev_011_a_roll_that_never_ends_names_what_stops_it() {
     let snapshot = cluster("general", 3, "1500m", "");
     let prod = reviewed(&mut fleet("0"), "\"on-demand\"", "\"spot\"", &snapshot, 0);
     assert_eq!(
@@ -134,6 +135,12 @@ fn a_roll_that_never_ends_names_what_stops_it() {
     );
     assert_eq!(prod["roll"]["pools"][0]["waves"], Value::Null);
     assert!(prod["roll"]["blockers"][0].as_str().unwrap().starts_with("general: "), "{:#}", prod["roll"]);
+    // One pod that must not be disturbed keeps its own node only.
+    let snapshot = cluster("general", 3, "1500m", "karpenter.sh/do-not-disrupt: \"true\"");
+    let prod = reviewed(&mut fleet("100%"), "\"on-demand\"", "\"spot\"", &snapshot, 0);
+    assert_eq!(prod["nodes"]["drifted"], 2, "{prod:#}");
+    assert_eq!(prod["nodes"]["stuck"][0]["node"], "general-node-1", "{prod:#}");
+    assert!(!prod["roll"]["blockers"].as_array().unwrap().is_empty());
 }
 
 /// Rows: REV-013
@@ -183,6 +190,16 @@ fn rev_016_what_has_no_price_is_named_and_is_not_free() {
     // Nobody can say that it stays below a limit.
     let review = proposal.json(&format!("{line} --max-usd-per-hour 100"), 1);
     assert_eq!(review["verdict"], "fail");
+}
+
+/// Rows: REV-018
+#[test]
+fn rev_018_what_would_be_bought_anew_is_compared() {
+    // Five nodes run what one could.
+    let snapshot = cluster("general", 5, "100m", "");
+    let prod = reviewed(&mut fleet("100%"), "\"on-demand\"", "\"spot\"", &snapshot, 0);
+    let hour = &prod["cost"]["usdPerHour"];
+    assert_eq!((&hour["before"], &hour["after"]), (&"0.096".into(), &"0.041".into()), "{prod:#}");
 }
 
 #[test]

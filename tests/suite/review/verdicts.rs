@@ -191,3 +191,28 @@ fn rev_037_hostile_words_are_shown_and_not_obeyed() {
         comment.lines().filter(|line| *line == "</details>").count()
     );
 }
+
+/// Rows: REV-036
+#[test]
+fn rev_036_a_long_review_is_cut_between_sections() {
+    let pool = |number: usize| {
+        format!("[pools.p{number}]\nstrategy = \"spot\"\ndescription = \"{}\"\n", "x".repeat(190))
+    };
+    let pools: String = (0..25).map(pool).collect();
+    let names: Vec<String> = (0..8).map(|number| format!("environments/e{number}.toml")).collect();
+    let mut files: Vec<(&str, &str)> = vec![("fleet.toml", FLEET)];
+    files.extend(names.iter().map(|path| (path.as_str(), pools.as_str())));
+    let mut proposal = Proposal::new(&files);
+    let changed = pools.replace("xxx", "yyy");
+    let changes: Vec<(&str, Option<&str>)> =
+        names.iter().map(|path| (path.as_str(), Some(changed.as_str()))).collect();
+    proposal.commit(&changes);
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let output = proposal.review("--base base --output markdown");
+    let comment = String::from_utf8(output.stdout).unwrap();
+    let letters = comment.chars().count();
+    assert!((40_000..65_536).contains(&letters), "{letters}");
+    assert_eq!(comment.matches("<details>").count(), comment.matches("</details>").count());
+    assert!(comment.contains("left out for length"), "what is missing is said");
+    assert!(comment.contains("| Environment | Nodes |") && comment.contains("Base `"));
+}
