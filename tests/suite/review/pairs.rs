@@ -226,7 +226,7 @@ fn lived(proposal: &Proposal, pair: &Pair) -> Foretold {
         commit: None,
     };
     script.events = peaks.into_iter().filter(|peak| peak.to > 0).map(at_once).collect();
-    let mut play = Play::new(before.clone(), script, None).expect("a stage");
+    let mut play = Play::new(before.clone(), script, None, scripted_policy()).expect("a stage");
     play.take_commit(before).expect("the base renders");
     let start = play.start();
     play.reconciler.run_until(start + SignedDuration::from_mins(20), |_, _| ());
