@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use provisor::io::git::{Limits, Symlinks, read_directory};
 use provisor::simulator::script::{Scale, ScriptEvent};
 use provisor::simulator::story::Happening;
-use provisor::ui::play::{Play, script_of};
+use provisor::ui::play::{Play, script_of, scripted_policy};
 use serde_json::Value;
 
 use super::{Proposal, environment, recorded};
