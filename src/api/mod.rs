@@ -26,6 +26,7 @@ pub(crate) mod document;
 pub(crate) mod position;
 pub mod snapshot;
 pub mod ec2;
+pub mod status;
 pub(crate) mod change;
 pub mod crd;
 
@@ -37,10 +38,12 @@ pub use field::{FieldError, Stage};
 use crate::model::buffer::{BufferStatus, CapacityBuffer, PodTemplate};
 use crate::model::claim::NodeClaim;
 use crate::model::class::NodeClass;
+use crate::model::condition::{ConditionKind, ConditionSet};
 use crate::model::name::Namespace;
 use crate::model::node::Node;
 use crate::model::pod::Pod;
 use crate::model::pool::{NodeOverlay, NodePool};
+use crate::model::quantity::Resources;
 use crate::model::symbol::Symbol;
 use crate::model::workload::{
     CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
@@ -334,4 +337,14 @@ pub fn render_node_claim(claim: &NodeClaim) -> Value {
 /// A Node as its kubelet would report it.
 pub fn render_node(node: &Node) -> Value {
     node::render(node)
+}
+
+/// Amounts by resource, as quantities.
+pub fn render_resources(resources: &Resources) -> Value {
+    nodepool::render_resources(resources)
+}
+
+/// The conditions of an object as a list.
+pub fn render_conditions<K: ConditionKind>(conditions: &ConditionSet<K>) -> Value {
+    condition::render(conditions)
 }

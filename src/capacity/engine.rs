@@ -245,8 +245,11 @@ impl Engine {
             | Observation::DaemonSetGone(_)
             | Observation::Volume(_)
             | Observation::VolumeClaim(_)
-            | Observation::Evicted { .. }
             | Observation::EvictionBlocked { .. } => self.revision += 1,
+            Observation::Evicted { pod } => {
+                self.endings.granted(*pod, at);
+                self.revision += 1;
+            }
             Observation::VolumeAttachment(attached) => self.touch_node(attached.node),
             Observation::VolumeAttachmentGone(name) => {
                 if let Some(node) = self.cluster.attachments.get(name).map(|attached| attached.node) {

@@ -52,6 +52,14 @@ impl Endings {
         self.retry_at.insert(instance, now + SignedDuration::from_secs(5));
     }
 
+    /// The pod is on its way out: there is no need to ask again soon, even if that was not seen yet.
+    pub fn granted(&mut self, pod: ObjectKey, now: Timestamp) {
+        let entries = self.evictions.range_mut((pod, Uid::new(""))..);
+        for (_, (_, next)) in entries.take_while(|((key, _), _)| *key == pod) {
+            *next = (*next).max(now + EVICTION_MOST);
+        }
+    }
+
     pub fn forget_pod(&mut self, pod: ObjectKey) {
         let keys: Vec<_> = self
             .evictions

@@ -1,4 +1,9 @@
 //! Observe, decide, act: one short file per loop.
 
 pub mod source;
+mod fleet;
+mod perform;
+mod classes;
+mod git_half;
+pub mod live;
 pub mod reconciler;

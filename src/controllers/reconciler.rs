@@ -2,25 +2,22 @@
 //!
 //! The reconciler carries values around and decides nothing: the Git half and the node half do, each in its `decide`.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::fleet::fleet_of;
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
 use crate::gitops::desired::{DesiredState, ObjectRef};
 use crate::gitops::diagnostic::Diagnostics;
-use crate::gitops::live::{Fleet, LiveObject, LiveState, NodeFacts};
+use crate::gitops::live::{Fleet, LiveObject, LiveState};
 use crate::gitops::plan::SyncPlan;
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::promotion::{PromotionDecision, Promotions, Standing};
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use crate::io::cloud::simulated::SimulatedCluster;
-use crate::model::claim::ConditionType;
-use crate::model::label;
 use crate::model::observation::Observation;
-use crate::model::quantity::resource;
 use crate::model::repository::Repository;
 
 /// Rounds of deciding at one moment before the reconciler lets time pass all the same.
@@ -179,7 +176,7 @@ impl Reconciler {
             self.engine.observe(at, seen);
         }
         if concerns_fleet {
-            let fleet = fleet_of(&self.cluster);
+            let fleet = fleet_of(self.cluster.world().objects());
             if fleet != self.fleet {
                 self.fleet = fleet.clone();
                 self.sync.observe(self.cluster.now(), GitEvent::FleetChanged(fleet));
@@ -231,28 +228,4 @@ impl Reconciler {
 
 fn earliest(moments: [Option<Timestamp>; 2]) -> Option<Timestamp> {
     moments.into_iter().flatten().min()
-}
-
-/// The nodes behind the pools, as far as a plan has to know them.
-fn fleet_of(cluster: &SimulatedCluster) -> Fleet {
-    let objects = cluster.world().objects();
-    let mut fleet = Fleet::default();
-    // A machine that is on its way out still counts: its pods are not all gone.
-    for claim in objects.claims.values() {
-        let Some(pool) = claim.pool() else { continue };
-        let labels: BTreeMap<Arc<str>, Arc<str>> =
-            claim.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();
-        let node = objects.node_of(claim);
-        let is_protected = node.is_some_and(|node| {
-            node.annotations.get(&*label::annotation::DO_NOT_DISRUPT).is_some_and(|value| &**value == "true")
-        });
-        fleet.nodes_by_pool.entry(pool.as_str().into()).or_default().push(NodeFacts {
-            name: node.map_or(claim.name.as_str(), |node| node.name.as_str()).into(),
-            labels,
-            cpu_millis: u64::try_from(claim.capacity.get(*resource::CPU)).unwrap_or(0),
-            do_not_disrupt: is_protected,
-            is_drifted: claim.conditions.is_true(ConditionType::Drifted),
-        });
-    }
-    fleet
 }

@@ -2,3 +2,4 @@
 pub mod clock;
 pub mod git;
 pub mod cloud;
+pub mod kube;

@@ -5,24 +5,24 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 
 /// A whole number below `bound`, which must not be 0.
-pub(super) fn below(rng: &mut ChaCha8Rng, bound: u64) -> u64 {
+pub fn below(rng: &mut ChaCha8Rng, bound: u64) -> u64 {
     // The bias of the remainder is below 2^-40 for every bound used here.
     rng.next_u64() % bound
 }
 
 /// A duration between the two, to the millisecond.
-pub(super) fn between(rng: &mut ChaCha8Rng, least: SignedDuration, most: SignedDuration) -> SignedDuration {
+pub fn between(rng: &mut ChaCha8Rng, least: SignedDuration, most: SignedDuration) -> SignedDuration {
     let span = (most - least).as_millis().max(0) as u64;
     least + SignedDuration::from_millis(below(rng, span + 1) as i64)
 }
 
 /// Whether something with a probability of `permille` in a thousand happens.
-pub(super) fn happens(rng: &mut ChaCha8Rng, permille: u32) -> bool {
+pub fn happens(rng: &mut ChaCha8Rng, permille: u32) -> bool {
     below(rng, 1000) < u64::from(permille)
 }
 
 /// The wait until an event that happens on average once in `mean` (exponential, in steps of 1/4096 of the unit interval).
-pub(super) fn wait(rng: &mut ChaCha8Rng, mean: SignedDuration) -> SignedDuration {
+pub fn wait(rng: &mut ChaCha8Rng, mean: SignedDuration) -> SignedDuration {
     // -ln(u) in thousandths for u = (k + 1) / 4096, without floating point: ln2 * (12 - log2(k + 1)).
     let k = below(rng, 4096) + 1;
     let whole = u64::from(k.ilog2());

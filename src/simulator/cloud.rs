@@ -61,8 +61,7 @@ impl Cloud {
         if let Some(machine) = self.by_claim.get(&claim).and_then(|id| self.machines.get(id)) {
             return LaunchAnswer::Machine(Box::new(machine.instance.clone()));
         }
-        let key = |option: &LaunchOption| (option.instance_type, option.zone, option.capacity_type);
-        let Some(option) = options.iter().find(|option| !self.is_dry(now, key(option))) else {
+        let Some(option) = self.first_open(now, options) else {
             return LaunchAnswer::NoCapacity(options.iter().map(key).collect());
         };
         let Some(kind) = types.iter().find(|kind| kind.name == option.instance_type) else {
@@ -88,6 +87,11 @@ impl Cloud {
         self.by_claim.insert(claim, instance.provider_id);
         self.machines.insert(instance.provider_id, machine);
         LaunchAnswer::Machine(Box::new(instance))
+    }
+
+    /// The first of `options` that has capacity.
+    pub fn first_open<'o>(&self, now: Timestamp, options: &'o [LaunchOption]) -> Option<&'o LaunchOption> {
+        options.iter().find(|option| !self.is_dry(now, key(option)))
     }
 
     fn is_dry(&self, now: Timestamp, key: OfferingKey) -> bool {
@@ -129,6 +133,11 @@ impl Cloud {
     pub fn price_now(&self) -> UsdPerHour {
         self.machines().filter(|machine| machine.ended.is_none()).map(|machine| machine.price).sum()
     }
+}
+
+/// What an option buys.
+pub fn key(option: &LaunchOption) -> OfferingKey {
+    (option.instance_type, option.zone, option.capacity_type)
 }
 
 /// How long EC2 takes for things, and how often it fails.

@@ -17,7 +17,7 @@ use crate::model::taint::{Effect, Taint};
 use super::chance;
 
 /// From launch until the kubelet registers its node. Bottlerocket has less to start.
-pub(super) fn boot_time(family: AmiFamily, rng: &mut ChaCha8Rng) -> SignedDuration {
+pub fn boot_time(family: AmiFamily, rng: &mut ChaCha8Rng) -> SignedDuration {
     let (least, most) = match family {
         AmiFamily::Bottlerocket => (18, 30),
         AmiFamily::Al2023 | AmiFamily::Al2 | AmiFamily::Custom => (25, 45),
@@ -43,12 +43,7 @@ pub(super) fn stop_time(shape: &PodShape, rng: &mut ChaCha8Rng) -> SignedDuratio
 }
 
 /// The Node object that a booting machine creates: tainted as unregistered and not ready, with a kubelet's own labels.
-pub(super) fn joining_node(
-    instance: &Instance,
-    kind: &InstanceType,
-    startup: &[Taint],
-    now: Timestamp,
-) -> Node {
+pub fn joining_node(instance: &Instance, kind: &InstanceType, startup: &[Taint], now: Timestamp) -> Node {
     let name =
         format!("node-{}", instance.provider_id.instance().trim_start_matches("i-").trim_start_matches('0'));
     let mut labels = Labels::new();
@@ -80,7 +75,7 @@ pub(super) fn joining_node(
     }
 }
 
-pub(super) fn ready_condition(is_ready: bool, now: Timestamp) -> NodeCondition {
+pub fn ready_condition(is_ready: bool, now: Timestamp) -> NodeCondition {
     let status = if is_ready { "True" } else { "False" };
     NodeCondition { kind: Symbol::new("Ready"), status: Symbol::new(status), since: Some(now) }
 }

@@ -3,11 +3,11 @@
 pub mod world;
 pub mod cloud;
 mod scheduler;
-mod kubelet;
+pub mod kubelet;
 pub mod workload;
 pub mod story;
 pub mod ledger;
 pub mod script;
 pub mod settle;
 pub mod stage;
-mod chance;
+pub mod chance;

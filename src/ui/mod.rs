@@ -11,4 +11,5 @@ mod interrupt;
 mod example;
 pub mod play;
 mod story;
+mod live_story;
 pub mod cli;

@@ -2,11 +2,17 @@
 //!
 //! It keeps the manifests of what was applied, as an API server does, beside the world that acts on them.
 
+mod kubelet;
+mod provider;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+
+pub use kubelet::Kubelet;
+pub use provider::{SimulatedProvider, SimulatedSettings};
 
 use crate::api::{self, FieldError, Object};
 use crate::model::action::Action;

@@ -1,5 +1,8 @@
 //! `provisor run`: follow a Git repository and keep a cluster as its commits want it.
 
+mod commits;
+mod live;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +10,8 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
+
+pub use live::LiveArgs;
 
 use super::repository::{CommitArgs, cache};
 use super::simulate::tell_notices;
@@ -32,6 +37,9 @@ use crate::ui::story::{Narrator, say};
 Without a kubeconfig the cluster is simulated, and the first line says so: commits of the repository are real, nodes and
 pods are not. The workloads and events of the fleet's simulation.toml are played in real time, or faster with --speed.
 
+With --kubeconfig the cluster is real: NodePools are applied, and machines made for its pods, simulated ones with
+--cloud simulated. Replicas share a lease, so that one of them acts.
+
 With --output json every line is one document.
 
 What a commit no longer has stays, unless --prune says otherwise; and what takes away more than one pool or a tenth of the
@@ -42,7 +50,8 @@ A commit that cannot be used changes nothing: the last good state stays, and the
 Examples:
   provisor run --repo my-fleet                     then edit, commit, and watch
   provisor run --repo my-fleet --env dev --speed 60 --for 30s
-  provisor run --repo https://git.example.com/fleet.git --ref main")]
+  provisor run --repo https://git.example.com/fleet.git --ref main
+  provisor run --repo my-fleet --env dev --kubeconfig ~/.kube/config --cloud simulated")]
 pub struct Args {
     /// The fleet: the address or path of a Git repository
     #[arg(long, value_name = "PATH_OR_URL", default_value = ".", env = "PROVISOR_REPO")]
@@ -73,6 +82,8 @@ pub struct Args {
     /// Hold rewritten history and moved tags back until `provisor ack` names the commit
     #[arg(long)]
     protected: bool,
+    #[command(flatten)]
+    live: LiveArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -99,6 +110,9 @@ impl From<Prune> for PruneMode {
 const TICK: Duration = Duration::from_millis(200);
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    if args.live.is_wanted() {
+        return live::run(args, console);
+    }
     say(
         console,
         &format!(
@@ -133,19 +147,20 @@ fn settings(args: &Args, environment: &str) -> Result<FollowSettings, Failure> {
     })
 }
 
+/// After how long to stop.
+fn deadline(args: &Args) -> Result<Option<Duration>, Failure> {
+    let Some(text) = &args.duration else { return Ok(None) };
+    let duration = parse_duration(text).map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(Duration::try_from(duration).ok())
+}
+
 /// Waits for the answer where waiting is allowed.
 async fn ask(question: Question) -> Result<Answer, GitError> {
     tokio::task::spawn_blocking(move || question.ask()).await.expect("reading a repository does not panic")
 }
 
 async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Result<Exit, Failure> {
-    let deadline = match &args.duration {
-        Some(text) => {
-            let duration = parse_duration(text).map_err(|error| Failure::usage(error.to_string()))?;
-            Duration::try_from(duration).ok()
-        }
-        None => None,
-    };
+    let deadline = deadline(args)?;
     // The first commit must be usable: without it there is no last good state to keep.
     let answer = ask(Question::first(source.clone())).await?;
     let Answer::Head { repository, .. } = &answer else { unreachable!("no commit was seen before") };

@@ -1,0 +1,209 @@
+//! The Git half on a real cluster: what a commit wants is applied, one object after the other, as `gitops` decides.
+//!
+//! What was applied is remembered in a ConfigMap, so that a successor knows what it may remove.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::fleet::fleet_of;
+use crate::capacity::cluster::Cluster;
+use crate::gitops::desired::ObjectRef;
+use crate::gitops::live::{Inventory, LiveObject, LiveState, object_ref};
+use crate::gitops::plan::PlanHash;
+use crate::gitops::policy::SyncPolicy;
+use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
+use crate::io::kube::apply::Writer;
+use crate::io::kube::lease::Permit;
+use crate::io::kube::{Change, Kube, KubeError, Resource};
+
+/// Where the record of what was applied is kept.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    pub namespace: String,
+    pub name: String,
+}
+
+const FIELD: &str = "inventory.json";
+
+impl Ledger {
+    pub fn of(environment: &str, namespace: &str) -> Self {
+        Self { namespace: namespace.into(), name: format!("provisor-inventory-{environment}") }
+    }
+
+    /// What a former process applied; `None` if nothing was kept, or not readably.
+    pub async fn read(&self, kube: &Kube) -> Result<Option<Inventory>, KubeError> {
+        let Some(map) = kube.get(Resource::CONFIG_MAP, Some(&self.namespace), &self.name).await? else {
+            return Ok(None);
+        };
+        let text = map.get("data").and_then(|data| data.get(FIELD)).and_then(Value::as_str);
+        let inventory = text.and_then(|text| serde_json::from_str(text).ok());
+        if inventory.is_none() {
+            tracing::warn!("ConfigMap {}/{} is no inventory; it is made anew", self.namespace, self.name);
+        }
+        Ok(inventory)
+    }
+
+    async fn write(&self, kube: &Kube, inventory: &Inventory) -> Result<(), KubeError> {
+        let text = serde_json::to_string(inventory).unwrap_or_default();
+        let map = json!({
+            "apiVersion": Resource::CONFIG_MAP.api_version,
+            "kind": Resource::CONFIG_MAP.kind,
+            "metadata": {
+                "name": self.name, "namespace": self.namespace,
+                "labels": { "app.kubernetes.io/managed-by": "provisor" },
+            },
+            "data": { FIELD: text },
+        });
+        kube.apply(Resource::CONFIG_MAP, Some(&self.namespace), &self.name, None, &map).await.map(drop)
+    }
+}
+
+/// What came of writing one object.
+#[derive(Debug)]
+pub(super) struct Synced {
+    plan: Option<PlanHash>,
+    result: ObjectResult,
+}
+
+pub(super) struct GitHalf {
+    sync: Sync,
+    writer: Writer,
+    permit: Permit,
+    /// Until everything is listed; then the Git half has its own picture.
+    first: Option<BTreeMap<ObjectRef, LiveObject>>,
+    results: mpsc::UnboundedSender<Synced>,
+    inventories: mpsc::UnboundedSender<Inventory>,
+}
+
+impl GitHalf {
+    pub fn new(
+        environment: &str,
+        policy: SyncPolicy,
+        inventory: Option<Inventory>,
+        ledger: Ledger,
+        writer: Writer,
+        permit: Permit,
+        results: mpsc::UnboundedSender<Synced>,
+    ) -> Self {
+        let (inventories, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(keep(waiting, ledger, writer.kube().clone(), permit.clone()));
+        Self {
+            sync: Sync::new(environment, policy, inventory),
+            writer,
+            permit,
+            first: Some(BTreeMap::new()),
+            results,
+            inventories,
+        }
+    }
+
+    pub fn observe(&mut self, now: Timestamp, event: GitEvent) {
+        self.sync.observe(now, event);
+    }
+
+    /// Takes in an object of a kind that a repository describes.
+    pub fn see(&mut self, now: Timestamp, change: &Change) {
+        if !change.kind.is_synced() {
+            return;
+        }
+        let resource = change.kind.resource();
+        let object = ObjectRef {
+            api_version: resource.api_version.into(),
+            kind: resource.kind.into(),
+            namespace: change.key.namespace.as_str().into(),
+            name: change.key.name.as_str().into(),
+        };
+        let live = change.manifest.clone().map(LiveObject::new);
+        match (&mut self.first, live) {
+            (Some(objects), Some(live)) => drop(objects.insert(object, live)),
+            (Some(objects), None) => drop(objects.remove(&object)),
+            (None, live) => self.sync.observe(now, GitEvent::ObjectChanged { object, live }),
+        }
+    }
+
+    /// Everything was listed: the first picture is complete.
+    pub fn synced(&mut self, now: Timestamp, cluster: &Cluster) {
+        if let Some(objects) = self.first.take() {
+            let live = LiveState { objects, fleet: fleet_of(cluster), inventory: None };
+            self.sync.observe(now, GitEvent::Live(live));
+        }
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub fn finished(&mut self, now: Timestamp, synced: Synced) {
+        if let Some(plan) = synced.plan {
+            self.sync.observe(now, GitEvent::Applied { plan, results: vec![synced.result] });
+        }
+    }
+
+    /// Decides and starts what is to be done.
+    pub fn decide(&mut self, now: Timestamp) -> SyncDecision {
+        let decision = self.sync.decide(now);
+        if decision.inventory_changed
+            && let Some(inventory) = self.sync.inventory()
+        {
+            drop(self.inventories.send(inventory.clone()));
+        }
+        for action in &decision.actions {
+            let (writer, permit, results) = (self.writer.clone(), self.permit.clone(), self.results.clone());
+            let (plan, action) = (decision.plan.clone(), action.clone());
+            tokio::spawn(async move {
+                let outcome = if permit.is_valid() {
+                    carry_out(&writer, &action).await
+                } else {
+                    Outcome::Transient("another replica acts now".into())
+                };
+                let result = ObjectResult { object: action.object().clone(), outcome };
+                drop(results.send(Synced { plan, result }));
+            });
+        }
+        decision
+    }
+}
+
+async fn carry_out(writer: &Writer, action: &SyncAction) -> Outcome {
+    let answer = match action {
+        SyncAction::Apply { manifest, uid, take_over, .. } => {
+            writer.apply_manifest(manifest, uid.as_deref(), take_over).await.map(|stored| {
+                // A kind of ours always says what it is.
+                debug_assert!(object_ref(&stored).is_some());
+                Outcome::Applied(LiveObject::new(stored))
+            })
+        }
+        SyncAction::Delete { object, uid } => {
+            let ObjectRef { api_version, kind, namespace, name } = object;
+            let deleted = writer.delete_manifest(api_version, kind, namespace, name, uid.as_deref());
+            deleted.await.map(|()| Outcome::Deleted)
+        }
+    };
+    match answer {
+        Ok(outcome) => outcome,
+        Err(error) if error.is_transient() => Outcome::Transient(error.to_string()),
+        Err(error) => Outcome::Permanent(error.to_string()),
+    }
+}
+
+/// Writes the newest record, as often as it takes; older ones are skipped.
+async fn keep(mut waiting: mpsc::UnboundedReceiver<Inventory>, ledger: Ledger, kube: Kube, permit: Permit) {
+    while let Some(mut inventory) = waiting.recv().await {
+        loop {
+            while let Ok(newer) = waiting.try_recv() {
+                inventory = newer;
+            }
+            if !permit.is_valid() {
+                break;
+            }
+            match ledger.write(&kube, &inventory).await {
+                Ok(()) => break,
+                Err(error) => tracing::warn!("what was applied is not recorded: {error}"),
+            }
+            tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+        }
+    }
+}

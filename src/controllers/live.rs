@@ -1,0 +1,343 @@
+//! Both halves on a real cluster: watches in, requests out, nothing decided here.
+//!
+//! News is told to the halves as it comes, they are asked what to do, and that is carried out while the loop goes on listening.
+//! A wake-up is the earliest moment that anything asked for. An object that we are writing is not believed until the answer is
+//! there: what is older than our own write would only take it back.
+
+mod believed;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use tokio::sync::mpsc;
+
+use super::classes::Classes;
+use super::fleet::fleet_of;
+use super::git_half::{GitHalf, Synced};
+use super::perform::{Answer, Performer};
+use crate::capacity::decision::Decision;
+use crate::capacity::engine::{Engine, EngineSettings};
+use crate::gitops::live::Fleet;
+use crate::gitops::policy::SyncPolicy;
+use crate::gitops::sync::{GitEvent, SyncDecision};
+use crate::io::clock;
+use crate::io::cloud::CloudProvider;
+use crate::io::kube::apply::Writer;
+use crate::io::kube::lease::Permit;
+use crate::io::kube::watch::{Event, Watches};
+use crate::io::kube::{Change, Kind, Kube, KubeError};
+use crate::model::observation::Observation;
+use believed::Believed;
+
+pub use super::git_half::Ledger;
+
+/// News taken in before anything is decided on it.
+const NEWS_MAX: usize = 4096;
+/// How often prices are asked for, and how often all machines are listed.
+const CATALOG_PERIOD: Duration = Duration::from_secs(5 * 60);
+const INSTANCES_PERIOD: Duration = Duration::from_secs(60);
+/// The Git half is told of nodes that came and went at most so often.
+const FLEET_REST: SignedDuration = SignedDuration::from_secs(2);
+/// Whoever asks for less would keep the loop busy for nothing.
+const WAKE_LEAST: SignedDuration = SignedDuration::from_millis(1);
+
+/// What one environment on one cluster needs to know.
+pub struct LiveSettings {
+    pub environment: String,
+    pub policy: SyncPolicy,
+    pub engine: EngineSettings,
+    pub ledger: Ledger,
+}
+
+/// What happened, for whoever shows it.
+#[derive(Debug)]
+pub enum Report {
+    /// Everything was listed: so many nodes and pods are there.
+    Synced {
+        nodes: usize,
+        pods: usize,
+    },
+    Decided(Decision),
+    Git(SyncDecision),
+}
+
+/// Why a live environment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Another replica may act now.
+    PermitLost,
+    /// Nobody tells of commits any more.
+    SourceGone,
+}
+
+/// One environment on one cluster, in one cloud.
+pub struct Live<P> {
+    watches: Watches,
+    writer: Writer,
+    provider: Arc<P>,
+    permit: Permit,
+    engine: Engine,
+    git: GitHalf,
+    classes: Classes<P>,
+    performer: Performer<P>,
+    believed: Believed,
+    answers: mpsc::UnboundedReceiver<Answer>,
+    synced: mpsc::UnboundedReceiver<Synced>,
+    /// Kinds that were not listed completely yet.
+    missing: Vec<Kind>,
+    fleet: Fleet,
+    fleet_due: Option<Timestamp>,
+    on_seen: Box<dyn Fn(&Observation) + Send>,
+    reports: mpsc::UnboundedSender<Report>,
+}
+
+impl<P: CloudProvider> Live<P> {
+    /// Reads what a former process left and starts watching. `on_seen` hears everything that the node half hears.
+    pub async fn start(
+        kube: Kube,
+        provider: Arc<P>,
+        permit: Permit,
+        settings: LiveSettings,
+        on_seen: Box<dyn Fn(&Observation) + Send>,
+        reports: mpsc::UnboundedSender<Report>,
+    ) -> Result<Self, KubeError> {
+        let watches = Watches::start(&kube).await?;
+        let inventory = settings.ledger.read(&kube).await?;
+        let writer = Writer::new(kube);
+        let (answer_sender, answers) = mpsc::unbounded_channel();
+        let (result_sender, synced) = mpsc::unbounded_channel();
+        let git = GitHalf::new(
+            &settings.environment,
+            settings.policy,
+            inventory,
+            settings.ledger,
+            writer.clone(),
+            permit.clone(),
+            result_sender,
+        );
+        Ok(Self {
+            watches,
+            classes: Classes::new(provider.clone(), writer.clone(), permit.clone(), answer_sender.clone()),
+            performer: Performer::new(writer.clone(), provider.clone(), permit.clone(), answer_sender),
+            writer,
+            provider,
+            permit,
+            engine: Engine::new(settings.engine),
+            git,
+            believed: Believed::default(),
+            answers,
+            synced,
+            missing: Kind::ALL.to_vec(),
+            fleet: Fleet::default(),
+            fleet_due: None,
+            on_seen,
+            reports,
+        })
+    }
+
+    /// Lives until the permit is lost or the source of commits is gone. `newest` is what the source said so far.
+    pub async fn run(
+        mut self,
+        newest: Vec<GitEvent>,
+        commits: &mut mpsc::UnboundedReceiver<GitEvent>,
+    ) -> Ended {
+        newest.into_iter().for_each(|event| self.git.observe(clock::now(), event));
+        let permit = self.permit.clone();
+        let (cloud_sender, mut cloud) = mpsc::unbounded_channel();
+        let _asking = ask_cloud(self.provider.clone(), cloud_sender);
+        let mut wake: Option<Timestamp> = None;
+        loop {
+            let pause =
+                wake.map(|at| Duration::try_from(at.duration_since(clock::now())).unwrap_or_default());
+            let timer = async move {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = permit.lost() => return Ended::PermitLost,
+                () = self.performer.tend() => continue,
+                () = self.classes.tend() => continue,
+                Some(answer) = self.answers.recv() => {
+                    self.answered(answer);
+                    for _ in 0..NEWS_MAX {
+                        let Ok(answer) = self.answers.try_recv() else { break };
+                        self.answered(answer);
+                    }
+                }
+                Some(done) = self.synced.recv() => self.git.finished(clock::now(), done),
+                Some(seen) = cloud.recv() => self.see(seen),
+                commit = commits.recv() => match commit {
+                    Some(event) => self.git.observe(clock::now(), event),
+                    None => return Ended::SourceGone,
+                },
+                event = self.watches.next() => {
+                    let Some(event) = event else { return Ended::PermitLost };
+                    self.take(event);
+                    for _ in 0..NEWS_MAX {
+                        let Some(event) = self.watches.next_ready() else { break };
+                        self.take(event);
+                    }
+                }
+                () = timer => {}
+            }
+            wake = self.decide();
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Changed(change) => {
+                self.writer.note(&change);
+                if let Some(change) = self.believed.watched(*change) {
+                    self.hear(&change);
+                }
+            }
+            Event::Listed(kind) => {
+                self.missing.retain(|missing| *missing != kind);
+                if self.missing.is_empty() {
+                    self.see(Observation::Synced);
+                    let cluster = self.engine.cluster();
+                    self.git.synced(clock::now(), cluster);
+                    let (nodes, pods) = (cluster.nodes.len(), cluster.pods.len());
+                    drop(self.reports.send(Report::Synced { nodes, pods }));
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::Changed(change) => {
+                if let Some(change) = self.believed.answered(*change) {
+                    self.hear(&change);
+                }
+            }
+            Answer::Observed(seen) => self.see(seen),
+            Answer::Done { objects } => {
+                for change in self.believed.written(&objects) {
+                    self.hear(&change);
+                }
+            }
+        }
+    }
+
+    /// Tells everybody whom it concerns of an object.
+    fn hear(&mut self, change: &Change) {
+        let now = clock::now();
+        self.classes.observe(change);
+        self.git.see(now, change);
+        let Some(seen) = &change.observation else { return };
+        if matches!(change.kind, Kind::NodeClaim | Kind::Node) && self.fleet_due.is_none() {
+            self.fleet_due = Some(now + FLEET_REST);
+        }
+        if !believed::is_known(seen, self.engine.cluster()) {
+            self.see(seen.clone());
+        }
+    }
+
+    fn see(&mut self, seen: Observation) {
+        (self.on_seen)(&seen);
+        self.engine.observe(clock::now(), seen);
+    }
+
+    /// Asks both halves; the next moment at which to ask again.
+    fn decide(&mut self) -> Option<Timestamp> {
+        if !self.missing.is_empty() {
+            return None;
+        }
+        let now = clock::now();
+        let engine = &mut self.engine;
+        let mut decision = tokio::task::block_in_place(|| engine.decide(now));
+        let mut wakes = vec![decision.wake_at];
+        if !decision.actions.is_empty() {
+            let objects = self.performer.take(decision.actions.clone(), self.engine.cluster());
+            self.believed.writing(&objects);
+            decision.wake_at = None;
+            drop(self.reports.send(Report::Decided(decision)));
+        }
+        wakes.push(self.classes.decide(self.engine.cluster(), now));
+        if self.fleet_due.is_some_and(|due| due <= now) {
+            self.fleet_due = None;
+            let fleet = fleet_of(self.engine.cluster());
+            if fleet != self.fleet {
+                self.fleet = fleet.clone();
+                self.git.observe(now, GitEvent::FleetChanged(fleet));
+            }
+        }
+        wakes.push(self.fleet_due);
+        if self.git.is_ready() {
+            let decision = self.git.decide(now);
+            wakes.push(decision.wake_at);
+            if decision.is_news || !decision.actions.is_empty() {
+                drop(self.reports.send(Report::Git(decision)));
+            }
+        }
+        let earliest = wakes.into_iter().flatten().min();
+        earliest.map(|at| at.max(now + WAKE_LEAST))
+    }
+}
+
+/// Asks the cloud what it sells and what is running, again and again, and waits for its notices.
+fn ask_cloud<P: CloudProvider>(
+    provider: Arc<P>,
+    news: mpsc::UnboundedSender<Observation>,
+) -> tokio::task::JoinSet<()> {
+    let mut tasks = tokio::task::JoinSet::new();
+    {
+        let (provider, news) = (provider.clone(), news.clone());
+        tasks.spawn(async move {
+            let mut known = None;
+            loop {
+                let wait = match provider.catalog().await {
+                    Ok(catalog) => {
+                        if known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &catalog)) {
+                            known = Some(catalog.clone());
+                            drop(news.send(Observation::Catalog(catalog)));
+                        }
+                        CATALOG_PERIOD
+                    }
+                    Err(error) => {
+                        tracing::warn!("what the cloud sells is not known: {error}; trying again");
+                        Duration::from_secs(10)
+                    }
+                };
+                tokio::time::sleep(wait).await;
+            }
+        });
+    }
+    {
+        let (provider, news) = (provider.clone(), news.clone());
+        tasks.spawn(async move {
+            loop {
+                tokio::time::sleep(INSTANCES_PERIOD).await;
+                match provider.instances().await {
+                    Ok(list) => drop(news.send(Observation::Instances(list.into()))),
+                    Err(error) => tracing::warn!("the machines are not listed: {error}"),
+                }
+            }
+        });
+    }
+    tasks.spawn(async move {
+        loop {
+            match provider.notices().await {
+                Ok(told) => {
+                    for (instance, notice) in told.notices {
+                        drop(news.send(Observation::Interruption { instance, notice }));
+                    }
+                    if let Err(error) = provider.acknowledge(told.receipts).await {
+                        tracing::warn!("notices will be told again: {error}");
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!("notices of the cloud are not heard: {error}; trying again");
+                    tokio::time::sleep(Duration::from_secs(10)).await;
+                }
+            }
+        }
+    });
+    tasks
+}

@@ -1,0 +1,439 @@
+//! Carrying out: one match over the closed list of actions, and what came of each as an observation.
+//!
+//! Actions about one machine, its claim, its node and the pods on it, are carried out one after the other, as they were decided;
+//! machines do not wait for each other. An object that cannot be written ends its row: what was decided after it may rely on it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use crate::capacity::cluster::Cluster;
+use crate::capacity::decision::Planned;
+use crate::io::clock;
+use crate::io::cloud::{CloudProvider, LaunchOrder};
+use crate::io::kube::apply::{Writer, Written};
+use crate::io::kube::evict::{Eviction, evict};
+use crate::io::kube::lease::Permit;
+use crate::io::kube::{Change, Kind, KubeError, events};
+use crate::model::action::{Action, ClaimChange, NodeChange, Subject};
+use crate::model::claim::NodeClaim;
+use crate::model::class::NodeClass;
+use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, ProviderId, Uid};
+use crate::model::observation::{LaunchFailure, Observation};
+use crate::model::symbol::Symbol;
+
+/// Actions under way at once.
+const WIDTH: usize = 64;
+/// The status of a pool is written at most so often: while nodes are made it changes with each of them.
+const POOL_REST: Duration = Duration::from_secs(1);
+
+/// Which actions wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Row {
+    Machine(ClaimName),
+    Node(NodeName),
+    Instance(ProviderId),
+    Pool(PoolName),
+    Overlay(Symbol),
+    Buffer(ObjectKey),
+    Pod(ObjectKey),
+    Notice(Subject),
+}
+
+/// An object that is written, so that older news of it is not believed meanwhile.
+pub(super) type ObjectId = (Kind, ObjectKey);
+
+/// What comes back.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// An object as the API server answered.
+    Changed(Box<Change>),
+    Observed(Observation),
+    /// A row of actions is through; these objects were written, or not.
+    Done {
+        objects: Vec<ObjectId>,
+    },
+}
+
+/// One action with what was known when it was decided.
+struct Job {
+    action: Action,
+    claim: Option<Arc<NodeClaim>>,
+    class: Option<Arc<NodeClass>>,
+    uid: Option<Uid>,
+}
+
+/// Carries out actions for one cloud and one cluster.
+pub(super) struct Performer<P> {
+    hands: Arc<Hands<P>>,
+    waiting: HashMap<Row, VecDeque<Job>>,
+    running: JoinSet<Row>,
+    busy: HashMap<Row, ()>,
+}
+
+struct Hands<P> {
+    writer: Writer,
+    provider: Arc<P>,
+    permit: Permit,
+    width: Semaphore,
+    answers: mpsc::UnboundedSender<Answer>,
+}
+
+impl<P: CloudProvider> Performer<P> {
+    pub fn new(
+        writer: Writer,
+        provider: Arc<P>,
+        permit: Permit,
+        answers: mpsc::UnboundedSender<Answer>,
+    ) -> Self {
+        let width = Semaphore::new(WIDTH);
+        let hands = Arc::new(Hands { writer, provider, permit, width, answers });
+        Self { hands, waiting: HashMap::new(), running: JoinSet::new(), busy: HashMap::new() }
+    }
+
+    /// Takes what was decided; tells which objects will be written.
+    pub fn take(&mut self, actions: Vec<Planned>, cluster: &Cluster) -> Vec<ObjectId> {
+        let mut objects = Vec::new();
+        for planned in actions {
+            let action = planned.action;
+            let row = row_of(&action, cluster);
+            let object = written_by(&action);
+            let claim = match &action {
+                Action::Launch { claim, .. } => cluster.claims.get(claim).cloned(),
+                _ => None,
+            };
+            let class = claim.as_ref().and_then(|claim| cluster.classes.get(&claim.spec.class.name)).cloned();
+            let uid = match &action {
+                Action::Publish(notice) => uid_of(notice.subject, cluster),
+                _ => None,
+            };
+            let queue = self.waiting.entry(row).or_default();
+            let job = Job { action, claim, class, uid };
+            // What was merged into another request is through with that one.
+            if let Some(job) = absorb(queue, job) {
+                queue.push_back(job);
+                objects.extend(object);
+            }
+        }
+        self.start();
+        objects
+    }
+
+    /// Waits for a row to come to its end, and starts what waited for it.
+    pub async fn tend(&mut self) {
+        match self.running.join_next().await {
+            Some(Ok(row)) => drop(self.busy.remove(&row)),
+            Some(Err(error)) => tracing::error!("an action was not carried out: {error}"),
+            None => std::future::pending().await,
+        }
+        self.start();
+    }
+
+    fn start(&mut self) {
+        let ready: Vec<Row> =
+            self.waiting.keys().filter(|row| !self.busy.contains_key(row)).copied().collect();
+        for row in ready {
+            let Some(jobs) = self.waiting.remove(&row) else { continue };
+            self.busy.insert(row, ());
+            let hands = self.hands.clone();
+            self.running.spawn(async move {
+                hands.carry_out(jobs).await;
+                if matches!(row, Row::Pool(_)) {
+                    tokio::time::sleep(POOL_REST).await;
+                }
+                row
+            });
+        }
+    }
+}
+
+impl<P: CloudProvider> Hands<P> {
+    async fn carry_out(&self, jobs: VecDeque<Job>) {
+        let mut objects = Vec::new();
+        let mut broken: Option<String> = None;
+        for job in jobs {
+            objects.extend(written_by(&job.action));
+            if broken.is_none() && !self.permit.is_valid() {
+                broken = Some("another replica acts now".into());
+            }
+            // A machine that is not wanted costs money, whatever else went wrong.
+            let goes_on = matches!(job.action, Action::Terminate { .. }) && self.permit.is_valid();
+            if let Some(why) = broken.as_ref().filter(|_| !goes_on) {
+                self.fail(&job.action, why);
+                continue;
+            }
+            let is_write = written_by(&job.action).is_some();
+            if let Err(error) = self.perform(job).await
+                && is_write
+            {
+                broken = Some(error);
+            }
+        }
+        drop(self.answers.send(Answer::Done { objects }));
+    }
+
+    /// One action. What failed is told, and said again to whoever has the rest of the row.
+    async fn perform(&self, job: Job) -> Result<(), String> {
+        let Ok(_turn) = self.width.acquire().await else { return Ok(()) };
+        let writer = &self.writer;
+        let answer = match &job.action {
+            Action::CreateClaim(claim) => self.told(writer.create_claim(claim).await),
+            Action::DeleteClaim { claim } => self.told(writer.delete_claim(*claim).await),
+            Action::UpdateClaim { claim, change } => self.told(writer.change_claim(*claim, change).await),
+            Action::FinalizeClaim { claim } => self.told(writer.finalize_claim(*claim).await),
+            Action::Launch { .. } => {
+                drop(_turn);
+                self.launch(&job).await;
+                Ok(())
+            }
+            Action::Terminate { instance } => {
+                self.terminate(*instance).await;
+                Ok(())
+            }
+            Action::UpdateNode { node, change } => self.told(writer.change_node(*node, change).await),
+            Action::DeleteNode { node } => self.told(writer.delete_node(*node).await),
+            Action::FinalizeNode { node } => self.told(writer.finalize_node(*node).await),
+            Action::Evict { pod, uid } => match evict(writer.kube(), *pod, *uid, None).await {
+                Ok(Eviction::Granted) => {
+                    self.see(Observation::Evicted { pod: *pod });
+                    Ok(())
+                }
+                Ok(Eviction::Blocked(message)) => {
+                    self.see(Observation::EvictionBlocked { pod: *pod, message: message.into() });
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+            Action::DeletePod { pod, uid, grace } => {
+                let seconds = u32::try_from(grace.as_secs().max(0)).unwrap_or(u32::MAX);
+                writer.delete_pod(*pod, *uid, seconds).await
+            }
+            Action::UpdatePool { pool, change } => self.told(writer.change_pool(*pool, change).await),
+            Action::UpdateOverlay { overlay, conditions } => {
+                self.told(writer.change_overlay(*overlay, conditions).await)
+            }
+            Action::UpdateBuffer { buffer, status } => writer.change_buffer(*buffer, status).await,
+            Action::Publish(notice) => {
+                // Nobody is told twice; whoever was not told finds the reason on the object.
+                if let Err(error) = events::publish(writer.kube(), notice, job.uid, clock::now()).await {
+                    tracing::debug!("an event was lost: {error}");
+                }
+                Ok(())
+            }
+        };
+        answer.map_err(|error| {
+            let why = error.to_string();
+            self.fail(&job.action, &why);
+            why
+        })
+    }
+
+    async fn launch(&self, job: &Job) {
+        let Action::Launch { claim: name, options } = &job.action else { return };
+        let key = ObjectKey { namespace: Namespace::new(""), name: name.0 };
+        // The claim may have been made a moment ago: its real uid is the token by which a repetition is recognised.
+        let known = job.claim.as_ref().zip(self.writer.uid_of(Kind::NodeClaim, key));
+        let Some((claim, uid)) = known else { return };
+        let claim = Arc::new(NodeClaim { uid, ..(**claim).clone() });
+        let class = claim.spec.class.name;
+        let answer = match &job.class {
+            None => {
+                let message = format!("there is no {} {class}", claim.spec.class.kind).into();
+                Err(LaunchFailure::ClassNotReady { message })
+            }
+            Some(class) => {
+                let order = LaunchOrder { claim, class: class.clone(), options: options.clone() };
+                self.provider.launch(order).await
+            }
+        };
+        self.see(match answer {
+            Ok(instance) => Observation::Launched { claim: *name, instance },
+            Err(failure) => Observation::LaunchFailed { claim: *name, failure },
+        });
+    }
+
+    async fn terminate(&self, instance: ProviderId) {
+        self.see(match self.provider.terminate(instance).await {
+            Ok(()) => Observation::Terminated { instance },
+            Err(error) => Observation::TerminateFailed { instance, message: error.to_string().into() },
+        });
+    }
+
+    fn told(&self, written: Written) -> Result<(), KubeError> {
+        if let Some(change) = written? {
+            drop(self.answers.send(Answer::Changed(Box::new(change))));
+        }
+        Ok(())
+    }
+
+    fn see(&self, seen: Observation) {
+        drop(self.answers.send(Answer::Observed(seen)));
+    }
+
+    fn fail(&self, action: &Action, why: &str) {
+        let Some(subject) = subject_of(action) else { return };
+        tracing::warn!("{subject}: {why}");
+        self.see(Observation::ActionFailed { subject: subject.into(), message: why.into() });
+    }
+}
+
+/// The object that an action writes.
+fn written_by(action: &Action) -> Option<ObjectId> {
+    let key = |name: Symbol| ObjectKey { namespace: Namespace::new(""), name };
+    match action {
+        Action::CreateClaim(claim) => Some((Kind::NodeClaim, key(claim.name.0))),
+        Action::DeleteClaim { claim }
+        | Action::UpdateClaim { claim, .. }
+        | Action::FinalizeClaim { claim } => Some((Kind::NodeClaim, key(claim.0))),
+        Action::UpdateNode { node, .. } | Action::DeleteNode { node } | Action::FinalizeNode { node } => {
+            Some((Kind::Node, key(node.0)))
+        }
+        _ => None,
+    }
+}
+
+/// What a failed action was about: its last word is the name of the object that was to be written.
+fn subject_of(action: &Action) -> Option<String> {
+    if let Some((kind, key)) = written_by(action) {
+        return Some(format!("{} {}", kind.resource().kind, key.name));
+    }
+    match action {
+        Action::Evict { pod, .. } | Action::DeletePod { pod, .. } => Some(format!("Pod {pod}")),
+        Action::UpdatePool { pool, .. } => Some(format!("NodePool {pool}")),
+        Action::UpdateOverlay { overlay, .. } => Some(format!("NodeOverlay {overlay}")),
+        Action::UpdateBuffer { buffer, .. } => Some(format!("CapacityBuffer {buffer}")),
+        _ => None,
+    }
+}
+
+fn row_of(action: &Action, cluster: &Cluster) -> Row {
+    let of_node = |name: NodeName| {
+        let claim = cluster.nodes.get(&name).and_then(|node| cluster.claim_of(node));
+        claim.map_or(Row::Node(name), |claim| Row::Machine(claim.name))
+    };
+    match action {
+        Action::CreateClaim(claim) => Row::Machine(claim.name),
+        Action::DeleteClaim { claim }
+        | Action::UpdateClaim { claim, .. }
+        | Action::FinalizeClaim { claim }
+        | Action::Launch { claim, .. } => Row::Machine(*claim),
+        Action::Terminate { instance } => cluster
+            .claim_by_instance(*instance)
+            .map_or(Row::Instance(*instance), |claim| Row::Machine(claim.name)),
+        Action::UpdateNode { node, change } => change.owner.map_or_else(|| of_node(*node), Row::Machine),
+        Action::DeleteNode { node } | Action::FinalizeNode { node } => of_node(*node),
+        // A pod goes only once its node is closed to its successor.
+        Action::Evict { pod, .. } | Action::DeletePod { pod, .. } => {
+            let node = cluster.pods.get(pod).and_then(|pod| pod.node);
+            node.map_or(Row::Pod(*pod), of_node)
+        }
+        Action::UpdatePool { pool, .. } => Row::Pool(*pool),
+        Action::UpdateOverlay { overlay, .. } => Row::Overlay(*overlay),
+        Action::UpdateBuffer { buffer, .. } => Row::Buffer(*buffer),
+        Action::Publish(notice) => Row::Notice(notice.subject),
+    }
+}
+
+fn uid_of(subject: Subject, cluster: &Cluster) -> Option<Uid> {
+    match subject {
+        Subject::Pool(name) => cluster.pools.get(&name).map(|pool| pool.uid),
+        Subject::Claim(name) => cluster.claims.get(&name).map(|claim| claim.uid),
+        Subject::Node(name) => cluster.nodes.get(&name).map(|node| node.uid),
+        Subject::Pod(key) => cluster.pods.get(&key).map(|pod| pod.uid),
+    }
+}
+
+/// Merges an update into one of the same object that waits just before it, so that both are one request. Updates of a
+/// machine's claim and node may pass each other: the node's is written first either way.
+fn absorb(queue: &mut VecDeque<Job>, job: Job) -> Option<Job> {
+    for waiting in queue.iter_mut().rev() {
+        match (&mut waiting.action, &job.action) {
+            (
+                Action::UpdateClaim { claim: first, change },
+                Action::UpdateClaim { claim: second, change: more },
+            ) if first == second => {
+                add_claim_change(change, more);
+                return None;
+            }
+            (
+                Action::UpdateNode { node: first, change },
+                Action::UpdateNode { node: second, change: more },
+            ) if first == second && more.add_taints.is_empty() && more.remove_taints.is_empty() => {
+                add_node_change(change, more);
+                return None;
+            }
+            (
+                Action::UpdatePool { pool: first, change },
+                Action::UpdatePool { pool: second, change: more },
+            ) if first == second => {
+                change.conditions = more.conditions.clone().or(change.conditions.take());
+                change.used = more.used.clone().or(change.used.take());
+                change.stamp = more.stamp.or(change.stamp);
+                return None;
+            }
+            (Action::UpdateClaim { .. } | Action::UpdateNode { .. }, _) => {}
+            _ => return Some(job),
+        }
+    }
+    Some(job)
+}
+
+fn add_claim_change(change: &mut ClaimChange, more: &ClaimChange) {
+    change.add_finalizer |= more.add_finalizer;
+    change.labels.extend(more.labels.iter().map(|(key, value)| (*key, *value)));
+    change.annotations.extend(more.annotations.iter().map(|(key, value)| (*key, *value)));
+    change.conditions = more.conditions.clone().or(change.conditions.take());
+    change.launched = more.launched.clone().or(change.launched.take());
+    change.node = more.node.or(change.node);
+    change.last_pod_event = more.last_pod_event.or(change.last_pod_event);
+}
+
+fn add_node_change(change: &mut NodeChange, more: &NodeChange) {
+    change.labels.extend(more.labels.iter().map(|(key, value)| (*key, *value)));
+    change.annotations.extend(more.annotations.iter().map(|(key, value)| (*key, *value)));
+    change.add_finalizer |= more.add_finalizer;
+    change.owner = more.owner.or(change.owner);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::label::Labels;
+
+    fn job(action: Action) -> Job {
+        Job { action, claim: None, class: None, uid: None }
+    }
+
+    fn take(queue: &mut VecDeque<Job>, action: Action) {
+        if let Some(job) = absorb(queue, job(action)) {
+            queue.push_back(job);
+        }
+    }
+
+    #[test]
+    fn updates_of_one_object_become_one_request_but_never_pass_another_step() {
+        let claim = ClaimName::new("a");
+        let label = |key: &str| Labels::from([(Symbol::new(key), Symbol::new("x"))]);
+        let update = |key: &str| Action::UpdateClaim {
+            claim,
+            change: ClaimChange { labels: label(key), ..ClaimChange::default() },
+        };
+        let node = |key: &str| Action::UpdateNode {
+            node: NodeName::new("n"),
+            change: NodeChange { labels: label(key), ..NodeChange::default() },
+        };
+        let mut queue = VecDeque::new();
+        for action in [node("1"), update("1"), node("2"), update("2")] {
+            take(&mut queue, action);
+        }
+        assert_eq!(queue.len(), 2, "registering and initializing are two requests");
+        take(&mut queue, Action::DeleteClaim { claim });
+        take(&mut queue, update("3"));
+        assert_eq!(queue.len(), 4);
+        let Action::UpdateNode { change, .. } = &queue[0].action else { panic!("the node comes first") };
+        assert_eq!(change.labels.len(), 2);
+    }
+}

@@ -1,0 +1,330 @@
+//! The kubelets of simulated machines: they make Node objects, keep their leases, run pods by saying so, and let them go.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+
+use crate::api;
+use crate::io::clock;
+use crate::io::kube::{Kind, Kube, KubeError, Resource};
+use crate::model::name::{NodeName, ObjectKey, Uid};
+use crate::model::observation::{Instance, Observation};
+use crate::model::offering::InstanceType;
+use crate::model::pod::{Pod, PodPhase};
+use crate::model::symbol::Symbol;
+use crate::model::taint::Taint;
+use crate::simulator::kubelet::{joining_node, ready_condition};
+
+/// How often a lease is renewed; Kubernetes gives a node up after 50 seconds.
+const RENEWAL: Duration = Duration::from_secs(15);
+/// From the end of a machine until its Node object is removed, if nobody else did.
+const REMOVAL: Duration = Duration::from_secs(10);
+const PAUSE_LEAST: Duration = Duration::from_millis(250);
+const PAUSE_MOST: Duration = Duration::from_secs(5);
+/// Requests about pods under way at once.
+const WORKERS: usize = 16;
+const LEASES: &str = "kube-node-lease";
+
+/// One machine and the task that plays it.
+#[derive(Debug)]
+pub(super) struct Machine {
+    pub instance: Instance,
+    node: Option<NodeName>,
+    task: Option<AbortHandle>,
+    is_joined: bool,
+}
+
+impl Machine {
+    pub fn new(instance: Instance) -> Self {
+        Self { instance, node: None, task: None, is_joined: false }
+    }
+
+    /// Lets it boot: after `delay` its node joins, ready for pods.
+    pub fn boot(&mut self, kubelet: &Kubelet, kind: &InstanceType, taints: &[Taint], delay: SignedDuration) {
+        let now = clock::now();
+        let mut node = joining_node(&self.instance, kind, taints, now);
+        node.taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
+        node.labels.insert(*crate::model::label::CAPACITY_TYPE, self.instance.capacity_type.symbol());
+        if kubelet.plays {
+            node.conditions = vec![ready_condition(true, now)];
+        } else {
+            node.conditions.clear();
+        }
+        self.node = Some(node.name);
+        let mut object = api::render_node(&node);
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("uid");
+            metadata.remove("creationTimestamp");
+        }
+        let delay = Duration::try_from(delay).unwrap_or_default();
+        let kubelet = kubelet.clone();
+        self.start(async move {
+            tokio::time::sleep(delay).await;
+            kubelet.join(&object).await;
+            kubelet.keep_alive(node.name).await;
+        });
+    }
+
+    /// Its node is there, made by us or by a former process.
+    pub fn joined(&mut self, kubelet: &Kubelet, node: NodeName) {
+        if std::mem::replace(&mut self.is_joined, true) || self.task.is_some() {
+            return;
+        }
+        self.node = Some(node);
+        let kubelet = kubelet.clone();
+        self.start(async move { kubelet.keep_alive(node).await });
+    }
+
+    /// The machine stops: so do its pods, and after a while the node is nobody's.
+    pub fn end(mut self, kubelet: &Kubelet) {
+        if let Some(node) = self.node.take() {
+            let kubelet = kubelet.clone();
+            tokio::spawn(async move { kubelet.clean_up(node).await });
+        }
+    }
+
+    fn start(&mut self, life: impl Future<Output = ()> + Send + 'static) {
+        self.task = Some(tokio::spawn(life).abort_handle());
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+/// What all kubelets share.
+#[derive(Clone, Debug)]
+pub struct Kubelet {
+    kube: Kube,
+    /// Otherwise only Node objects are made.
+    plays: bool,
+    state: Arc<Mutex<State>>,
+    work: mpsc::UnboundedSender<Work>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    nodes: BTreeSet<NodeName>,
+    pods: BTreeMap<NodeName, BTreeMap<ObjectKey, Arc<Pod>>>,
+    /// Where each pod is, for when it is gone.
+    places: BTreeMap<ObjectKey, NodeName>,
+    /// What was asked for already, so that the same news does not ask again.
+    asked: BTreeSet<(Uid, bool)>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Run(Arc<Pod>),
+    Remove(ObjectKey, Uid),
+}
+
+impl Kubelet {
+    pub fn new(kube: Kube, plays: bool) -> Self {
+        let (work, orders) = mpsc::unbounded_channel();
+        let orders = Arc::new(tokio::sync::Mutex::new(orders));
+        for _ in 0..WORKERS {
+            let (kube, orders) = (kube.clone(), orders.clone());
+            tokio::spawn(async move {
+                loop {
+                    let next = orders.lock().await.recv().await;
+                    let Some(next) = next else { return };
+                    carry_out(&kube, next).await;
+                }
+            });
+        }
+        Self { kube, plays, state: Arc::default(), work }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no holder of the kubelets' state panics")
+    }
+
+    /// Takes in pods that were bound, or have to go.
+    pub fn observe(&self, seen: &Observation) {
+        if !self.plays {
+            return;
+        }
+        match seen {
+            Observation::Pod(pod) => {
+                let Some(node) = pod.node else { return };
+                let mut state = self.state();
+                state.places.insert(pod.key, node);
+                state.pods.entry(node).or_default().insert(pod.key, pod.clone());
+                if state.nodes.contains(&node) {
+                    self.attend(&mut state, pod);
+                }
+            }
+            Observation::PodGone(key) => {
+                let mut state = self.state();
+                if let Some(node) = state.places.remove(key)
+                    && let Some(pods) = state.pods.get_mut(&node)
+                    && let Some(pod) = pods.remove(key)
+                {
+                    state.asked.remove(&(pod.uid, true));
+                    state.asked.remove(&(pod.uid, false));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn attend(&self, state: &mut State, pod: &Arc<Pod>) {
+        let work = match (pod.deleted, pod.phase) {
+            (Some(_), _) if state.asked.insert((pod.uid, true)) => Work::Remove(pod.key, pod.uid),
+            (None, PodPhase::Pending) if state.asked.insert((pod.uid, false)) => Work::Run(pod.clone()),
+            _ => return,
+        };
+        drop(self.work.send(work));
+    }
+
+    /// Makes the Node object, however often the API server has to be asked.
+    async fn join(&self, node: &Value) {
+        insist(|| async {
+            match self.kube.create(Kind::Node.resource(), None, node).await {
+                Err(error) if error.already_exists() => Ok(()),
+                answer => answer.map(drop),
+            }
+        })
+        .await;
+    }
+
+    /// Renews the node's lease, and attends to its pods, until the task is stopped.
+    async fn keep_alive(&self, node: NodeName) {
+        if !self.plays {
+            return;
+        }
+        {
+            let mut state = self.state();
+            state.nodes.insert(node);
+            let pods: Vec<Arc<Pod>> =
+                state.pods.get(&node).into_iter().flat_map(|pods| pods.values().cloned()).collect();
+            pods.iter().for_each(|pod| self.attend(&mut state, pod));
+        }
+        let mut is_made = false;
+        loop {
+            let lease = lease(node);
+            let answer = if is_made {
+                let change = json!({ "spec": lease["spec"] });
+                self.kube.merge(Resource::LEASE, Some(LEASES), node.as_str(), None, &change).await
+            } else {
+                self.kube.apply(Resource::LEASE, Some(LEASES), node.as_str(), None, &lease).await
+            };
+            match answer {
+                Ok(_) => is_made = true,
+                Err(error) => {
+                    is_made &= !error.is_missing();
+                    tracing::debug!("the lease of {node} was not renewed: {error}");
+                }
+            }
+            tokio::time::sleep(RENEWAL).await;
+        }
+    }
+
+    /// What a machine leaves behind: pods that nobody runs any more, and its node.
+    async fn clean_up(&self, node: NodeName) {
+        let pods = {
+            let mut state = self.state();
+            state.nodes.remove(&node);
+            let pods = state.pods.remove(&node).unwrap_or_default();
+            for pod in pods.values() {
+                state.asked.remove(&(pod.uid, true));
+                state.asked.remove(&(pod.uid, false));
+            }
+            pods
+        };
+        for pod in pods.into_values().filter(|pod| !pod.is_terminal()) {
+            drop(self.work.send(Work::Remove(pod.key, pod.uid)));
+        }
+        tokio::time::sleep(REMOVAL).await;
+        let name = node.as_str();
+        let delete = async |resource, namespace| {
+            self.kube.delete(resource, namespace, name, None, None).await.map(drop)
+        };
+        insist(|| delete(Kind::Node.resource(), None)).await;
+        if self.plays {
+            insist(|| delete(Resource::LEASE, Some(LEASES))).await;
+        }
+    }
+}
+
+/// Repeats a request until it is answered, or refused for what it is.
+async fn insist<F: Future<Output = Result<(), KubeError>>>(request: impl Fn() -> F) {
+    let mut pause = PAUSE_LEAST;
+    loop {
+        match request().await {
+            Ok(()) => return,
+            Err(error) if error.is_transient() => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_MOST);
+            }
+            Err(error) => return tracing::warn!("simulated kubelet: {error}"),
+        }
+    }
+}
+
+async fn carry_out(kube: &Kube, work: Work) {
+    let resource = Kind::Pod.resource();
+    match work {
+        Work::Run(pod) => {
+            let (namespace, name) = (pod.key.namespace.as_str(), pod.key.name);
+            let status = json!({ "status": running(&pod) });
+            insist(|| async {
+                match kube.merge(resource, Some(namespace), &name, Some("status"), &status).await {
+                    Err(error) if error.is_missing() => Ok(()),
+                    answer => answer.map(drop),
+                }
+            })
+            .await;
+        }
+        Work::Remove(key, uid) => {
+            let namespace = Some(key.namespace.as_str());
+            insist(|| async {
+                match kube.delete(resource, namespace, &key.name, Some(uid.as_str()), Some(0)).await {
+                    Err(error) if error.is_conflict() => Ok(()),
+                    answer => answer.map(drop),
+                }
+            })
+            .await;
+        }
+    }
+}
+
+/// The status of a pod all of whose containers run.
+fn running(pod: &Pod) -> Value {
+    let now = clock::now_in_seconds().to_string();
+    let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now });
+    let kinds = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
+    json!({
+        "phase": "Running",
+        "startTime": now,
+        "podIP": address(pod.uid.0),
+        "podIPs": [{ "ip": address(pod.uid.0) }],
+        "conditions": kinds.map(condition),
+    })
+}
+
+/// Some address, so that endpoints are made.
+fn address(uid: Symbol) -> String {
+    let sum = uid.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
+    let [_, a, b, c] = sum.to_be_bytes();
+    format!("10.{}.{b}.{}", a % 250, c.clamp(1, 254))
+}
+
+fn lease(node: NodeName) -> Value {
+    let now = format!("{:.6}", clock::now());
+    json!({
+        "apiVersion": Resource::LEASE.api_version,
+        "kind": Resource::LEASE.kind,
+        "metadata": { "name": node.as_str(), "namespace": LEASES },
+        "spec": { "holderIdentity": node.as_str(), "leaseDurationSeconds": 40, "renewTime": now },
+    })
+}

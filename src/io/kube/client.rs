@@ -1,0 +1,363 @@
+//! The connection to an API server: where it is, how fast it may be asked, and what its refusals mean.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::core::Request;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Resource;
+
+/// The field manager of everything that is written, as `managedFields` names it.
+pub const FIELD_MANAGER: &str = "provisor";
+/// That of what the engine writes: labels, annotations and status that no repository describes.
+const ENGINE_MANAGER: &str = "provisor-engine";
+/// No single request may take longer; the API server gives up after a minute itself.
+const PATIENCE: Duration = Duration::from_secs(65);
+
+/// Where a cluster is found.
+#[derive(Clone, Debug, Default)]
+pub struct Address {
+    /// `None`: the service account of the pod that this program runs in.
+    pub kubeconfig: Option<PathBuf>,
+    /// `None`: the kubeconfig's current one.
+    pub context: Option<String>,
+}
+
+/// Why the API server did not do as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeError {
+    #[error("the kubeconfig {path} cannot be used: {message}")]
+    Kubeconfig { path: String, message: String },
+    #[error("this is no pod with a service account ({0}); name a kubeconfig with --kubeconfig FILE")]
+    NotInCluster(String),
+    #[error(
+        "the cluster has no {kinds}; install the definitions with `kubectl apply --server-side -f deploy/crds`"
+    )]
+    NoDefinitions { kinds: String },
+    /// The API server answered with a refusal.
+    #[error("{what}: {message}")]
+    Refused { what: String, code: u16, reason: String, message: String },
+    #[error("{what}: no answer: {message}")]
+    Unreachable { what: String, message: String },
+}
+
+impl KubeError {
+    fn code(&self) -> u16 {
+        match self {
+            Self::Refused { code, .. } => *code,
+            _ => 0,
+        }
+    }
+
+    /// There is no such object, or no such kind.
+    pub fn is_missing(&self) -> bool {
+        self.code() == 404
+    }
+
+    /// Somebody else changed the object meanwhile, or it is another one by now.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, reason, .. } if reason != "AlreadyExists")
+    }
+
+    pub fn already_exists(&self) -> bool {
+        matches!(self, Self::Refused { code: 409, reason, .. } if reason == "AlreadyExists")
+    }
+
+    /// The version asked for is too old to go on from.
+    pub fn is_expired(&self) -> bool {
+        self.code() == 410
+    }
+
+    /// Asked too often, or, of an eviction, that a disruption budget does not allow it now.
+    pub fn is_throttled(&self) -> bool {
+        self.code() == 429
+    }
+
+    /// Whether the same request may succeed later: nothing about it is wrong.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => matches!(code, 409 | 429) || *code >= 500,
+            Self::Unreachable { .. } => true,
+            _ => false,
+        }
+    }
+
+    pub(super) fn of(what: String, error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => {
+                let status = *status;
+                Self::Refused { what, code: status.code, reason: status.reason, message: status.message }
+            }
+            error => {
+                // The innermost cause is what a person can act on: "connection refused", not "service error".
+                let mut cause: &dyn std::error::Error = &error;
+                while let Some(next) = cause.source() {
+                    cause = next;
+                }
+                Self::Unreachable { what, message: cause.to_string() }
+            }
+        }
+    }
+}
+
+/// An API server, with a limit of our own on how often it is asked.
+#[derive(Clone)]
+pub struct Kube {
+    client: kube::Client,
+    pace: Arc<Pace>,
+    host: Arc<str>,
+    namespace: Arc<str>,
+}
+
+impl fmt::Debug for Kube {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Kube({})", self.host)
+    }
+}
+
+impl Kube {
+    /// Opens the connection lazily: the first request finds out whether anybody listens.
+    pub async fn connect(address: &Address, requests_per_second: u32) -> Result<Self, KubeError> {
+        let config = match &address.kubeconfig {
+            Some(path) => {
+                let unusable = |error: kube::config::KubeconfigError| {
+                    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+                    let message = format!("{error}{}", cause.unwrap_or_default());
+                    KubeError::Kubeconfig { path: path.display().to_string(), message }
+                };
+                let file = Kubeconfig::read_from(path).map_err(unusable)?;
+                let options = KubeConfigOptions { context: address.context.clone(), ..Default::default() };
+                kube::Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)?
+            }
+            None => kube::Config::incluster().map_err(|error| KubeError::NotInCluster(error.to_string()))?,
+        };
+        let host = config.cluster_url.host().unwrap_or("the cluster").into();
+        let namespace = config.default_namespace.as_str().into();
+        let client = kube::Client::try_from(config)
+            .map_err(|error| KubeError::of("the connection cannot be prepared".into(), error))?;
+        let pace = Arc::new(Pace::new(requests_per_second));
+        Ok(Self { client, pace, host, namespace })
+    }
+
+    /// The host of the API server, for people.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The namespace that the kubeconfig's context, or the pod, is in.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub(super) fn raw(&self) -> &kube::Client {
+        &self.client
+    }
+
+    pub async fn get(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, KubeError> {
+        let request = Request::new(resource.path(namespace)).get(name, &GetParams::default());
+        match self.ask(|| format!("reading {} {name}", resource.kind), request).await {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        resource: Resource,
+        parameters: &ListParams,
+    ) -> Result<T, KubeError> {
+        let request = Request::new(resource.path(None)).list(parameters);
+        self.ask(|| format!("listing {}", resource.plural), request).await
+    }
+
+    pub async fn create(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        object: &Value,
+    ) -> Result<Value, KubeError> {
+        let parameters = PostParams { field_manager: Some(ENGINE_MANAGER.into()), ..PostParams::default() };
+        let request = Request::new(resource.path(namespace)).create(&parameters, object.to_string().into());
+        self.ask(|| format!("creating {} {}", resource.kind, name_of(object)), request).await
+    }
+
+    /// Creates something below an object, such as the eviction of a pod.
+    pub(super) async fn create_below(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        (name, part): (&str, &str),
+        object: &Value,
+    ) -> Result<Value, KubeError> {
+        let body = object.to_string().into();
+        let path = resource.path(namespace);
+        let request = Request::new(path).create_subresource(part, name, &PostParams::default(), body);
+        self.ask(|| format!("{part} of {} {name}", resource.kind), request).await
+    }
+
+    /// A JSON merge patch of an object or, with `part`, of one of its subresources.
+    pub async fn merge(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        name: &str,
+        part: Option<&str>,
+        change: &Value,
+    ) -> Result<Value, KubeError> {
+        let parameters = PatchParams { field_manager: Some(ENGINE_MANAGER.into()), ..PatchParams::default() };
+        let request = Request::new(resource.path(namespace));
+        let patch = Patch::Merge(change);
+        let request = match part {
+            Some(part) => request.patch_subresource(part, name, &parameters, &patch),
+            None => request.patch(name, &parameters, &patch),
+        };
+        self.ask(|| format!("changing {} {name}", resource.kind), request).await
+    }
+
+    /// Server-side apply, forced: fields that others set and we want too become ours.
+    pub async fn apply(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        name: &str,
+        part: Option<&str>,
+        object: &Value,
+    ) -> Result<Value, KubeError> {
+        let parameters =
+            PatchParams { field_manager: Some(FIELD_MANAGER.into()), force: true, ..PatchParams::default() };
+        let request = Request::new(resource.path(namespace));
+        let patch = Patch::Apply(object);
+        let request = match part {
+            Some(part) => request.patch_subresource(part, name, &parameters, &patch),
+            None => request.patch(name, &parameters, &patch),
+        };
+        self.ask(|| format!("applying {} {name}", resource.kind), request).await
+    }
+
+    pub async fn replace(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        name: &str,
+        object: &Value,
+    ) -> Result<Value, KubeError> {
+        let parameters = PostParams { field_manager: Some(FIELD_MANAGER.into()), ..PostParams::default() };
+        let body = object.to_string().into();
+        let request = Request::new(resource.path(namespace)).replace(name, &parameters, body);
+        self.ask(|| format!("replacing {} {name}", resource.kind), request).await
+    }
+
+    /// Asks for deletion; an object that is gone already counts as deleted. One that finalizers hold is the answer.
+    pub async fn delete(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        name: &str,
+        uid: Option<&str>,
+        grace_seconds: Option<u32>,
+    ) -> Result<Option<Value>, KubeError> {
+        let preconditions =
+            uid.map(|uid| Preconditions { uid: Some(uid.into()), ..Preconditions::default() });
+        let parameters =
+            DeleteParams { grace_period_seconds: grace_seconds, preconditions, ..DeleteParams::default() };
+        let request = Request::new(resource.path(namespace)).delete(name, &parameters);
+        match self.ask::<Value>(|| format!("deleting {} {name}", resource.kind), request).await {
+            Ok(answer) => Ok(Some(answer).filter(|answer| answer["kind"] == resource.kind)),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        what: impl Fn() -> String,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, KubeError> {
+        let request =
+            request.map_err(|error| KubeError::Unreachable { what: what(), message: error.to_string() })?;
+        self.pace.turn().await;
+        match tokio::time::timeout(PATIENCE, self.client.request(request)).await {
+            Ok(answer) => answer.map_err(|error| KubeError::of(what(), error)),
+            Err(_) => Err(KubeError::Unreachable { what: what(), message: "took too long".into() }),
+        }
+    }
+}
+
+fn name_of(object: &Value) -> &str {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// So many requests a second, and a second's worth at once after a rest.
+struct Pace {
+    gap: Duration,
+    burst: Duration,
+    /// When the next request may go, if none were saved up.
+    next: Mutex<Instant>,
+}
+
+impl Pace {
+    fn new(per_second: u32) -> Self {
+        Self {
+            gap: Duration::from_secs(1) / per_second.max(1),
+            burst: Duration::from_secs(1),
+            next: Mutex::new(Instant::now()),
+        }
+    }
+
+    async fn turn(&self) {
+        let now = Instant::now();
+        let at = self.book(&mut *self.next.lock().await, now);
+        if at > now {
+            tokio::time::sleep_until(at).await;
+        }
+    }
+
+    /// When the request asked for at `now` may go.
+    fn book(&self, next: &mut Instant, now: Instant) -> Instant {
+        let earliest = now.checked_sub(self.burst).unwrap_or(*next);
+        *next = (*next).max(earliest) + self.gap;
+        *next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rest_is_saved_up_and_then_the_pace_holds() {
+        let pace = Pace::new(10);
+        let mut next = Instant::now();
+        let now = next + Duration::from_secs(5);
+        let turns: Vec<Instant> = (0..20).map(|_| pace.book(&mut next, now)).collect();
+        assert!(turns[9] <= now, "a second's worth goes at once");
+        assert_eq!(turns[19], now + Duration::from_secs(1), "the next ten take a second");
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let refused = |code, reason: &str| KubeError::Refused {
+            what: "x".into(),
+            code,
+            reason: reason.into(),
+            message: String::new(),
+        };
+        assert!(refused(409, "Conflict").is_conflict() && !refused(409, "AlreadyExists").is_conflict());
+        assert!(refused(409, "AlreadyExists").already_exists() && refused(410, "Expired").is_expired());
+        assert!(refused(503, "").is_transient() && !refused(422, "Invalid").is_transient());
+    }
+}

@@ -1,0 +1,151 @@
+//! The kinds of objects that are read or written, and where the API server keeps them.
+
+/// Where objects of one kind are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    pub api_version: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+    pub is_namespaced: bool,
+}
+
+const fn cluster(api_version: &'static str, kind: &'static str, plural: &'static str) -> Resource {
+    Resource { api_version, kind, plural, is_namespaced: false }
+}
+
+const fn namespaced(api_version: &'static str, kind: &'static str, plural: &'static str) -> Resource {
+    Resource { api_version, kind, plural, is_namespaced: true }
+}
+
+impl Resource {
+    pub const LEASE: Self = namespaced("coordination.k8s.io/v1", "Lease", "leases");
+    pub const CONFIG_MAP: Self = namespaced("v1", "ConfigMap", "configmaps");
+    pub const EVENT: Self = namespaced("v1", "Event", "events");
+    const OLD_BUFFER: Self = namespaced("autoscaling.x-k8s.io/v1alpha1", "CapacityBuffer", "capacitybuffers");
+
+    /// The path of the collection, of one namespace or of all.
+    pub fn path(&self, namespace: Option<&str>) -> String {
+        let prefix = if self.api_version.contains('/') { "apis" } else { "api" };
+        match namespace.filter(|name| self.is_namespaced && !name.is_empty()) {
+            Some(namespace) => {
+                format!("/{prefix}/{}/namespaces/{namespace}/{}", self.api_version, self.plural)
+            }
+            None => format!("/{prefix}/{}/{}", self.api_version, self.plural),
+        }
+    }
+
+    /// What a manifest names, if it is of a kind that a repository may hold.
+    pub fn of_manifest(api_version: &str, kind: &str) -> Option<Self> {
+        let kinds = [Kind::NodePool, Kind::NodeClass, Kind::NodeOverlay, Kind::Buffer].map(Kind::resource);
+        let mut all = kinds.into_iter().chain([Self::OLD_BUFFER]);
+        all.find(|resource| resource.api_version == api_version && resource.kind == kind)
+    }
+}
+
+/// The kinds that are watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    // First, because the priority of a DaemonSet's pods is read from it.
+    PriorityClass,
+    Namespace,
+    NodePool,
+    NodeClass,
+    NodeOverlay,
+    NodeClaim,
+    Node,
+    Pod,
+    DaemonSet,
+    Budget,
+    VolumeClaim,
+    Volume,
+    StorageClass,
+    CsiNode,
+    VolumeAttachment,
+    Buffer,
+    PodTemplate,
+    Deployment,
+    StatefulSet,
+    ReplicaSet,
+}
+
+impl Kind {
+    pub const ALL: [Self; 20] = [
+        Self::PriorityClass,
+        Self::Namespace,
+        Self::NodePool,
+        Self::NodeClass,
+        Self::NodeOverlay,
+        Self::NodeClaim,
+        Self::Node,
+        Self::Pod,
+        Self::DaemonSet,
+        Self::Budget,
+        Self::VolumeClaim,
+        Self::Volume,
+        Self::StorageClass,
+        Self::CsiNode,
+        Self::VolumeAttachment,
+        Self::Buffer,
+        Self::PodTemplate,
+        Self::Deployment,
+        Self::StatefulSet,
+        Self::ReplicaSet,
+    ];
+
+    pub const fn resource(self) -> Resource {
+        match self {
+            Self::PriorityClass => cluster("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses"),
+            Self::Namespace => cluster("v1", "Namespace", "namespaces"),
+            Self::NodePool => cluster("karpenter.sh/v1", "NodePool", "nodepools"),
+            Self::NodeClass => cluster("karpenter.k8s.aws/v1", "EC2NodeClass", "ec2nodeclasses"),
+            Self::NodeOverlay => cluster("karpenter.sh/v1alpha1", "NodeOverlay", "nodeoverlays"),
+            Self::NodeClaim => cluster("karpenter.sh/v1", "NodeClaim", "nodeclaims"),
+            Self::Node => cluster("v1", "Node", "nodes"),
+            Self::Pod => namespaced("v1", "Pod", "pods"),
+            Self::DaemonSet => namespaced("apps/v1", "DaemonSet", "daemonsets"),
+            Self::Budget => namespaced("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+            Self::VolumeClaim => namespaced("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
+            Self::Volume => cluster("v1", "PersistentVolume", "persistentvolumes"),
+            Self::StorageClass => cluster("storage.k8s.io/v1", "StorageClass", "storageclasses"),
+            Self::CsiNode => cluster("storage.k8s.io/v1", "CSINode", "csinodes"),
+            Self::VolumeAttachment => cluster("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments"),
+            Self::Buffer => namespaced("autoscaling.x-k8s.io/v1beta1", "CapacityBuffer", "capacitybuffers"),
+            Self::PodTemplate => namespaced("v1", "PodTemplate", "podtemplates"),
+            Self::Deployment => namespaced("apps/v1", "Deployment", "deployments"),
+            Self::StatefulSet => namespaced("apps/v1", "StatefulSet", "statefulsets"),
+            Self::ReplicaSet => namespaced("apps/v1", "ReplicaSet", "replicasets"),
+        }
+    }
+
+    /// Kinds that a repository describes: the Git half compares them field by field, so they are kept whole.
+    pub const fn is_synced(self) -> bool {
+        matches!(self, Self::NodePool | Self::NodeClass | Self::NodeOverlay | Self::Buffer)
+    }
+
+    /// Kinds that only matter to buffers: where there is no such kind, none of them is watched.
+    pub const fn is_for_buffers(self) -> bool {
+        matches!(
+            self,
+            Self::Buffer | Self::PodTemplate | Self::Deployment | Self::StatefulSet | Self::ReplicaSet
+        )
+    }
+
+    /// Kinds that are there only once our CustomResourceDefinitions are installed.
+    pub const fn is_custom(self) -> bool {
+        self.is_synced() || matches!(self, Self::NodeClaim)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_api_server() {
+        assert_eq!(Kind::Pod.resource().path(None), "/api/v1/pods");
+        assert_eq!(Kind::Pod.resource().path(Some("shop")), "/api/v1/namespaces/shop/pods");
+        assert_eq!(Kind::NodePool.resource().path(Some("shop")), "/apis/karpenter.sh/v1/nodepools");
+        assert_eq!(Resource::of_manifest("karpenter.sh/v1", "NodePool"), Some(Kind::NodePool.resource()));
+        assert_eq!(Resource::of_manifest("v1", "Secret"), None);
+    }
+}

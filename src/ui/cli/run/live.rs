@@ -1,0 +1,238 @@
+//! `provisor run --kubeconfig FILE`: the cluster is real; the machines are real or simulated, and the first line says which.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::sync::mpsc;
+
+use super::commits::{self, Commits};
+use super::{Args, deadline};
+use crate::capacity::engine::EngineSettings;
+use crate::controllers::live::{Ended, Ledger, Live, LiveSettings};
+use crate::gitops::policy::{SyncMode, SyncPolicy};
+use crate::io::clock;
+use crate::io::cloud::CloudProvider;
+use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings};
+use crate::io::kube::lease::{self, LeaseSettings, Permit};
+use crate::io::kube::{Address, Kube, KubeError};
+use crate::model::observation::Observation;
+use crate::model::time::parse_duration;
+use crate::ui::cli::catalog::CatalogArgs;
+use crate::ui::console::{Console, Tone};
+use crate::ui::exit::{Exit, Failure};
+use crate::ui::live_story::LiveStory;
+use crate::ui::story::say;
+
+/// What only a real cluster needs.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "A real cluster")]
+pub struct LiveArgs {
+    /// Run on the cluster that this kubeconfig names
+    #[arg(long, value_name = "FILE", env = "PROVISOR_KUBECONFIG")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig; its current one by default
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    context: Option<String>,
+    /// Who sells the machines; without --kubeconfig this runs on the cluster that the program's own pod is in
+    #[arg(long, value_enum, value_name = "CLOUD")]
+    pub cloud: Option<CloudKind>,
+    /// Where the lease and the record of what was applied are kept; by default the kubeconfig's namespace, or the pod's
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Tells this installation from others that share a cluster's objects
+    #[arg(long, value_name = "NAME", default_value = "provisor")]
+    installation: String,
+    /// Act without a lease: only where no second replica can be
+    #[arg(long)]
+    no_lease: bool,
+    /// Requests to the API server a second, at most
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    kube_qps: u32,
+    #[command(flatten)]
+    catalog: CatalogArgs,
+    /// How long a simulated machine takes to join
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    simulated_boot: String,
+    /// Of a hundred offerings asked for, so many have no capacity in the simulated cloud
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    simulated_shortage: u32,
+    /// Make only the Node objects of simulated machines: something else plays their kubelets
+    #[arg(long)]
+    no_simulated_kubelets: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CloudKind {
+    /// Machines that exist only as objects; nothing is bought
+    Simulated,
+    /// EC2
+    Aws,
+}
+
+impl LiveArgs {
+    /// Whether the command line speaks of a real cluster at all.
+    pub fn is_wanted(&self) -> bool {
+        self.kubeconfig.is_some() || self.cloud.is_some()
+    }
+
+    fn cloud(&self) -> Result<CloudKind, Failure> {
+        let help = "add --cloud simulated to try it without buying anything, or --cloud aws";
+        self.cloud.ok_or_else(|| Failure::usage("nothing says who sells the machines").help(help))
+    }
+
+    fn simulated(&self, seed: u64) -> Result<SimulatedSettings, Failure> {
+        Ok(SimulatedSettings {
+            seed,
+            boot: parse_duration(&self.simulated_boot).map_err(|error| Failure::usage(error.to_string()))?,
+            shortage_permille: self.simulated_shortage * 10,
+            has_kubelets: !self.no_simulated_kubelets,
+        })
+    }
+}
+
+pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let cloud = args.live.cloud()?;
+    if cloud == CloudKind::Aws {
+        return Err(Failure::usage(crate::io::cloud::aws_unavailable().to_string()));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
+    let outcome = runtime.block_on(live(args, console));
+    // Requests that nobody waits for any more must not keep the program.
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    outcome
+}
+
+async fn live(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let address = Address { kubeconfig: args.live.kubeconfig.clone(), context: args.live.context.clone() };
+    let kube = Kube::connect(&address, args.live.kube_qps).await?;
+    let catalog = args.live.catalog.open(|| None)?;
+    let first = format!(
+        "{} the cluster {} and the commits are real; EC2 and its machines are simulated, nothing is bought\n",
+        console.paint(Tone::Notice, "Simulated:"),
+        kube.host()
+    );
+    say(console, &first)?;
+    let commits = Commits::open(args, console).await?;
+    let seed = args.seed.unwrap_or_else(|| seed_of(&args.live.installation, commits.environment()));
+    // Kubelets have a pace of their own: in a real cluster each has its own connection.
+    let theirs = Kube::connect(&address, args.live.kube_qps.saturating_mul(2)).await?;
+    let settings = args.live.simulated(seed)?;
+    let make = move || {
+        let kubelet = Kubelet::new(theirs.clone(), settings.has_kubelets);
+        let provider = Arc::new(SimulatedProvider::new(settings.clone(), catalog.clone(), kubelet));
+        let listener = provider.clone();
+        (provider, Box::new(move |seen: &Observation| listener.observe(seen)) as Listener)
+    };
+    keep(args, console, kube, commits, (CloudKind::Simulated, seed), make).await
+}
+
+type Listener = Box<dyn Fn(&Observation) + Send>;
+
+/// Holds the lease and lives; begins again when the lease was lost.
+async fn keep<P: CloudProvider>(
+    args: &Args,
+    console: &Console,
+    kube: Kube,
+    commits: Commits,
+    (cloud, seed): (CloudKind, u64),
+    make: impl Fn() -> (Arc<P>, Listener),
+) -> Result<Exit, Failure> {
+    let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
+    let environment = commits.environment().to_owned();
+    let policy = SyncPolicy {
+        mode: SyncMode::AutoHeal,
+        prune: args.prune.into(),
+        ..SyncPolicy::new(&args.live.installation)
+    };
+    let lease = LeaseSettings::new(&namespace, &format!("provisor-{environment}"), &holder());
+    let (reports, mut told) = mpsc::unbounded_channel();
+    let end = deadline(args)?;
+    let stop = async move {
+        let passed = async {
+            match end {
+                Some(duration) => tokio::time::sleep(duration).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = passed => Exit::Done,
+            () = commits::interrupted() => Exit::Interrupted,
+        }
+    };
+    let mut commits = commits.follow(*console);
+    let living = async {
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let held = if args.live.no_lease {
+                None
+            } else {
+                let waiting = |holder: &str| console.notice(&format!("{holder} acts; this replica waits"));
+                tokio::select! {
+                    held = lease::acquire(&kube, &lease, clock::now, waiting) => Some(held?),
+                    exit = &mut stop => return Ok(exit),
+                }
+            };
+            let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
+            let (provider, listener) = make();
+            let settings = LiveSettings {
+                environment: environment.clone(),
+                policy: policy.clone(),
+                engine: EngineSettings { seed, ..EngineSettings::default() },
+                ledger: Ledger::of(&environment, &namespace),
+            };
+            let live =
+                Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await?;
+            let newest = commits.newest();
+            let ended = tokio::select! {
+                ended = live.run(newest, commits.events()) => ended,
+                exit = &mut stop => {
+                    if let Some(held) = held {
+                        held.give_back().await;
+                    }
+                    return Ok(exit);
+                }
+            };
+            match ended {
+                Ended::PermitLost => console.notice("the lease is lost; nothing is done until it is back"),
+                Ended::SourceGone => return Ok::<Exit, Failure>(Exit::Outside),
+            }
+        }
+    };
+    let mut living = std::pin::pin!(living);
+    let mut story = LiveStory::new(console, cloud == CloudKind::Simulated);
+    loop {
+        tokio::select! {
+            outcome = &mut living => return outcome,
+            Some(report) = told.recv() => story.tell(&report)?,
+        }
+    }
+}
+
+/// Two processes never have the same.
+fn holder() -> String {
+    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "provisor".into());
+    format!("{host}_{}_{:x}", std::process::id(), clock::now().as_nanosecond() & 0xffff_ffff)
+}
+
+/// The same for every replica of an installation and environment.
+fn seed_of(installation: &str, environment: &str) -> u64 {
+    let digest = Sha256::digest(format!("{installation}/{environment}"));
+    digest.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte))
+}
+
+impl From<KubeError> for Failure {
+    fn from(error: KubeError) -> Self {
+        match &error {
+            KubeError::Kubeconfig { .. } => Self::input(error.to_string()),
+            KubeError::NoDefinitions { .. } => Self::input(error.to_string()),
+            KubeError::NotInCluster(_) => Self::usage(error.to_string()),
+            _ => Self::outside(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What a live cluster's halves decide, as lines for people and documents for programs.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::console::{Console, Tone};
+use super::exit::Failure;
+use crate::capacity::decision::{Decision, Planned};
+use crate::controllers::live::Report;
+use crate::gitops::sync::SyncDecision;
+use crate::io::clock;
+use crate::model::action::{Action, Subject};
+
+/// Prints decisions as they are made.
+pub struct LiveStory<'c> {
+    console: &'c Console,
+    /// The machines are.
+    is_simulated: bool,
+    /// What the Git half said last: the same again is no news.
+    said: String,
+}
+
+impl<'c> LiveStory<'c> {
+    pub fn new(console: &'c Console, is_simulated: bool) -> Self {
+        Self { console, is_simulated, said: String::new() }
+    }
+
+    pub fn tell(&mut self, report: &Report) -> Result<(), Failure> {
+        let now = clock::now();
+        match report {
+            Report::Synced { nodes, pods } => {
+                let message = format!("the cluster is read: {nodes} nodes, {pods} pods");
+                self.line(now, Tone::Faint, "watch", "Synced", "", &message)
+            }
+            Report::Git(decision) => self.tell_sync(now, decision),
+            Report::Decided(decision) => self.tell_decision(now, decision),
+        }
+    }
+
+    fn tell_sync(&mut self, now: Timestamp, decision: &SyncDecision) -> Result<(), Failure> {
+        for reason in &decision.reasons {
+            if self.said != reason.message {
+                self.said.clone_from(&reason.message);
+                self.line(now, Tone::Notice, "sync", reason.reason, "", &reason.message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_decision(&self, now: Timestamp, decision: &Decision) -> Result<(), Failure> {
+        let mut evicted: BTreeMap<&'static str, usize> = BTreeMap::new();
+        for planned in &decision.actions {
+            if matches!(planned.action, Action::Evict { .. }) {
+                *evicted.entry(planned.reason.code).or_default() += 1;
+            }
+            let Some((tone, word, subject)) = shown(planned) else { continue };
+            self.line(now, tone, word, planned.reason.code, &subject, &planned.reason.message)?;
+        }
+        for (code, pods) in evicted {
+            let message = format!("{pods} pods are asked to go");
+            self.line(now, Tone::Notice, "evict", code, "", &message)?;
+        }
+        Ok(())
+    }
+
+    fn line(
+        &self,
+        at: Timestamp,
+        tone: Tone,
+        word: &str,
+        kind: &str,
+        subject: &str,
+        message: &str,
+    ) -> Result<(), Failure> {
+        if self.console.is_json() {
+            let document = json!({
+                "version": 1, "simulated": self.is_simulated, "at": at.to_string(), "kind": kind, "subject": subject,
+                "message": message,
+            });
+            return self.console.data(&format!("{document}\n"));
+        }
+        let word = self.console.paint(tone, &format!("{word:<10}"));
+        let about = if subject.is_empty() { String::new() } else { format!("{subject}: ") };
+        let moment = at.strftime("%H:%M:%S");
+        self.console.data(&format!("{moment}  {word}  {about}{message}\n"))
+    }
+}
+
+/// What a person wants to follow; the rest is in the objects' status and events.
+fn shown(planned: &Planned) -> Option<(Tone, &'static str, String)> {
+    Some(match &planned.action {
+        Action::Launch { claim, .. } => (Tone::Good, "launch", claim.to_string()),
+        Action::UpdateClaim { claim, change } if change.node.is_some() => {
+            (Tone::Good, "joined", claim.to_string())
+        }
+        Action::DeleteClaim { claim } => (Tone::Notice, "give back", claim.to_string()),
+        Action::FinalizeClaim { claim } => (Tone::Notice, "gone", claim.to_string()),
+        Action::Terminate { instance } => (Tone::Notice, "terminate", instance.instance().to_string()),
+        Action::DeletePod { pod, .. } => (Tone::Bad, "force", pod.to_string()),
+        Action::Publish(notice) if notice.is_warning && !matches!(notice.subject, Subject::Node(_)) => {
+            let subject = match notice.subject {
+                Subject::Pool(name) => name.to_string(),
+                Subject::Claim(name) => name.to_string(),
+                Subject::Node(name) => name.to_string(),
+                Subject::Pod(key) => key.to_string(),
+            };
+            (Tone::Bad, "trouble", subject)
+        }
+        _ => return None,
+    })
+}
