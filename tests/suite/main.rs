@@ -16,6 +16,7 @@ mod fleet_files;
 mod git;
 mod guardrails;
 mod language;
+mod live;
 mod plane;
 mod mistakes;
 mod promotion;

@@ -1,6 +1,6 @@
 //! Git sources against real repositories, made with the `git` program.
 
-mod fixture;
+pub mod fixture;
 mod server;
 mod tls;
 mod local;

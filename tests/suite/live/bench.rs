@@ -1,0 +1,250 @@
+//! A control plane, a repository, and Provisor running between them.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::git::fixture::Fixture;
+use crate::plane::{Plane, Size, bound, collection_of, path_of};
+
+/// How long one stage of a story may take on a machine that does other things too.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+pub const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
+pub const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
+pub const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
+
+pub struct Bench {
+    pub plane: Plane,
+    pub fleet: Fixture,
+    pub namespace: String,
+}
+
+/// The environment `dev` with one pool whose nodes carry `generation` as a label.
+pub fn environment(generation: &str) -> String {
+    format!(
+        r#"
+        region = "us-east-1"
+        [pools.general]
+        strategy = "on-demand"
+        limits = {{ cpu = "200" }}
+        max-instance-cpu = 16
+        consolidation-policy = "WhenEmpty"
+        consolidate-after = "3s"
+        labels = {{ generation = "{generation}" }}
+        budgets = [{{ nodes = "40%" }}]
+        "#
+    )
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        let plane = Plane::start(Size::Everything);
+        plane.install_kinds();
+        let fleet = Fixture::with(&[
+            ("fleet.toml", "name = \"live\"\n"),
+            ("environments/dev.toml", &environment("one")),
+        ]);
+        let namespace = plane.namespace("work");
+        Self { plane, fleet, namespace }
+    }
+
+    /// Starts Provisor; it ends with the test, or when the answer is killed or dropped.
+    pub fn start(&self, more: &[&str]) -> Running {
+        let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
+        let file = File::options().create(true).append(true).open(&log).expect("a log");
+        command
+            .args(["run", "--env", "dev", "--cloud", "simulated", "--simulated-boot", "1s"])
+            .args(["--namespace", "default", "--interval", "10s", "--kubeconfig"])
+            .arg(self.plane.kubeconfig())
+            .arg("--repo")
+            .arg(self.fleet.work_tree())
+            .args(more)
+            .env("XDG_CACHE_HOME", self.fleet.cache())
+            .env_remove("AWS_REGION")
+            .stdin(Stdio::null())
+            .stderr(file.try_clone().expect("a log"))
+            .stdout(file);
+        Running { child: bound::spawn(command).expect("provisor starts"), log }
+    }
+
+    pub fn list(&self, path: &str) -> Vec<Value> {
+        let answer = self.plane.api.get(path).expect("a list");
+        answer["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    pub fn pods(&self) -> Vec<Value> {
+        self.list(&format!("/api/v1/namespaces/{}/pods", self.namespace))
+    }
+
+    /// Nodes that Provisor made.
+    pub fn nodes(&self) -> Vec<Value> {
+        let mut nodes = self.list("/api/v1/nodes");
+        nodes.retain(|node| text(node, "/spec/providerID").contains("/i-51a7"));
+        nodes
+    }
+
+    /// Waits until `is_so`, and says of what it waited in vain.
+    #[track_caller]
+    pub fn wait(&self, what: &str, running: &Running, is_so: impl Fn() -> bool) -> Duration {
+        let start = Instant::now();
+        while !is_so() {
+            assert!(
+                start.elapsed() < PATIENCE,
+                "not {what} after {PATIENCE:?}\nclaims: {:#}\nnodes: {:?}\npods: {:?}\nlog:\n{}",
+                json!(self.list(CLAIMS).iter().map(|claim| claim["status"].clone()).collect::<Vec<_>>()),
+                self.nodes().iter().map(|node| text(node, "/metadata/name").to_owned()).collect::<Vec<_>>(),
+                self.pods()
+                    .iter()
+                    .map(|pod| (text(pod, "/spec/nodeName").to_owned(), text(pod, "/status/phase").to_owned()))
+                    .collect::<BTreeSet<_>>(),
+                running.log()
+            );
+            std::thread::sleep(Duration::from_millis(25));
+        }
+        start.elapsed()
+    }
+
+    /// A Deployment of pods of one size.
+    pub fn deploy(&self, name: &str, replicas: u32, cpu: &str, memory: &str) {
+        let labels = json!({ "app": name });
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": { "name": name, "namespace": self.namespace },
+            "spec": { "replicas": replicas, "selector": { "matchLabels": labels }, "template": {
+                "metadata": { "labels": labels },
+                "spec": { "terminationGracePeriodSeconds": 1, "containers": [{
+                    "name": "main", "image": "pause",
+                    "resources": { "requests": { "cpu": cpu, "memory": memory } },
+                }] },
+            } },
+        });
+        self.plane.api.post(&collection_of(&deployment), &deployment).expect("a deployment");
+    }
+
+    pub fn scale(&self, name: &str, replicas: u32) {
+        let path = format!("/apis/apps/v1/namespaces/{}/deployments/{name}", self.namespace);
+        self.plane.api.patch(&path, &json!({ "spec": { "replicas": replicas } })).expect("scaled");
+    }
+
+    /// Whether so many pods are there and all of them run.
+    pub fn all_run(&self, count: usize) -> bool {
+        let pods = self.pods();
+        pods.len() == count
+            && pods.iter().all(|pod| {
+                text(pod, "/status/phase") == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
+            })
+    }
+
+    /// Things that are nobody's of ours, and how they looked when they were made.
+    pub fn plant_strangers(&self) -> Strangers {
+        let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "theirs" });
+        let objects = vec![
+            json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": { "name": "theirs", "labels": { "kubernetes.io/hostname": "theirs" } },
+                "spec": {
+                    "providerID": "aws:///us-east-1a/i-0123456789abcdef0", "unschedulable": true,
+                    "taints": [{ "key": "theirs", "effect": "NoSchedule" }],
+                },
+            }),
+            json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+                "metadata": { "name": "theirs", "annotations": {
+                    "argocd.argoproj.io/tracking-id": "theirs:karpenter.sh/NodePool:/theirs",
+                } },
+                "spec": {
+                    "limits": { "cpu": "0" },
+                    "template": { "spec": { "nodeClassRef": class, "expireAfter": "Never", "requirements": [
+                        { "key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"] },
+                        { "key": "theirs", "operator": "In", "values": ["yes"] },
+                    ] } },
+                },
+            }),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": "theirs", "namespace": "default" }, "data": { "theirs": "yes" },
+            }),
+        ];
+        for object in &objects {
+            self.plane.api.post(&collection_of(object), object).expect("a stranger's object");
+        }
+        let paths: Vec<String> = objects.iter().map(path_of).collect();
+        let before = paths.iter().map(|path| self.written(path)).collect();
+        Strangers { paths, before }
+    }
+
+    /// What somebody wrote into an object: everything but status, and what the API server keeps of it.
+    fn written(&self, path: &str) -> Value {
+        let mut object = self.plane.api.get(path).expect("it is still there");
+        for part in ["resourceVersion", "managedFields", "generation"] {
+            object["metadata"].as_object_mut().expect("metadata").remove(part);
+        }
+        object.as_object_mut().expect("an object").remove("status");
+        // The node controller's own view of a node without a kubelet.
+        if let Some(taints) = object.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
+            taints.retain(|taint| !text(taint, "/key").starts_with("node.kubernetes.io/"));
+        }
+        object
+    }
+
+    pub fn expect_untouched(&self, strangers: &Strangers) {
+        for (path, before) in strangers.paths.iter().zip(&strangers.before) {
+            assert_eq!(&self.written(path), before, "{path} was touched");
+        }
+    }
+}
+
+pub struct Strangers {
+    paths: Vec<String>,
+    before: Vec<Value>,
+}
+
+/// One process of Provisor.
+pub struct Running {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Ends it as a power failure would.
+    pub fn kill(mut self) -> String {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it was running");
+        self.log()
+    }
+
+    /// Asks it to end, as a cluster asks its pods.
+    pub fn stop(mut self) -> i32 {
+        let pid = self.child.id().to_string();
+        std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        self.child.wait().expect("it ends").code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a condition of the object is true.
+pub fn is_true(object: &Value, kind: &str) -> bool {
+    crate::plane::has_condition(object, kind)
+}
