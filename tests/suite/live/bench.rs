@@ -17,7 +17,6 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 
 pub const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
 pub const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
-pub const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 
 pub struct Bench {
     pub plane: Plane,
@@ -104,7 +103,10 @@ impl Bench {
                 self.nodes().iter().map(|node| text(node, "/metadata/name").to_owned()).collect::<Vec<_>>(),
                 self.pods()
                     .iter()
-                    .map(|pod| (text(pod, "/spec/nodeName").to_owned(), text(pod, "/status/phase").to_owned()))
+                    .map(|pod| (
+                        text(pod, "/spec/nodeName").to_owned(),
+                        text(pod, "/status/phase").to_owned()
+                    ))
                     .collect::<BTreeSet<_>>(),
                 running.log()
             );
@@ -219,12 +221,6 @@ impl Running {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Ends it as a power failure would.
-    pub fn kill(mut self) -> String {
-        self.child.kill().and_then(|()| self.child.wait()).expect("it was running");
-        self.log()
-    }
-
     /// Asks it to end, as a cluster asks its pods.
     pub fn stop(mut self) -> i32 {
         let pid = self.child.id().to_string();
@@ -242,9 +238,4 @@ impl Drop for Running {
 
 pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// Whether a condition of the object is true.
-pub fn is_true(object: &Value, kind: &str) -> bool {
-    crate::plane::has_condition(object, kind)
 }

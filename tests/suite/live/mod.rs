@@ -1,5 +1,4 @@
 //! Provisor on a real control plane with simulated machines: from a commit to bound pods, and back to nothing.
 
 mod bench;
-mod crash;
-mod whole;
+mod replicas;
