@@ -8,6 +8,7 @@ use super::field::Field;
 use super::{condition, hash, kubelet, metadata};
 use crate::model::class::{AmiFamily, InstanceStorePolicy, NodeClass};
 use crate::model::name::{ClassName, Zone};
+use crate::model::owner::Owner;
 use crate::model::quantity::{Bytes, Quantity};
 use crate::model::symbol::Symbol;
 
@@ -94,6 +95,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeClass> {
     );
     Some(NodeClass {
         name: ClassName(metadata.name),
+        owner: Owner::who_applied(&annotations, "karpenter.k8s.aws/EC2NodeClass", metadata.name),
         is_ready: condition::is_ready(object).unwrap_or(!object.findings().has(super::field::Stage::Runtime)),
         readiness: condition::readiness(object),
         is_deleting: metadata.deleted.is_some(),

@@ -4,6 +4,7 @@ use super::field::{Field, Stage};
 use super::requirement::{self, Place};
 use super::{condition, metadata};
 use crate::model::money::UsdPerHour;
+use crate::model::owner::Owner;
 use crate::model::pool::{NodeOverlay, PriceChange};
 
 pub(crate) const STANDARD_RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
@@ -48,8 +49,10 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeOverlay> {
         }
     }
     let weight = spec.get("weight").integer_in(1..=10_000);
+    let annotations = metadata::read_annotations(object);
     Some(NodeOverlay {
         name: metadata.name,
+        owner: Owner::who_applied(&annotations, "karpenter.sh/NodeOverlay", metadata.name),
         requirements,
         price: set.or(adjusted),
         capacity: capacity.resources().unwrap_or_default(),

@@ -9,6 +9,7 @@ use super::requirement::Place;
 use super::{condition, hash, metadata, requirement, taint};
 use crate::model::label::{self, annotation};
 use crate::model::name::{ClassName, PoolName};
+use crate::model::owner::Owner;
 use crate::model::pool::{
     Budget, BudgetNodes, BudgetWindow, ClassRef, ConsolidationPolicy, Disruption, DisruptionReason, NodePool,
     NodeTemplate, PoolUse,
@@ -59,6 +60,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
         name: PoolName(metadata.name),
         uid: metadata.uid,
         created: metadata.created,
+        owner: Owner::who_applied(&annotations, "karpenter.sh/NodePool", metadata.name),
         is_deleting: metadata.deleted.is_some(),
         hash: Some(hash),
         hash_version: Some(hash_version),

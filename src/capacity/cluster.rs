@@ -47,6 +47,7 @@ pub struct Cluster {
     pub scalables: BTreeMap<(Symbol, ObjectKey), Arc<Scalable>>,
     /// What the cloud sells; `None` until it was read.
     pub catalog: Option<Arc<Catalog>>,
+    pub strangers: Strangers,
 
     // Indexes over the above.
     pods_by_node: BTreeMap<NodeName, BTreeSet<ObjectKey>>,
@@ -54,6 +55,20 @@ pub struct Cluster {
     claims_by_pool: BTreeMap<PoolName, BTreeSet<ClaimName>>,
     claim_by_provider_id: BTreeMap<ProviderId, ClaimName>,
     node_by_provider_id: BTreeMap<ProviderId, NodeName>,
+}
+
+/// What others have in this cluster, as far as it must be known to be left alone.
+#[derive(Clone, Debug, Default)]
+pub struct Strangers {
+    pub pools: BTreeSet<PoolName>,
+    pub claims: BTreeMap<ClaimName, Arc<NodeClaim>>,
+}
+
+impl Strangers {
+    /// Whether a claim of somebody else speaks of this machine.
+    pub fn has_machine(&self, id: ProviderId) -> bool {
+        self.claims.values().any(|claim| claim.provider_id == Some(id))
+    }
 }
 
 impl Cluster {

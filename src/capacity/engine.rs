@@ -5,6 +5,7 @@
 //! this one stopped. An action changes the engine's own picture at once, as it will change the cluster, so that nothing is
 //! decided twice while the answer is on its way.
 
+mod property;
 mod memory;
 mod rounds;
 mod reports;
@@ -38,6 +39,7 @@ use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId};
 use crate::model::node::Node;
 use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation};
+use crate::model::owner::Owner;
 use crate::model::pod::Pod;
 use crate::model::taint::Taint;
 use memory::{Told, Unconfirmed};
@@ -56,6 +58,8 @@ pub struct EngineSettings {
     pub scheduling: scheduling::Settings,
     pub disruption: disruption::Settings,
     pub batch: BatchWindow,
+    /// Who we are: whatever is not described by our repository, or made from what is, stays as it is. `None`: everything is ours.
+    pub owner: Option<Owner>,
     /// Mixed into the names of claims, so that two engines never choose the same.
     pub seed: u64,
 }
@@ -149,6 +153,12 @@ impl Engine {
 
     /// Takes in one piece of news.
     pub fn observe(&mut self, at: Timestamp, seen: Observation) {
+        if let Some(seen) = self.sort(at, seen) {
+            self.take_in(at, seen);
+        }
+    }
+
+    fn take_in(&mut self, at: Timestamp, seen: Observation) {
         match &seen {
             Observation::Pod(pod) => self.see_pod(at, pod),
             Observation::PodGone(key) => {
@@ -574,6 +584,9 @@ impl Engine {
             lifecycle::give_up_for_capacity(claim, &why, &mut steps);
             return steps;
         }
+        if let Some(steps) = self.sign(claim) {
+            return steps;
+        }
         let supply = self.supply();
         let sold_out = self.shortages.offerings();
         let context = Context { cluster: &self.cluster, supply: &supply, sold_out: &sold_out, now };
@@ -599,7 +612,7 @@ impl Engine {
     }
 
     fn tend_node(&mut self, node: &Node, now: Timestamp) -> Steps {
-        if node.deleted.is_some() {
+        if node.deleted.is_some() && self.owns_node(node) {
             return termination::terminate_node(&self.cluster, &mut self.endings, node, now);
         }
         Steps::default()

@@ -29,11 +29,14 @@ pub(crate) fn collect(cluster: &Cluster, instances: &[Instance], now: Timestamp)
         }
     }
     for instance in instances.iter().filter(|one| !one.is_terminating) {
+        let is_strange = cluster.strangers.has_machine(instance.provider_id)
+            || instance.claim.is_some_and(|name| cluster.strangers.claims.contains_key(&name))
+            || instance.pool.is_some_and(|pool| cluster.strangers.pools.contains(&pool));
         let is_known = cluster.claim_by_instance(instance.provider_id).is_some()
             || instance.claim.is_some_and(|name| {
                 cluster.claims.get(&name).is_some_and(|claim| claim.provider_id.is_none())
             });
-        if is_known || now.duration_since(instance.launched) < GRACE {
+        if is_strange || is_known || now.duration_since(instance.launched) < GRACE {
             continue;
         }
         let message = "no claim belongs to this machine";

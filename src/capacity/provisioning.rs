@@ -196,6 +196,9 @@ fn annotations(pool: &NodePool, node: &NewNode, class: Option<&NodeClass>) -> La
         annotations.insert(*annotation::CLASS_HASH, hash);
         annotations.insert(*annotation::CLASS_HASH_VERSION, version);
     }
+    if let Some(owner) = pool.owner {
+        annotations.insert(*annotation::OWNER, Symbol::new(&owner.to_string()));
+    }
     let relaxed = if node.is_min_values_relaxed { "true" } else { "false" };
     annotations.insert(*annotation::MIN_VALUES_RELAXED, relaxed.into());
     annotations

@@ -13,7 +13,7 @@ use super::decision::Steps;
 use super::scheduling::is_protected;
 use crate::model::action::{Action, ClaimChange, NodeChange, Notice, Subject};
 use crate::model::claim::{ConditionStatus, ConditionType, Conditions, NodeClaim};
-use crate::model::label::{self, Labels, annotation};
+use crate::model::label::{Labels, annotation};
 use crate::model::name::{NodeName, ObjectKey, ProviderId, Uid};
 use crate::model::node::Node;
 use crate::model::pod::{Pod, PodVolume};
@@ -155,12 +155,11 @@ fn note_terminating(claim: &NodeClaim, now: Timestamp, steps: &mut Steps) {
     }
 }
 
-/// The next steps of a node that is being deleted.
+/// The next steps of a node of ours that is being deleted.
 pub(crate) fn terminate_node(cluster: &Cluster, endings: &mut Endings, node: &Node, now: Timestamp) -> Steps {
     let mut steps = Steps::default();
     let claim = cluster.claim_of(node).cloned();
-    let is_ours = claim.is_some() || node.labels.contains_key(&*label::NODEPOOL);
-    if node.deleted.is_none() || !node.has_finalizer || !is_ours {
+    if node.deleted.is_none() || !node.has_finalizer {
         return steps;
     }
     if let Some(claim) = claim.as_ref().filter(|claim| claim.deleted.is_none()) {

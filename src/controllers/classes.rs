@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::perform::Answer;
-use crate::capacity::cluster::Cluster;
+use crate::capacity::engine::Engine;
 use crate::io::clock;
 use crate::io::cloud::CloudProvider;
 use crate::io::kube::apply::Writer;
@@ -92,9 +92,9 @@ impl<P: CloudProvider> Classes<P> {
     }
 
     /// Starts what is due; when to be asked again.
-    pub fn decide(&mut self, cluster: &Cluster, now: Timestamp) -> Option<Timestamp> {
+    pub fn decide(&mut self, engine: &Engine, now: Timestamp) -> Option<Timestamp> {
         let has_changed = std::mem::take(&mut self.has_changed);
-        for class in cluster.classes.values() {
+        for class in engine.own_classes() {
             let due = self
                 .resolved
                 .get(&class.name)
@@ -103,8 +103,7 @@ impl<P: CloudProvider> Classes<P> {
                 self.resolve(class.clone());
             }
         }
-        let waits = self.resolved.iter().filter(|(class, _)| cluster.classes.contains_key(class));
-        waits.map(|(_, (_, next))| *next).min()
+        engine.own_classes().filter_map(|class| self.resolved.get(&class.name)).map(|(_, next)| *next).min()
     }
 
     fn resolve(&mut self, class: Arc<NodeClass>) {

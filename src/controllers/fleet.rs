@@ -12,8 +12,8 @@ use crate::model::quantity::resource;
 /// The nodes behind the pools, as far as a plan has to know them.
 pub(super) fn fleet_of(objects: &Cluster) -> Fleet {
     let mut fleet = Fleet::default();
-    // A machine that is on its way out still counts: its pods are not all gone.
-    for claim in objects.claims.values() {
+    // A machine that is on its way out still counts: its pods are not all gone. So do those of a pool that is not ours yet.
+    for claim in objects.claims.values().chain(objects.strangers.claims.values()) {
         let Some(pool) = claim.pool() else { continue };
         let labels: BTreeMap<Arc<str>, Arc<str>> =
             claim.labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect();

@@ -259,7 +259,7 @@ impl<P: CloudProvider> Live<P> {
             decision.wake_at = None;
             drop(self.reports.send(Report::Decided(decision)));
         }
-        wakes.push(self.classes.decide(self.engine.cluster(), now));
+        wakes.push(self.classes.decide(&self.engine, now));
         if self.fleet_due.is_some_and(|due| due <= now) {
             self.fleet_due = None;
             let fleet = fleet_of(self.engine.cluster());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::condition::Condition;
 use super::name::{ClassName, Zone};
+use super::owner::Owner;
 use super::quantity::{Bytes, Quantity};
 use super::requirement::Requirements;
 use super::symbol::Symbol;
@@ -86,6 +87,8 @@ pub struct SecurityGroup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeClass {
     pub name: ClassName,
+    /// Whose repository describes it; `None`: nobody says so.
+    pub owner: Option<Owner>,
     /// The condition `Ready`; an object without conditions counts as ready.
     pub is_ready: bool,
     /// The same as its status has it, for pools to repeat; `None`: nobody said anything.

@@ -43,6 +43,8 @@ pub mod annotation {
         MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed",
         CLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash",
         CLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version",
+        TRACKING_ID = "provisor.dev/tracking-id",
+        OWNER = "provisor.dev/owner",
         REPLACED_BY = "provisor.dev/replaced-by",
         POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost",
     }

@@ -6,6 +6,7 @@ pub mod money;
 pub mod time;
 pub mod name;
 pub mod label;
+pub mod owner;
 pub mod requirement;
 pub mod taint;
 pub mod offering;

@@ -8,6 +8,7 @@ use super::condition::{ConditionKind, ConditionSet};
 use super::label::Labels;
 use super::money::UsdPerHour;
 use super::name::{ClassName, PoolName, Uid};
+use super::owner::Owner;
 use super::quantity::Resources;
 use super::requirement::Requirements;
 use super::symbol::Symbol;
@@ -132,6 +133,8 @@ pub struct NodePool {
     pub name: PoolName,
     pub uid: Uid,
     pub created: Option<Timestamp>,
+    /// Whose repository describes it; `None`: nobody says so.
+    pub owner: Option<Owner>,
     pub is_deleting: bool,
     pub template: Arc<NodeTemplate>,
     pub disruption: Disruption,
@@ -252,6 +255,8 @@ pub enum PriceChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeOverlay {
     pub name: Symbol,
+    /// Whose repository describes it; `None`: nobody says so.
+    pub owner: Option<Owner>,
     pub requirements: Requirements,
     pub price: Option<PriceChange>,
     pub capacity: Resources,

@@ -26,6 +26,7 @@ fn bare_catalog() -> Catalog {
 fn class(family: AmiFamily) -> NodeClass {
     NodeClass {
         name: ClassName::new("test"),
+        owner: None,
         is_ready: true,
         readiness: None,
         is_deleting: false,

@@ -112,7 +112,7 @@ impl Engine {
         }
         let supply = self.supply();
         let mut steps = Steps::default();
-        for overlay in self.cluster.overlays.values() {
+        for overlay in self.cluster.overlays.values().filter(|overlay| self.owns(overlay.owner)) {
             let mut conditions = overlay.conditions.clone();
             let kind = OverlayCondition::ValidationSucceeded;
             let mut set =

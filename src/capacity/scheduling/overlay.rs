@@ -171,6 +171,7 @@ mod tests {
             hash: None,
             hash_version: None,
             new_stamp: None,
+            owner: None,
             fault: None,
             conditions: Default::default(),
             used: None,
@@ -204,6 +205,7 @@ mod tests {
         let (requirements, capacity) = (requirements.collect(), Resources::new());
         NodeOverlay {
             name: name.into(),
+            owner: None,
             requirements,
             price: None,
             capacity,

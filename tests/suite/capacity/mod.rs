@@ -6,3 +6,4 @@ mod disruption;
 mod engine;
 mod buffers;
 mod status;
+mod property;

@@ -302,6 +302,7 @@ fn api_048_hashes_of_the_current_version_stay() {
 fn overlay(name: &str, dollars: i64) -> NodeOverlay {
     NodeOverlay {
         name: name.into(),
+        owner: None,
         requirements: Requirements::new(),
         price: Some(PriceChange::Set(UsdPerHour(dollars * 1_000_000))),
         capacity: Default::default(),

@@ -162,6 +162,7 @@ pub fn pool(name: &str) -> NodePool {
         hash: Some("17".into()),
         hash_version: Some("v3".into()),
         new_stamp: None,
+        owner: None,
         fault: None,
         conditions: Default::default(),
         used: None,
@@ -172,6 +173,7 @@ pub fn pool(name: &str) -> NodePool {
 pub fn class(name: &str) -> NodeClass {
     NodeClass {
         name: name.into(),
+        owner: None,
         is_ready: true,
         readiness: Some(Condition {
             status: ConditionStatus::True,

@@ -84,6 +84,13 @@ impl Bench {
         self.list(&format!("/api/v1/namespaces/{}/pods", self.namespace))
     }
 
+    /// Claims of the pool that the repository describes.
+    pub fn claims(&self) -> Vec<Value> {
+        let mut claims = self.list(CLAIMS);
+        claims.retain(|claim| text(claim, "/metadata/labels/karpenter.sh~1nodepool") == "general");
+        claims
+    }
+
     /// Nodes that Provisor made.
     pub fn nodes(&self) -> Vec<Value> {
         let mut nodes = self.list("/api/v1/nodes");
@@ -99,7 +106,7 @@ impl Bench {
             assert!(
                 start.elapsed() < PATIENCE,
                 "not {what} after {PATIENCE:?}\nclaims: {:#}\nnodes: {:?}\npods: {:?}\nlog:\n{}",
-                json!(self.list(CLAIMS).iter().map(|claim| claim["status"].clone()).collect::<Vec<_>>()),
+                json!(self.claims().iter().map(|claim| claim["status"].clone()).collect::<Vec<_>>()),
                 self.nodes().iter().map(|node| text(node, "/metadata/name").to_owned()).collect::<Vec<_>>(),
                 self.pods()
                     .iter()
@@ -149,27 +156,63 @@ impl Bench {
     /// Things that are nobody's of ours, and how they looked when they were made.
     pub fn plant_strangers(&self) -> Strangers {
         let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "theirs" });
+        let requirements = json!([
+            { "key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"] },
+            { "key": "theirs", "operator": "In", "values": ["yes"] },
+        ]);
+        let pool = |name: &str, tracking: (&str, &str)| {
+            json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
+                "metadata": { "name": name, "annotations": { tracking.0: tracking.1 } },
+                "spec": {
+                    "limits": { "cpu": "0" },
+                    "template": { "spec": {
+                        "nodeClassRef": class, "expireAfter": "Never", "requirements": requirements,
+                    } },
+                },
+            })
+        };
+        // What Karpenter would hold on to while it goes.
+        let claim = |name: &str| {
+            json!({
+                "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+                "metadata": {
+                    "name": name, "labels": { "karpenter.sh/nodepool": "theirs" },
+                    "finalizers": ["karpenter.sh/termination"],
+                },
+                "spec": { "nodeClassRef": class, "expireAfter": "Never", "requirements": requirements },
+            })
+        };
         let objects = vec![
             json!({
                 "apiVersion": "v1", "kind": "Node",
-                "metadata": { "name": "theirs", "labels": { "kubernetes.io/hostname": "theirs" } },
+                "metadata": {
+                    "name": "theirs", "finalizers": ["karpenter.sh/termination"],
+                    "labels": { "kubernetes.io/hostname": "theirs", "karpenter.sh/nodepool": "theirs" },
+                },
                 "spec": {
                     "providerID": "aws:///us-east-1a/i-0123456789abcdef0", "unschedulable": true,
                     "taints": [{ "key": "theirs", "effect": "NoSchedule" }],
                 },
             }),
+            pool("theirs", ("argocd.argoproj.io/tracking-id", "theirs:karpenter.sh/NodePool:/theirs")),
+            pool("copied", ("provisor.dev/tracking-id", "provisor:dev:karpenter.sh/NodePool:/general")),
+            pool("prod", ("provisor.dev/tracking-id", "provisor:prod:karpenter.sh/NodePool:/prod")),
+            claim("theirs"),
+            claim("theirs-going"),
             json!({
-                "apiVersion": "karpenter.sh/v1", "kind": "NodePool",
-                "metadata": { "name": "theirs", "annotations": {
-                    "argocd.argoproj.io/tracking-id": "theirs:karpenter.sh/NodePool:/theirs",
-                } },
+                "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+                "metadata": { "name": "theirs" },
                 "spec": {
-                    "limits": { "cpu": "0" },
-                    "template": { "spec": { "nodeClassRef": class, "expireAfter": "Never", "requirements": [
-                        { "key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"] },
-                        { "key": "theirs", "operator": "In", "values": ["yes"] },
-                    ] } },
+                    "role": "theirs", "amiSelectorTerms": [{ "alias": "al2023@latest" }],
+                    "subnetSelectorTerms": [{ "tags": { "theirs": "yes" } }],
+                    "securityGroupSelectorTerms": [{ "tags": { "theirs": "yes" } }],
                 },
+            }),
+            json!({
+                "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay",
+                "metadata": { "name": "theirs" },
+                "spec": { "requirements": requirements, "priceAdjustment": "+1%" },
             }),
             json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
@@ -179,18 +222,24 @@ impl Bench {
         for object in &objects {
             self.plane.api.post(&collection_of(object), object).expect("a stranger's object");
         }
+        for path in ["/api/v1/nodes/theirs".to_owned(), format!("{CLAIMS}/theirs-going")] {
+            self.plane.api.delete(&path).expect("it is going");
+        }
         let paths: Vec<String> = objects.iter().map(path_of).collect();
         let before = paths.iter().map(|path| self.written(path)).collect();
         Strangers { paths, before }
     }
 
-    /// What somebody wrote into an object: everything but status, and what the API server keeps of it.
+    /// What somebody wrote into an object, and what the API server keeps of it. Nobody of others writes a status here but the
+    /// node controller.
     fn written(&self, path: &str) -> Value {
         let mut object = self.plane.api.get(path).expect("it is still there");
-        for part in ["resourceVersion", "managedFields", "generation"] {
+        for part in ["resourceVersion", "managedFields"] {
             object["metadata"].as_object_mut().expect("metadata").remove(part);
         }
-        object.as_object_mut().expect("an object").remove("status");
+        if text(&object, "/kind") == "Node" {
+            object.as_object_mut().expect("an object").remove("status");
+        }
         // The node controller's own view of a node without a kubelet.
         if let Some(taints) = object.pointer_mut("/spec/taints").and_then(Value::as_array_mut) {
             taints.retain(|taint| !text(taint, "/key").starts_with("node.kubernetes.io/"));

@@ -1,6 +1,6 @@
 //! Two processes over one cluster: one acts, and the other takes over.
 
-use super::bench::{Bench, CLAIMS, POOLS};
+use super::bench::{Bench, POOLS};
 
 #[test]
 fn of_two_replicas_one_acts_and_the_other_takes_over() {
@@ -16,7 +16,7 @@ fn of_two_replicas_one_acts_and_the_other_takes_over() {
 
     first.stop();
     bench.scale("web", 0);
-    bench.wait("empty", &second, || bench.nodes().is_empty() && bench.list(CLAIMS).is_empty());
+    bench.wait("empty", &second, || bench.nodes().is_empty() && bench.claims().is_empty());
     assert!(second.log().contains("gone"), "the second acts now");
     bench.expect_untouched(&strangers);
 }

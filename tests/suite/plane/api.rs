@@ -88,6 +88,10 @@ impl Api {
         self.send("PATCH", path, "application/merge-patch+json", change)
     }
 
+    pub(crate) fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, "application/json", &Value::Null)
+    }
+
     /// Server-side apply as field manager `tests`.
     pub(crate) fn apply(&self, path: &str, object: &Value) -> Answer {
         let path = format!("{path}?fieldManager=tests&force=true");

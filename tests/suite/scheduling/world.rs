@@ -399,6 +399,7 @@ pub fn pool(name: &str) -> NodePool {
         hash: Some("17".into()),
         hash_version: Some("v3".into()),
         new_stamp: None,
+        owner: None,
         fault: None,
         conditions: Default::default(),
         used: None,

@@ -18,6 +18,7 @@ use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings}
 use crate::io::kube::lease::{self, LeaseSettings, Permit};
 use crate::io::kube::{Address, Kube, KubeError};
 use crate::model::observation::Observation;
+use crate::model::owner::Owner;
 use crate::model::time::parse_duration;
 use crate::ui::cli::catalog::CatalogArgs;
 use crate::ui::console::{Console, Tone};
@@ -183,7 +184,11 @@ async fn keep<P: CloudProvider>(
             let settings = LiveSettings {
                 environment: environment.clone(),
                 policy: policy.clone(),
-                engine: EngineSettings { seed, ..EngineSettings::default() },
+                engine: EngineSettings {
+                    seed,
+                    owner: Some(Owner::new(&args.live.installation, &environment)),
+                    ..EngineSettings::default()
+                },
                 ledger: Ledger::of(&environment, &namespace),
             };
             let live =
