@@ -12,4 +12,5 @@ mod example;
 pub mod play;
 mod story;
 mod live_story;
+pub mod metrics;
 pub mod cli;

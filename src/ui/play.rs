@@ -127,7 +127,7 @@ pub fn scripted_policy() -> SyncPolicy {
 }
 
 /// The region that an environment names, if it does.
-fn region_of(repository: &Repository, environment: &str) -> Option<String> {
+pub fn region_of(repository: &Repository, environment: &str) -> Option<String> {
     let fleet = Fleet::load(repository).ok()?;
     let resolved = fleet.resolve(environment).ok()?;
     resolved.tree.get("region").and_then(Node::as_text).map(ToString::to_string)

@@ -1,6 +1,9 @@
 //! What `deploy/` ships, as a real API server sees it.
 
+mod chart;
 mod kinds;
+mod pipelines;
+mod run;
 
 use std::path::Path;
 

@@ -7,15 +7,17 @@ use std::sync::OnceLock;
 /// The folder of `etcd`, `kube-apiserver` and the others. Never a silent skip: a test that needs a cluster fails without one.
 pub(crate) fn folder() -> &'static Path {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
-    match FOLDER.get_or_init(ensured) {
+    match FOLDER.get_or_init(|| made_by("control-plane/ensure", &[])) {
         Ok(folder) => folder,
         Err(reason) => panic!("no control plane to test against: {reason}"),
     }
 }
 
-fn ensured() -> Result<PathBuf, String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/control-plane/ensure");
+/// What a script of `tests/` prints: a folder or program that is ready to be used.
+pub(crate) fn made_by(script: &str, arguments: &[&str]) -> Result<PathBuf, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(script);
     let output = Command::new(&script)
+        .args(arguments)
         .output()
         .map_err(|error| format!("{} cannot run: {error}", script.display()))?;
     if !output.status.success() {

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 pub(crate) use api::{Answer, Api};
+pub(crate) use assets::made_by;
 use certificates::{Authority, Identity};
 use home::Home;
 

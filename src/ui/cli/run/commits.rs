@@ -17,12 +17,14 @@ use crate::model::repository::Repository;
 use crate::ui::cli::repository::cache;
 use crate::ui::console::Console;
 use crate::ui::exit::Failure;
+use crate::ui::play::region_of;
 use crate::ui::story::say;
 
 /// A source whose first commit was read and can be used.
 pub(super) struct Commits {
     follower: Follower,
     environment: String,
+    region: Option<String>,
     first: Vec<GitEvent>,
 }
 
@@ -32,6 +34,7 @@ impl Commits {
         let answer = ask(Question::first(source.clone())).await?;
         let Answer::Head { repository, .. } = &answer else { unreachable!("no commit was seen before") };
         let environment = chosen(repository, args.env.as_deref())?;
+        let region = region_of(repository, &environment);
         let acknowledgement = Acknowledgement::of(&source, &environment, &cache());
         let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
         let mut follower = Follower::new(source, settings(args, &environment)?, acknowledgement, seed);
@@ -50,11 +53,16 @@ impl Commits {
         if let Told::Followed { rendered: Err(diagnostics), .. } = heard.told {
             return Err(diagnostics.into());
         }
-        Ok(Self { follower, environment, first: heard.events })
+        Ok(Self { follower, environment, region, first: heard.events })
     }
 
     pub fn environment(&self) -> &str {
         &self.environment
+    }
+
+    /// The region that the environment names, if it does.
+    pub fn region(&self) -> Option<String> {
+        self.region.clone()
     }
 
     /// Goes on following, in the background.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use super::commits::{self, Commits};
 use super::{Args, deadline};
 use crate::capacity::engine::EngineSettings;
-use crate::controllers::live::{Ended, Ledger, Live, LiveSettings};
+use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
 use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::io::clock;
 use crate::io::cloud::CloudProvider;
@@ -24,6 +24,7 @@ use crate::ui::cli::catalog::CatalogArgs;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::live_story::LiveStory;
+use crate::ui::metrics::{EndpointArgs, Metrics, serve};
 use crate::ui::story::say;
 
 /// What only a real cluster needs.
@@ -51,6 +52,8 @@ pub struct LiveArgs {
     /// Requests to the API server a second, at most
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     kube_qps: u32,
+    #[command(flatten)]
+    endpoints: EndpointArgs,
     #[command(flatten)]
     catalog: CatalogArgs,
     /// How long a simulated machine takes to join
@@ -112,7 +115,6 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 async fn live(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let address = Address { kubeconfig: args.live.kubeconfig.clone(), context: args.live.context.clone() };
     let kube = Kube::connect(&address, args.live.kube_qps).await?;
-    let catalog = args.live.catalog.open(|| None)?;
     let first = format!(
         "{} the cluster {} and the commits are real; EC2 and its machines are simulated, nothing is bought\n",
         console.paint(Tone::Notice, "Simulated:"),
@@ -120,6 +122,7 @@ async fn live(args: &Args, console: &Console) -> Result<Exit, Failure> {
     );
     say(console, &first)?;
     let commits = Commits::open(args, console).await?;
+    let catalog = args.live.catalog.open(|| commits.region())?;
     let seed = args.seed.unwrap_or_else(|| seed_of(&args.live.installation, commits.environment()));
     // Kubelets have a pace of their own: in a real cluster each has its own connection.
     let theirs = Kube::connect(&address, args.live.kube_qps.saturating_mul(2)).await?;
@@ -167,13 +170,18 @@ async fn keep<P: CloudProvider>(
         }
     };
     let mut commits = commits.follow(*console);
+    let metrics = Metrics::new();
+    let _listening = serve(&args.live.endpoints, &metrics).await?;
     let living = async {
         let mut stop = std::pin::pin!(stop);
         loop {
             let held = if args.live.no_lease {
                 None
             } else {
-                let waiting = |holder: &str| console.notice(&format!("{holder} acts; this replica waits"));
+                let waiting = |holder: &str| {
+                    metrics.set_ready();
+                    console.notice(&format!("{holder} acts; this replica waits"));
+                };
                 tokio::select! {
                     held = lease::acquire(&kube, &lease, clock::now, waiting) => Some(held?),
                     exit = &mut stop => return Ok(exit),
@@ -181,6 +189,11 @@ async fn keep<P: CloudProvider>(
             };
             let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
             let (provider, listener) = make();
+            let counted = metrics.clone();
+            let listener: Listener = Box::new(move |seen| {
+                counted.see(seen);
+                listener(seen);
+            });
             let settings = LiveSettings {
                 environment: environment.clone(),
                 policy: policy.clone(),
@@ -214,7 +227,12 @@ async fn keep<P: CloudProvider>(
     loop {
         tokio::select! {
             outcome = &mut living => return outcome,
-            Some(report) = told.recv() => story.tell(&report)?,
+            Some(report) = told.recv() => {
+                if let Report::Decided(decision) = &report {
+                    metrics.decided(decision);
+                }
+                story.tell(&report)?;
+            }
         }
     }
 }

@@ -1,0 +1,26 @@
+# One static program and the certificates it trusts: `docker build --tag provisor .`
+FROM rust:1.95-alpine AS build
+# The TLS library is built from C.
+RUN apk add --no-cache build-base ca-certificates cmake perl
+WORKDIR /src
+COPY . .
+# `--build-arg FEATURES=aws` for an image that buys instances of EC2.
+ARG FEATURES=""
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
+    cargo build --release --locked --features "$FEATURES" && cp target/release/provisor /provisor
+RUN mkdir -m 1777 /empty
+
+# For pipelines: with a shell, Git, ssh, and the script that keeps one comment. `docker build --target ci`
+FROM debian:12-slim AS ci
+RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates curl git jq openssh-client \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build /provisor /usr/local/bin/provisor
+COPY deploy/ci/provisor-comment /usr/local/bin/provisor-comment
+
+# For clusters: nothing else. Repositories by https; `ssh://` needs an image with ssh, such as the one above.
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /empty /tmp
+COPY --from=build /provisor /provisor
+USER 65532:65532
+ENTRYPOINT ["/provisor"]

@@ -1,0 +1,13 @@
+{{- define "provisor.account" -}}
+{{- .Values.serviceAccount.name | default .Release.Name -}}
+{{- end -}}
+
+{{- define "provisor.selector" -}}
+app.kubernetes.io/name: provisor
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "provisor.labels" -}}
+{{ include "provisor.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end -}}

@@ -1,0 +1,192 @@
+//! The chart and the plain manifests: the same objects, taken by a real API server, with no more rights than are used.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use provisor::io::kube::Kind;
+use serde_json::{Value, json};
+
+use super::{manifests, objects_of};
+use crate::plane::{Api, Plane, Size, collection_of, made_by, path_of};
+
+const REPO: &str = "source.repo=https://git.example.com/fleet.git";
+
+fn helm(arguments: &[&str]) -> Output {
+    let helm = made_by("go-tool", &["helm"]).expect("helm");
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/chart");
+    let home = tempfile::TempDir::new().expect("a temporary directory");
+    let mut command = Command::new(helm);
+    command.args(["template", "provisor"]).arg(chart).args(["--namespace", "provisor"]).args(arguments);
+    command.env("HOME", home.path()).output().expect("helm runs")
+}
+
+fn rendered(arguments: &[&str]) -> Vec<Value> {
+    let output = helm(&[&["--set", REPO], arguments].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    objects_of(&String::from_utf8(output.stdout).expect("text"))
+}
+
+fn sorted(mut objects: Vec<Value>) -> Vec<(String, Value)> {
+    objects.retain(|object| object["kind"] != "Namespace");
+    let mut named: Vec<_> = objects.into_iter().map(|object| (path_of(&object), object)).collect();
+    named.sort_by(|one, other| one.0.cmp(&other.0));
+    named
+}
+
+#[test]
+fn the_manifests_are_the_chart_with_its_defaults() {
+    let (chart, plain) = (sorted(rendered(&[])), sorted(manifests("deploy/manifests")));
+    let names = |list: &[(String, Value)]| list.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&chart), names(&plain));
+    for ((name, chart), (_, plain)) in chart.iter().zip(&plain) {
+        assert_eq!(chart, plain, "{name}");
+    }
+}
+
+#[test]
+fn the_chart_brings_the_kinds_and_refuses_what_it_does_not_know() {
+    let with_kinds = rendered(&["--include-crds"]);
+    let kinds: Vec<&Value> =
+        with_kinds.iter().filter(|object| object["kind"] == "CustomResourceDefinition").collect();
+    assert_eq!(kinds.len(), manifests("deploy/crds").len());
+    for wrong in [
+        vec![],
+        vec!["--set", REPO, "--set", "cloud=azure"],
+        vec!["--set", REPO, "--set", "replica=1"],
+        vec!["--set", REPO, "--set-string", "replicas=two"],
+    ] {
+        assert!(!helm(&wrong).status.success(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_real_cloud_needs_no_right_to_make_nodes() {
+    let rules = |cloud: &str| {
+        let cloud = format!("cloud={cloud}");
+        let objects = rendered(&["--set", &cloud]);
+        let role = objects
+            .iter()
+            .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "provisor");
+        let rules = role.expect("the role")["rules"].as_array().expect("rules").clone();
+        let may = |resource: &str, verb: &str| {
+            rules.iter().any(|rule| {
+                let has = |key: &str, word: &str| {
+                    rule[key].as_array().is_some_and(|list| list.contains(&word.into()))
+                };
+                has("resources", resource) && has("verbs", verb)
+            })
+        };
+        (may("nodes", "create"), may("pods/status", "patch"), objects.len())
+    };
+    assert_eq!(rules("simulated"), (true, true, 10));
+    assert_eq!(rules("aws"), (false, false, 8));
+}
+
+#[test]
+fn the_arguments_in_the_deployment_are_those_of_the_program() {
+    let objects = rendered(&["--set", "source.ref=main", "--set", "source.environment=prod"]);
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a deployment");
+    let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    let arguments: Vec<&str> = arguments
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|argument| argument.as_str().expect("text"))
+        .collect();
+    for expected in ["--repo=https://git.example.com/fleet.git", "--ref=main", "--env=prod", "--output=json"]
+    {
+        assert!(arguments.contains(&expected), "{expected}: {arguments:?}");
+    }
+}
+
+/// Whoever applies the files gets objects that the API server takes without a doubt, and takes again.
+#[test]
+fn an_api_server_takes_every_object() {
+    let plane = Plane::start(Size::Objects);
+    plane.install_kinds();
+    for object in manifests("deploy/manifests") {
+        let path = path_of(&object);
+        if object["kind"] != "Namespace" {
+            let dry = plane
+                .api
+                .post(&format!("{}?dryRun=All&fieldValidation=Strict", collection_of(&object)), &object);
+            dry.expect(&path);
+        }
+        let made = plane.api.apply(&path, &object).expect(&path);
+        let again = plane.api.apply(&path, &object).expect(&path);
+        assert_eq!(made["metadata"]["uid"], again["metadata"]["uid"], "{path}");
+    }
+}
+
+/// The program's account may do what the program does, and nothing that would let it do more.
+#[test]
+fn the_account_may_do_its_work_and_no_more() {
+    let plane = Plane::start(Size::Objects);
+    plane.install_kinds();
+    for object in manifests("deploy/manifests") {
+        plane.api.apply(&path_of(&object), &object).expect("it is accepted");
+    }
+    let account = Api::of(&plane.service_account("provisor", "provisor"));
+    // RBAC is read from a cache of the API server.
+    let ours = "/apis/karpenter.sh/v1/nodepools";
+    account.wait(ours, Duration::from_secs(20), |answer| answer.is_success());
+    let may = |verb: &str, group: &str, resource: &str, namespace: &str| {
+        let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+        let question = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "verb": verb, "group": group, "resource": resource, "subresource": part, "namespace": namespace,
+            }},
+        });
+        let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        account.post(path, &question).expect("an answer")["status"]["allowed"] == true
+    };
+    for resource in Kind::ALL.map(Kind::resource) {
+        let group = resource.api_version.split_once('/').map_or("", |(group, _)| group);
+        for verb in ["list", "watch"] {
+            assert!(may(verb, group, resource.plural, ""), "it must be able to {verb} {}", resource.plural);
+        }
+    }
+    let needed: [(&[&str], &str, &[&str], &str); 8] = [
+        (
+            &["get", "list", "watch", "create", "patch", "delete"],
+            "karpenter.sh",
+            &["nodepools", "nodeclaims"],
+            "",
+        ),
+        (&["get", "list", "watch", "create", "update"], "karpenter.k8s.aws", &["ec2nodeclasses"], ""),
+        (&["patch"], "karpenter.sh", &["nodepools/status", "nodeclaims/status"], ""),
+        (&["get", "patch", "delete", "create"], "", &["nodes"], ""),
+        (&["create"], "", &["pods/eviction", "events"], "shop"),
+        (&["get", "create", "update"], "coordination.k8s.io", &["leases"], "provisor"),
+        (&["get", "create", "patch"], "", &["configmaps"], "provisor"),
+        (&["create", "patch", "delete"], "coordination.k8s.io", &["leases"], "kube-node-lease"),
+    ];
+    for (verbs, group, resources, namespace) in needed {
+        for (verb, resource) in verbs.iter().flat_map(|verb| resources.iter().map(move |name| (verb, name))) {
+            assert!(may(verb, group, resource, namespace), "it must be able to {verb} {resource}");
+        }
+    }
+    let forbidden = [
+        ("get", "", "secrets", "provisor"),
+        ("list", "", "secrets", ""),
+        ("list", "", "configmaps", ""),
+        ("get", "", "configmaps", "shop"),
+        ("update", "coordination.k8s.io", "leases", "kube-system"),
+        ("create", "", "pods", "shop"),
+        ("create", "", "pods/exec", "shop"),
+        ("create", "", "pods/binding", "shop"),
+        ("delete", "", "namespaces", ""),
+        ("delete", "", "persistentvolumeclaims", "shop"),
+        ("patch", "apps", "deployments", "shop"),
+        ("update", "provisor.dev", "environments", ""),
+        ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
+        ("bind", "rbac.authorization.k8s.io", "clusterroles", ""),
+        ("impersonate", "", "users", ""),
+        ("*", "*", "*", ""),
+    ];
+    for (verb, group, resource, namespace) in forbidden {
+        assert!(!may(verb, group, resource, namespace), "it must not be able to {verb} {resource}");
+    }
+}
