@@ -5,7 +5,7 @@
 //! rejects them all. A rule that fails while it judges is broken, not kept: `deny` then denies.
 //!
 //! There is no clock and no limit of time, so that one commit always gets one verdict. What bounds the work is the size of
-//! the expressions and how deeply their loops may nest.
+//! the expressions, how deeply their loops may nest, and how long the lists are that they could go over.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,6 +27,8 @@ use crate::gitops::tree::Node;
 use crate::model::repository::Repository;
 use crate::model::symbol::Symbol;
 
+/// The warning that a commit changes rules that are in force.
+pub const RULES_CHANGE: &str = "PRV1806";
 /// Where rules stand.
 pub(crate) const POLICIES: &str = "policies/";
 /// Bytes of one expression.
@@ -38,9 +40,27 @@ const BRACKETS_MAX: usize = 32;
 const STACK: usize = 256 * 1024 * 1024;
 /// Loops (`all`, `exists`, `map`, …) inside each other.
 const LOOPS_MAX: usize = 2;
+/// Turns of all loops of one rule over one thing, counted before it is judged: as if every list were the longest there is, and
+/// with one turn more for every kilobyte of the longest text.
+const TURNS_MAX: u128 = 1_000_000;
 /// Letters of an error of the evaluation; the rest may be values.
 const ERROR_MAX: usize = 120;
 
+/// What rules see of a review: the difference that a proposal makes to one environment.
+const REVIEW_FIELDS: [&str; 12] = [
+    "costAfter",
+    "costBefore",
+    "costIncrease",
+    "largestShare",
+    "nodesAfter",
+    "nodesBefore",
+    "nodesReplaced",
+    "offeringsAfter",
+    "offeringsBefore",
+    "podsMoved",
+    "podsOnFallback",
+    "podsWithoutPlace",
+];
 /// What rules see of the environment.
 const ENV_FIELDS: [&str; 7] = ["cluster", "engine", "fleet", "name", "pools", "region", "variables"];
 /// What rules see of a pool; the same once more below `after`.
@@ -75,6 +95,8 @@ enum Scope {
     Environment,
     Pool,
     Object,
+    /// What a proposal would do; only a review knows.
+    Review,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +115,10 @@ struct Rule {
     message: Option<Program>,
     owners: Vec<Arc<str>>,
     place: Place,
+    /// Loops inside each other, at most.
+    loops: u32,
+    /// Lists may be put together so often.
+    joins: u128,
     /// All of it as text: two rules that say the same judge once.
     text: String,
 }
@@ -164,17 +190,41 @@ impl Guardrails {
     }
 
     /// Judges an environment by these rules, and by those of `standing` that are others.
-    pub(crate) fn judge(&self, standing: Option<&Self>, case: &Case<'_>, found: &mut Vec<Diagnostic>) {
+    pub(crate) fn judge(&self, standing: Option<&Self>, case: &Case<'_>) -> Vec<Breach> {
+        self.judge_with(standing, |rule, found| rule.judge(case, found))
+    }
+
+    /// Judges what a proposal would do to an environment, with the numbers that only its review has. `environment` is what
+    /// the rules see as `env`, and a number that is not in `review` is not known: a rule that needs it cannot be judged.
+    pub fn judge_review(
+        &self,
+        standing: Option<&Self>,
+        environment: &Json,
+        review: &Json,
+        place: &Place,
+    ) -> Vec<Breach> {
+        self.judge_with(standing, |rule, found| {
+            if rule.scope == Scope::Review {
+                let review = Some(("review", review.clone()));
+                rule.judge_one(environment, review, "the proposal", place, found);
+            }
+        })
+    }
+
+    fn judge_with(
+        &self,
+        standing: Option<&Self>,
+        mut judge: impl FnMut(&Rule, &mut Vec<Breach>),
+    ) -> Vec<Breach> {
         let others = || standing.into_iter().flat_map(|standing| standing.not_in(self));
-        found.extend(standing.into_iter().flat_map(|standing| standing.changed_in(self)));
         if self.rules.is_empty() && others().next().is_none() {
-            return;
+            return Vec::new();
         }
-        found.extend(on_a_tall_stack(|| {
+        on_a_tall_stack(|| {
             let mut found = Vec::new();
-            self.rules.iter().chain(others()).for_each(|rule| rule.judge(case, &mut found));
+            self.rules.iter().chain(others()).for_each(|rule| judge(rule, &mut found));
             found
-        }));
+        })
     }
 
     /// The rules of these that another set does not have as they are.
@@ -191,7 +241,7 @@ impl Guardrails {
                 "this commit {what} the guardrail `{}`, which still judges the commit itself",
                 rule.id
             );
-            Diagnostic::warning("PRV1806", rule.place.clone(), message)
+            Diagnostic::warning(RULES_CHANGE, rule.place.clone(), message)
                 .help("look twice: the next commit is judged without it")
         });
         changed.collect()
@@ -224,24 +274,38 @@ fn bracket_depth(text: &str) -> usize {
     deepest
 }
 
+/// What one rule says of something that does not hold it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Breach {
+    pub rule: Arc<str>,
+    /// `deny`; else `warn`.
+    pub denies: bool,
+    /// In the words of the rule, if it has any.
+    pub why: String,
+    /// The words for it, with its place: an error if it denies.
+    pub diagnostic: Diagnostic,
+}
+
 /// What is judged.
 pub(crate) struct Case<'a> {
-    pub environment: Json,
+    pub environment: &'a Json,
     pub drafts: &'a [Draft],
     /// Where what concerns the whole environment is shown.
     pub place: Place,
 }
 
 impl Rule {
-    fn judge(&self, case: &Case<'_>, found: &mut Vec<Diagnostic>) {
+    fn judge(&self, case: &Case<'_>, found: &mut Vec<Breach>) {
+        let environment = case.environment;
         match self.scope {
-            Scope::Environment => self.judge_one(case, None, "the environment", &case.place, found),
+            Scope::Review => {}
+            Scope::Environment => self.judge_one(environment, None, "the environment", &case.place, found),
             Scope::Pool => {
                 for draft in case.drafts.iter().filter(|draft| draft.manifest["kind"] == "NodePool") {
                     let name = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
                     let pool = ("pool", pool_value(draft, case.drafts));
                     let place = &draft.origins[""];
-                    self.judge_one(case, Some(pool), &format!("pool `{name}`"), place, found);
+                    self.judge_one(environment, Some(pool), &format!("pool `{name}`"), place, found);
                 }
             }
             Scope::Object => {
@@ -251,7 +315,7 @@ impl Rule {
                         (text(&draft.manifest["kind"]), text(&draft.manifest["metadata"]["name"]));
                     let object = ("object", draft.manifest.clone());
                     let place = &draft.origins[""];
-                    self.judge_one(case, Some(object), &format!("{kind}/{name}"), place, found);
+                    self.judge_one(environment, Some(object), &format!("{kind}/{name}"), place, found);
                 }
             }
         }
@@ -259,18 +323,21 @@ impl Rule {
 
     fn judge_one(
         &self,
-        case: &Case<'_>,
+        environment: &Json,
         subject: Option<(&str, Json)>,
         what: &str,
         place: &Place,
-        found: &mut Vec<Diagnostic>,
+        found: &mut Vec<Breach>,
     ) {
+        let mut extent = Extent::default();
+        extent.take(environment);
+        subject.iter().for_each(|(_, value)| extent.take(value));
         let mut context = Context::default();
-        bind(&mut context, "env", &case.environment);
+        bind(&mut context, "env", environment);
         if let Some((name, value)) = &subject {
             bind(&mut context, name, value);
         }
-        let verdict = self.holds(&context);
+        let verdict = self.affords(&extent).and_then(|()| self.holds(&context));
         let why = match &verdict {
             Ok(true) => return,
             Ok(false) => self.words(&context).unwrap_or_else(|| format!("{what} does not hold it")),
@@ -286,10 +353,25 @@ impl Rule {
             Severity::Warn => Diagnostic::warning(code, place.clone(), message),
         };
         let diagnostic = diagnostic.also("the guardrail", self.place.clone());
-        found.push(match self.owners.is_empty() {
+        let diagnostic = match self.owners.is_empty() {
             true => diagnostic.help("change what it is about, or talk about the rule"),
             false => diagnostic.help(format!("change what it is about, or ask {}", self.owners.join(", "))),
-        });
+        };
+        let denies = self.severity == Severity::Deny;
+        found.push(Breach { rule: self.id.clone(), denies, why, diagnostic });
+    }
+
+    /// Whether it can be judged in bounded time: there is no clock that could stop it.
+    fn affords(&self, extent: &Extent) -> Result<(), String> {
+        let entries = extent.entries.saturating_mul(self.joins + 1);
+        let turns = entries.saturating_pow(self.loops).saturating_mul(1 + extent.letters / 1024);
+        if self.loops > 0 && turns > TURNS_MAX {
+            return Err(format!(
+                "its loops could take {turns} turns over lists of {} entries, and may take {TURNS_MAX}",
+                extent.entries
+            ));
+        }
+        Ok(())
     }
 
     fn holds(&self, context: &Context<'_, '_>) -> Result<bool, String> {
@@ -305,6 +387,30 @@ impl Rule {
         match self.message.as_ref()?.execute(context) {
             Ok(Value::String(text)) => Some(text.to_string()),
             _ => None,
+        }
+    }
+}
+
+/// The longest list and the longest text among values.
+#[derive(Default)]
+struct Extent {
+    entries: u128,
+    letters: u128,
+}
+
+impl Extent {
+    fn take(&mut self, value: &Json) {
+        match value {
+            Json::Array(items) => {
+                self.entries = self.entries.max(items.len() as u128);
+                items.iter().for_each(|item| self.take(item));
+            }
+            Json::Object(map) => {
+                self.entries = self.entries.max(map.len() as u128);
+                map.values().for_each(|entry| self.take(entry));
+            }
+            Json::String(text) => self.letters = self.letters.max(text.len() as u128),
+            _ => {}
         }
     }
 }
@@ -408,6 +514,14 @@ fn sample_env() -> Json {
     })
 }
 
+fn sample_review() -> Json {
+    json!({
+        "costAfter": 1.5, "costBefore": 0.5, "costIncrease": 1.0, "largestShare": 0.5, "nodesAfter": 2,
+        "nodesBefore": 1, "nodesReplaced": 1, "offeringsAfter": 4, "offeringsBefore": 2, "podsMoved": 1,
+        "podsOnFallback": 0, "podsWithoutPlace": 0,
+    })
+}
+
 fn rule(node: &Node, found: &mut Vec<Diagnostic>) -> Option<Rule> {
     let before = found.len();
     let text = |key: &str| node.get(key).and_then(Node::as_text);
@@ -421,22 +535,31 @@ fn rule(node: &Node, found: &mut Vec<Diagnostic>) -> Option<Rule> {
     let check = check?;
     let expressions = || [applies.as_ref(), Some(&check), message.as_ref()].into_iter().flatten();
     let names = |name: &str| expressions().any(|program| program.references().has_variable(name));
-    let scope = match (names("pool"), names("object")) {
-        (true, true) => {
+    let subjects = [("pool", Scope::Pool), ("object", Scope::Object), ("review", Scope::Review)];
+    let named: Vec<_> = subjects.into_iter().filter(|(name, _)| names(name)).collect();
+    let scope = match named.as_slice() {
+        [] => Scope::Environment,
+        [(_, scope)] => *scope,
+        [(one, _), (other, _), ..] => {
             found.push(
                 Diagnostic::error(
                     "PRV1804",
                     node.get("check")?.place.clone(),
-                    "a guardrail judges `pool` or `object`, not both",
+                    format!("a guardrail judges `{one}` or `{other}`, not both"),
                 )
                 .help("make two of it; a NodePool is an `object` too, and `pool.spec` is its `spec`"),
             );
             return None;
         }
-        (true, false) => Scope::Pool,
-        (false, true) => Scope::Object,
-        (false, false) => Scope::Environment,
     };
+    let loops = expressions().map(|program| {
+        let mut walk = Walk::default();
+        walk.expression(program.expression());
+        walk.deepest as u32
+    });
+    let loops = loops.max().unwrap_or(0);
+    let written = ["applies", "check", "message"].into_iter().filter_map(&text);
+    let joins = written.map(|text| text.matches('+').count() as u128).sum();
     let owners = node.get("owners").and_then(Node::as_list).unwrap_or_default();
     Some(Rule {
         id,
@@ -450,6 +573,8 @@ fn rule(node: &Node, found: &mut Vec<Diagnostic>) -> Option<Rule> {
         message,
         owners: owners.iter().filter_map(|owner| owner.as_text().cloned()).collect(),
         place: node.get("id")?.place.clone(),
+        loops,
+        joins,
         text: node.to_json().to_string(),
     })
 }
@@ -490,7 +615,7 @@ fn compile(node: &Node, wanted: Wanted, found: &mut Vec<Diagnostic>) -> Option<P
             return None;
         }
     };
-    let mut walk = Walk { bound: Vec::new(), loops: 0, wrong: None };
+    let mut walk = Walk::default();
     walk.expression(program.expression());
     if let Some((name, message, help)) = walk.wrong {
         let at = text.find(&name).unwrap_or(0);
@@ -501,6 +626,7 @@ fn compile(node: &Node, wanted: Wanted, found: &mut Vec<Diagnostic>) -> Option<P
     bind(&mut context, "env", &sample_env());
     bind(&mut context, "pool", &sample_pool());
     bind(&mut context, "object", &json!({}));
+    bind(&mut context, "review", &sample_review());
     let answer = program.execute(&context);
     let wrong = match (&answer, wanted) {
         (Ok(Value::Bool(_)), Wanted::Truth) | (Ok(Value::String(_)), Wanted::Text) => return Some(program),
@@ -545,9 +671,12 @@ fn inside(node: &Node, text: &str, part: std::ops::Range<usize>) -> Place {
 }
 
 /// Looks for names that do not exist, and for loops that could run for long.
+#[derive(Default)]
 struct Walk<'e> {
     bound: Vec<&'e str>,
     loops: usize,
+    /// The most that stand inside each other.
+    deepest: usize,
     /// The first mistake: the words that are wrong, why, and what to do.
     wrong: Option<(String, String, String)>,
 }
@@ -594,6 +723,7 @@ impl<'e> Walk<'e> {
                 self.expression(&comprehension.iter_range);
                 self.expression(&comprehension.accu_init);
                 self.loops += 1;
+                self.deepest = self.deepest.max(self.loops);
                 if self.loops > LOOPS_MAX {
                     let message = format!("more than {LOOPS_MAX} loops stand inside each other");
                     self.refuse("", message, "make two guardrails of it".into());
@@ -612,13 +742,13 @@ impl<'e> Walk<'e> {
     }
 
     fn name(&mut self, name: &str) {
-        let is_known = ["env", "pool", "object"].contains(&name) || TYPES.contains(&name);
+        let is_known = ["env", "pool", "object", "review"].contains(&name) || TYPES.contains(&name);
         if is_known || self.bound.contains(&name) {
             return;
         }
-        let help = match nearest(name, ["env", "pool", "object"]) {
+        let help = match nearest(name, ["env", "pool", "object", "review"]) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "rules see `env`, and either `pool` or `object`".to_owned(),
+            None => "rules see `env`, and one of `pool`, `object` and `review`".to_owned(),
         };
         self.refuse(name, format!("there is no `{name}`"), help);
     }
@@ -627,7 +757,11 @@ impl<'e> Walk<'e> {
         if self.bound.contains(&root) {
             return;
         }
-        let known: &[&str] = if root == "env" { &ENV_FIELDS } else { &POOL_FIELDS };
+        let known: &[&str] = match root {
+            "env" => &ENV_FIELDS,
+            "review" => &REVIEW_FIELDS,
+            _ => &POOL_FIELDS,
+        };
         if known.contains(&field) {
             return;
         }
@@ -639,7 +773,7 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// `env.FIELD`, `pool.FIELD` and `pool.after.FIELD`: the fields that are known beforehand.
+/// `env.FIELD`, `review.FIELD`, `pool.FIELD` and `pool.after.FIELD`: the fields that are known beforehand.
 fn known_field(node: &IdedExpr) -> Option<(&str, &str)> {
     let Expr::Select(select) = &node.expr else { return None };
     let root = match &select.operand.expr {
@@ -650,5 +784,5 @@ fn known_field(node: &IdedExpr) -> Option<(&str, &str)> {
         },
         _ => return None,
     };
-    ["env", "pool"].contains(&&**root).then_some((root.as_str(), select.field.as_str()))
+    ["env", "pool", "review"].contains(&&**root).then_some((root.as_str(), select.field.as_str()))
 }

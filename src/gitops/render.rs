@@ -15,7 +15,7 @@ use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed, nearest};
 use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
-use crate::gitops::guardrail::{Case, Guardrails};
+use crate::gitops::guardrail::{Breach, Case, Guardrails};
 use crate::gitops::headroom;
 use crate::gitops::lock::{Book, LockFailure, LockPlan, Renewal, plan_lock, resolve_images};
 use crate::gitops::overlay::merged;
@@ -44,6 +44,29 @@ pub struct RenderSettings {
     pub book: Option<Arc<Book>>,
     /// The guardrails of the commit that is in force: they judge beside the commit's own.
     pub standing: Option<Arc<Guardrails>>,
+    pub judging: Judging,
+}
+
+/// What comes of a guardrail that denies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Judging {
+    /// Nothing is rendered.
+    #[default]
+    Enforced,
+    /// All is rendered, and [`render_and_judge`] hands over what the rules say.
+    Told,
+}
+
+/// An environment, and what its guardrails say of it.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    pub state: DesiredState,
+    pub warnings: Vec<Diagnostic>,
+    pub breaches: Vec<Breach>,
+    /// What the rules saw as `env`.
+    pub subject: Value,
+    /// Where what concerns all of it is shown.
+    pub place: Place,
 }
 
 /// The objects of an environment and what is worth a look.
@@ -67,6 +90,16 @@ pub fn render_environment(
     let fleet = Fleet::load(repository)?;
     let engine = Engine::new(repository);
     render(&fleet, &engine, environment, settings)
+}
+
+/// Renders one environment and says what its guardrails find, which refuse nothing here.
+pub fn render_and_judge(
+    repository: &Repository,
+    environment: &str,
+    settings: &RenderSettings,
+) -> Result<Judged, Diagnostics> {
+    let settings = RenderSettings { judging: Judging::Told, ..settings.clone() };
+    judged(&Fleet::load(repository)?, &Engine::new(repository), environment, &settings)
 }
 
 /// Renders every environment that is not abstract; one that fails does not keep the others back.
@@ -265,6 +298,16 @@ pub(crate) fn render(
     environment: &str,
     settings: &RenderSettings,
 ) -> Result<Rendered, Diagnostics> {
+    let Judged { state, warnings, .. } = judged(fleet, engine, environment, settings)?;
+    Ok((state, warnings))
+}
+
+fn judged(
+    fleet: &Fleet<'_>,
+    engine: &Engine,
+    environment: &str,
+    settings: &RenderSettings,
+) -> Result<Judged, Diagnostics> {
     let resolved = fleet.resolve(environment)?;
     engine.refuel();
     let mut run = Run::new(fleet, engine, &resolved, settings);
@@ -691,30 +734,33 @@ impl<'a> Run<'a> {
     }
 
     /// Guardrails judge what would be right otherwise: of broken objects there is nothing more to say.
-    fn judge(&mut self) {
+    fn judge(&mut self, subject: &Value) -> Vec<Breach> {
         let guardrails = &self.fleet.guardrails;
         self.found.extend(guardrails.mistakes().iter().cloned());
         if self.found.iter().any(Diagnostic::is_error) {
-            return;
+            return Vec::new();
         }
-        let surroundings = &self.surroundings;
-        let case = Case {
-            environment: json!({
-                "cluster": surroundings.cluster,
-                "engine": surroundings.engine,
-                "fleet": surroundings.fleet,
-                "name": surroundings.environment,
-                "pools": surroundings.pools,
-                "region": surroundings.region.as_deref().unwrap_or_default(),
-                "variables": surroundings.variables.to_json(),
-            }),
-            drafts: &self.drafts,
-            place: Place::start_of(&self.resolved.tree.place.source),
-        };
-        guardrails.judge(self.settings.standing.as_deref(), &case, &mut self.found);
+        let standing = self.settings.standing.as_deref();
+        self.found.extend(standing.into_iter().flat_map(|standing| standing.changed_in(guardrails)));
+        let place = Place::start_of(&self.resolved.tree.place.source);
+        guardrails.judge(standing, &Case { environment: subject, drafts: &self.drafts, place })
     }
 
-    fn finish(mut self) -> Result<Rendered, Diagnostics> {
+    /// The environment as rules see it.
+    fn subject(&self) -> Value {
+        let surroundings = &self.surroundings;
+        json!({
+            "cluster": surroundings.cluster,
+            "engine": surroundings.engine,
+            "fleet": surroundings.fleet,
+            "name": surroundings.environment,
+            "pools": surroundings.pools,
+            "region": surroundings.region.as_deref().unwrap_or_default(),
+            "variables": surroundings.variables.to_json(),
+        })
+    }
+
+    fn finish(mut self) -> Result<Judged, Diagnostics> {
         if self.bytes > 2 * RENDERED_MAX {
             let message = format!("the environment renders to more than {RENDERED_MAX} bytes");
             self.found.push(
@@ -748,7 +794,12 @@ impl<'a> Run<'a> {
                     .help("add `[pools.NAME]`, or mark a file that is only extended with `abstract = true`"),
             );
         }
-        self.judge();
+        let subject = self.subject();
+        let breaches = self.judge(&subject);
+        if self.settings.judging == Judging::Enforced {
+            self.found.extend(breaches.iter().map(|breach| breach.diagnostic.clone()));
+        }
+        let place = Place::start_of(&self.resolved.tree.place.source);
         let mut objects: BTreeMap<ObjectRef, DesiredObject> = BTreeMap::new();
         let mut places: BTreeMap<ObjectRef, Place> = BTreeMap::new();
         for draft in self.drafts {
@@ -774,7 +825,7 @@ impl<'a> Run<'a> {
         }
         let revision = self.fleet.repository.revision.clone();
         let state = DesiredState::new(self.resolved.name.clone(), revision, objects);
-        Ok((state, all.into_iter().collect()))
+        Ok(Judged { state, warnings: all.into_iter().collect(), breaches, subject, place })
     }
 }
 

@@ -85,6 +85,7 @@ fn rules_see_pools_objects_and_the_environment() {
     assert_eq!(said(&fleet(only, prod)).len(), 1);
 }
 
+/// Rows: REV-026
 #[test]
 fn rules_that_cannot_be_judged_by_are_refused_with_their_place() {
     let prod = "[pools.a]\nstrategy = 'spot'\n";
@@ -133,6 +134,7 @@ fn rules_that_cannot_be_judged_by_are_refused_with_their_place() {
     );
 }
 
+/// Rows: REV-027
 #[test]
 fn a_rule_that_fails_denies_and_a_warning_that_fails_warns() {
     let prod = "[pools.a]\nstrategy = 'spot'\n";
@@ -141,6 +143,26 @@ fn a_rule_that_fails_denies_and_a_warning_that_fails_warns() {
     let warn = rule("pool.limits.cpu != ''") + "severity = 'warn'\n";
     let warn = found(&fleet(&warn, prod));
     assert_eq!((warn.len(), warn[0].code, warn[0].is_error()), (1, "PRV1803", false));
+}
+
+/// Rows: REV-028
+#[test]
+fn rev_028_a_rule_that_would_run_for_ever_counts_as_broken() {
+    let words: Vec<String> = (0..3000).map(|number| format!("'w{number}'")).collect();
+    let prod = format!("[variables]\nwords = [{}]\n[pools.a]\nstrategy = 'spot'\n", words.join(", "));
+    let square = "env.variables.words.all(a, env.variables.words.all(b, a != b || a == b))";
+    let ((deny, warn), cost) = crate::cost::of(|| {
+        let warn = rule(square) + "severity = 'warn'\n";
+        (found(&fleet(&rule(square), &prod)), found(&fleet(&warn, &prod)))
+    });
+    assert_eq!((deny.len(), deny[0].code, deny[0].is_error()), (1, "PRV1803", true));
+    assert!(deny[0].message.contains("9000000 turns"), "{}", deny[0].message);
+    assert_eq!((warn.len(), warn[0].code, warn[0].is_error()), (1, "PRV1803", false));
+    cost.must_be_within(std::time::Duration::from_secs(1), 256 * crate::cost::MIB, "two hopeless rules");
+    // Once over the list is little, and twice over a short one too.
+    assert_eq!(said(&fleet(&rule("env.variables.words.all(a, a != '')"), &prod)), Vec::<String>::new());
+    let short = "[variables]\nwords = ['a', 'b']\n[pools.a]\nstrategy = 'spot'\n";
+    assert_eq!(said(&fleet(&rule(square), short)), Vec::<String>::new());
 }
 
 #[test]
