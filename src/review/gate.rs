@@ -21,6 +21,8 @@ pub enum CostIncrease {
 /// What fails a review.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gates {
+    /// What a guardrail denies.
+    pub denials: bool,
     /// Pods that lose their place.
     pub unschedulable: bool,
     /// Pools with running nodes that are removed.
@@ -44,6 +46,18 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview]) -> Vec<GateVerdi
     };
     let changed: Vec<&EnvironmentReview> =
         environments.iter().filter(|environment| environment.change != Change::Unchanged).collect();
+    let denied = |environment: &&EnvironmentReview| {
+        environment.policies.iter().any(|policy| policy.severity == "deny")
+    };
+    if gates.denials && environments.iter().any(|environment| denied(&environment)) {
+        let of_one = |environment: &EnvironmentReview| {
+            let rules = environment.policies.iter().filter(|policy| policy.severity == "deny");
+            let rules: BTreeSet<&str> = rules.map(|policy| policy.id.as_str()).collect();
+            format!("{} by {}", environment.name, rules.into_iter().collect::<Vec<_>>().join(", "))
+        };
+        let all: Vec<String> = environments.iter().filter(denied).map(of_one).collect();
+        say("deny", false, format!("denied by guardrails: {}", all.join("; ")));
+    }
     if gates.unschedulable {
         let lost = changed.iter().filter_map(|environment| {
             let count = environment.pods.as_ref()?.new_unschedulable.len();
@@ -65,7 +79,12 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview]) -> Vec<GateVerdi
         say("destructive", gone.is_empty(), message);
     }
     if gates.findings {
-        let count: usize = environments.iter().map(|environment| environment.findings.len()).sum();
+        let new = |environment: &EnvironmentReview| {
+            let policies = environment.policies.iter();
+            let warned = policies.filter(|policy| policy.severity == "warn" && policy.is_new).count();
+            environment.findings.len() + warned
+        };
+        let count: usize = environments.iter().map(new).sum();
         say("warn", count == 0, format!("{} that the base does not have", counted(count, "warning")));
     }
     if !gates.protected.is_empty() {
@@ -164,7 +183,7 @@ fn touched(environment: &EnvironmentReview, protected: &[String]) -> Vec<String>
         touched.push(format!("{}/{} {what}", environment.name, object.name));
     }
     let rolled = environment.roll.iter().flat_map(|roll| &roll.pools);
-    for pool in rolled.filter(|pool| is_protected(&pool.pool)) {
+    for pool in rolled.filter(|pool| pool.reason == "drifted" && is_protected(&pool.pool)) {
         touched.push(format!("{}/{} has its nodes replaced", environment.name, pool.pool));
     }
     touched

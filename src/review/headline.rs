@@ -1,15 +1,40 @@
 //! The numbers of a review in a few words: what the first line says, and the cells under it.
 
+use std::collections::BTreeSet;
+
 use super::gate::counted;
-use super::report::{Change, EnvironmentReview, decimal};
+use super::report::{
+    Change, Counts, EnvironmentReview, Pause, PoolCost, PoolRoll, RollReview, Span, decimal,
+};
 use crate::model::money::UsdPerHour;
+
+/// Pauses of a roll that are listed; all are counted.
+const PAUSES_MAX: usize = 3;
 
 /// One sentence for all environments, those that change first.
 pub fn headline(environments: &[EnvironmentReview]) -> String {
+    let policies = environments.iter().flat_map(|environment| &environment.policies);
+    let denials = policies.filter(|policy| policy.severity == "deny");
+    let rules: BTreeSet<&str> = denials.map(|policy| policy.id.as_str()).collect();
+    let sentence = sentence(environments);
+    if rules.is_empty() {
+        return sentence;
+    }
+    let sentence = sentence.strip_prefix("nothing to say: ").unwrap_or(&sentence);
+    format!("{sentence}, denied by {}", counted(rules.len(), "guardrail"))
+}
+
+/// Warnings that the base does not have.
+fn warnings(environment: &EnvironmentReview) -> usize {
+    let policies = environment.policies.iter();
+    environment.findings.len() + policies.filter(|policy| policy.severity == "warn" && policy.is_new).count()
+}
+
+fn sentence(environments: &[EnvironmentReview]) -> String {
     let changed: Vec<&EnvironmentReview> =
         environments.iter().filter(|environment| environment.change != Change::Unchanged).collect();
     match changed.as_slice() {
-        [] => match environments.iter().map(|environment| environment.findings.len()).sum() {
+        [] => match environments.iter().map(warnings).sum() {
             0 => "nothing to say: no capacity change".to_owned(),
             count => format!("no capacity change, {}", counted(count, "new warning")),
         },
@@ -145,6 +170,7 @@ pub fn pods(environment: &EnvironmentReview) -> String {
         ("moved", pods.moved),
         ("without a place", pods.new_unschedulable.len()),
         ("fixed", pods.fixed.len()),
+        ("on demand for want of spot", pods.fallback_only.len()),
         ("waiting anyway", pods.waiting_anyway),
     ];
     let kinds: Vec<String> =
@@ -169,12 +195,82 @@ pub fn in_cents(amount: &str) -> String {
     decimal(cents * 10_000)
 }
 
-/// Where the cluster stops by itself, if that is not what its pools would buy anew.
+/// What runs, if that is not what its pools would buy anew.
 pub fn reached(environment: &EnvironmentReview) -> Option<String> {
     let cost = environment.cost.as_ref()?;
-    let reached: UsdPerHour = cost.reached_usd_per_hour.parse().ok()?;
-    let steady: UsdPerHour = cost.usd_per_hour.after.parse().ok()?;
-    (reached != steady).then(|| {
-        format!("what runs now is left at ${reached}/h by the change; bought anew it would cost ${steady}/h")
+    let (running, reached) = (&cost.running_usd_per_hour, &cost.reached_usd_per_hour);
+    let Span { before, after, .. } = &cost.usd_per_hour;
+    (running != before || reached != after).then(|| {
+        let now = match running == reached {
+            true => format!("what runs costs ${running}/h before and after the change"),
+            false => format!("what runs costs ${running}/h, and ${reached}/h after the change"),
+        };
+        let anew = match before == after {
+            true => format!("bought anew it would cost ${after}/h"),
+            false => format!("bought anew it would cost ${before}/h, and ${after}/h with the change"),
+        };
+        format!("{now}; {anew}")
+    })
+}
+
+/// `3`, or `3, with the pool` if they are not replaced.
+pub fn goes(pool: &PoolRoll) -> String {
+    match pool.reason.as_str() {
+        "retired" => format!("{}, with the pool", pool.nodes),
+        _ => pool.nodes.to_string(),
+    }
+}
+
+/// Their number, or why there is none.
+pub fn waves(pool: &PoolRoll) -> String {
+    match pool.waves {
+        Some(waves) => waves.to_string(),
+        None if pool.at_once == 0 => "none may go now".into(),
+        None => "never all".into(),
+    }
+}
+
+/// While a window lets nothing go, and when it is over then.
+pub fn pauses(pool: &PoolRoll) -> Option<String> {
+    let pause = |pause: &Pause| format!("{} to {}", pause.from, pause.until);
+    let pauses: Vec<String> = pool.pauses.iter().take(PAUSES_MAX).map(pause).collect();
+    let more = match pool.pauses.len().saturating_sub(PAUSES_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} times more"),
+    };
+    let end = pool.ends.as_ref().map(|end| format!(", done by {end}")).unwrap_or_default();
+    (!pauses.is_empty()).then(|| format!("budgets let none go from {}{more}{end}", pauses.join(", from ")))
+}
+
+/// Nodes that no budget holds while the roll goes on.
+pub fn expiring(roll: &RollReview) -> Option<String> {
+    let first = roll.expiring.first()?;
+    let nodes = counted(roll.expiring.len(), "node");
+    Some(format!("{nodes} become too old meanwhile, the first at {}; no budget holds them", first.at))
+}
+
+/// How the choice of machines gets narrower, if it does.
+pub fn choice(environment: &EnvironmentReview) -> Option<String> {
+    let choice = environment.choice.as_ref()?;
+    let Counts { before, after } = choice.offerings;
+    // That a part of fewer nodes is larger says nothing.
+    let nodes = |count: fn(&PoolCost) -> usize| -> usize {
+        environment.cost.iter().flat_map(|cost| &cost.by_pool).map(count).sum()
+    };
+    let has_fewer = nodes(|pool| pool.nodes_after) < nodes(|pool| pool.nodes_before);
+    let is_larger = choice.largest_share.delta.parse::<UsdPerHour>().is_ok_and(|delta| delta.0 > 0);
+    let is_narrower = after < before || (is_larger && !has_fewer);
+    let percent = |share: &str| {
+        share.strip_prefix("0.").map_or("100 %".to_owned(), |part| {
+            format!("{} %", part.trim_start_matches('0').parse::<u32>().unwrap_or(0))
+        })
+    };
+    let share = &choice.largest_share;
+    is_narrower.then(|| {
+        format!(
+            "offerings {before} → {after}, and the largest holds {} → {} of the nodes",
+            percent(&share.before),
+            percent(&share.after)
+        )
     })
 }

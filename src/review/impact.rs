@@ -2,24 +2,29 @@
 //!
 //! The cluster is played four times with the same decisions: as it is with the base, so that what would happen anyway is
 //! not blamed on the change; as it is with the change; and both once more from nothing, because only that is what each of
-//! them costs in the long run. Where there is no cluster and no demand, objects are compared and nothing is made up.
+//! them costs in the long run. A demand without a cluster may have been lived through elsewhere, which says more. Where there is no cluster and no demand, objects are compared and nothing is made up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+use serde_json::Value;
+
 use super::report::{
-    CapacityTypeCost, Change, CostReview, Digests, EnvironmentReview, FieldReview, LimitReview, NodeNames,
-    NodesReview, ObjectReview, OriginReview, PodsReview, PoolCost, PoolRoll, Remark, RollReview, Span,
-    StuckNode, WaitingPod, WaitingReason, monthly,
+    CapacityTypeCost, Change, ChoiceReview, CostReview, Counts, Digests, EnvironmentReview, ExpiringNode,
+    FieldReview, LimitReview, NodeNames, NodesReview, ObjectReview, OriginReview, Pause, PodsReview,
+    PoolCost, PoolRoll, Remark, RollReview, Span, StuckNode, WaitingPod, WaitingReason, decimal, monthly,
 };
 use crate::gitops::desired::{DesiredState, Origin};
-use crate::gitops::diagnostic::Diagnostic;
+use crate::gitops::diagnostic::{Diagnostic, Place};
 use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, without_bookkeeping};
+use crate::gitops::guardrail::Breach;
 use crate::gitops::live::{Fleet, NodeFacts, class_of};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{NodeName, ObjectKey, PoolName};
 use crate::model::observation::Observation;
 use crate::model::offering::CapacityType;
+use crate::simulator::roll::WAVE;
 use crate::simulator::stage::{Managed, Reason, Scene, Stage};
 
 /// Names of moved pods that are listed; all are counted.
@@ -32,6 +37,11 @@ pub struct Wanted {
     /// The same objects, parsed.
     pub objects: Vec<Observation>,
     pub warnings: Vec<Diagnostic>,
+    /// What guardrails say against it.
+    pub breaches: Vec<Breach>,
+    /// What rules see of the environment, and where it stands.
+    pub subject: Value,
+    pub place: Place,
 }
 
 /// On what an environment is played.
@@ -41,8 +51,20 @@ pub enum Demand {
     None,
     /// Pods without a cluster: the base runs them first.
     Pods(Stage),
+    /// The same, on a cluster that has lived through both.
+    Lived(Box<Lived>),
     /// A cluster that runs.
     Cluster(Stage),
+}
+
+/// A cluster at rest with the base, and once more with the proposal.
+#[derive(Clone, Debug)]
+pub struct Lived {
+    /// The pods, and not one node.
+    pub nothing: Stage,
+    pub start: Stage,
+    /// The pods have the names of `start`.
+    pub with: Stage,
 }
 
 /// Compares what two revisions want for one environment; `None`: it does not exist on that side.
@@ -66,10 +88,12 @@ pub fn compare(
         rendered_digest: Digests { before: digest(base), after: digest(head) },
         objects: Vec::new(),
         findings: new_findings(base, head),
+        policies: Vec::new(),
         nodes: None,
         cost: None,
         pods: None,
         roll: None,
+        choice: None,
         limits: None,
     };
     let found = differences(None);
@@ -82,10 +106,9 @@ pub fn compare(
     let played = match demand {
         Demand::None => None,
         _ if review.change == Change::Unchanged => None,
-        Demand::Pods(stage) => Some(Played::new(stage, base, head, true)),
-        Demand::Cluster(stage) => Some(Played::new(stage, base, head, false)),
+        demand => Some(Played::new(demand, base, head)),
     };
-    let Some(played) = played else {
+    let Some(played) = played.flatten() else {
         review.objects = found.iter().map(object_review).collect();
         return review;
     };
@@ -95,6 +118,7 @@ pub fn compare(
     review.roll = Some(played.roll(&nodes));
     review.cost = Some(played.cost());
     review.pods = Some(played.pods());
+    review.choice = Some(played.choice());
     review.limits = Some(played.limits());
     review.nodes = Some(nodes);
     review
@@ -126,7 +150,7 @@ pub fn remark(diagnostic: &Diagnostic) -> Remark {
     }
 }
 
-fn origin_review(origin: &Origin) -> OriginReview {
+pub(super) fn origin_review(origin: &Origin) -> OriginReview {
     OriginReview { file: origin.file.to_string(), line: origin.line, column: origin.column }
 }
 
@@ -183,25 +207,41 @@ struct Played {
     steady_after: Scene,
     choices_before: BTreeMap<PoolName, usize>,
     choices_after: BTreeMap<PoolName, usize>,
+    /// The change has arrived and nothing has been done yet.
+    arriving: Stage,
     wave: BTreeMap<PoolName, usize>,
 }
 
 impl Played {
-    fn new(stage: &Stage, base: Option<&Wanted>, head: Option<&Wanted>, is_demand: bool) -> Self {
+    /// `None`: there is nothing to play on.
+    fn new(demand: &Demand, base: Option<&Wanted>, head: Option<&Wanted>) -> Option<Self> {
         let objects = |side: Option<&'_ Wanted>| side.map_or_else(Vec::new, |side| side.objects.clone());
         let (before, after) = (objects(base), objects(head));
         let managed = Managed::of([&before[..], &after[..]]);
-        let base_fresh = stage.emptied().wanting(&before, &managed).at_rest();
-        let (start, without) = if is_demand {
-            (base_fresh.clone(), base_fresh.clone())
-        } else {
-            let start = stage.wanting(&before, &managed);
-            (start.clone(), start.at_rest())
+        let nothing = match demand {
+            Demand::None => return None,
+            Demand::Pods(stage) | Demand::Cluster(stage) => stage.emptied(),
+            Demand::Lived(lived) => lived.nothing.emptied(),
+        };
+        let base_fresh = nothing.wanting(&before, &managed).at_rest();
+        let head_fresh = nothing.wanting(&after, &managed).at_rest();
+        let start = match demand {
+            Demand::Cluster(stage) => stage.wanting(&before, &managed),
+            Demand::Lived(lived) => lived.start.clone(),
+            Demand::Pods(_) | Demand::None => base_fresh.clone(),
         };
         let arriving = start.wanting(&after, &managed);
-        let with = arriving.at_rest();
-        let head_fresh = stage.emptied().wanting(&after, &managed).at_rest();
-        Self {
+        let (with, without) = match demand {
+            // What rests goes on resting.
+            Demand::Lived(lived) => (lived.with.clone(), start.clone()),
+            _ => {
+                let with = arriving.at_rest();
+                // What becomes due while the change is carried out would have become due without it.
+                let without = start.at_rest_by(with.now());
+                (with, without)
+            }
+        };
+        Some(Self {
             start: start.scene(),
             without: without.scene(),
             with: with.scene(),
@@ -210,7 +250,8 @@ impl Played {
             choices_before: base_fresh.choices(),
             choices_after: head_fresh.choices(),
             wave: arriving.first_wave(),
-        }
+            arriving,
+        })
     }
 
     /// The nodes that run when the change arrives, as the comparison of objects knows them.
@@ -289,19 +330,49 @@ impl Played {
     }
 
     fn roll(&self, nodes: &NodesReview) -> RollReview {
-        let mut by_pool: BTreeMap<PoolName, usize> = BTreeMap::new();
-        let stuck = nodes.stuck.iter().map(|node| &node.node);
-        for name in nodes.names.drifted.iter().chain(stuck) {
-            if let Some(node) = self.start.nodes.get(&NodeName::new(name)) {
+        let by_pool = |names: &mut dyn Iterator<Item = &String>| {
+            let mut by_pool: BTreeMap<PoolName, usize> = BTreeMap::new();
+            for node in names.filter_map(|name| self.start.nodes.get(&NodeName::new(name))) {
                 *by_pool.entry(node.pool).or_default() += 1;
             }
-        }
-        let pools = by_pool.into_iter().map(|(pool, nodes)| {
+            by_pool
+        };
+        let stuck = nodes.stuck.iter().map(|node| &node.node);
+        let drifted = by_pool(&mut nodes.names.drifted.iter().chain(stuck));
+        let retired = by_pool(&mut nodes.names.retired.iter());
+        let start = self.arriving.now();
+        let mut ends = start;
+        let mut pools: Vec<PoolRoll> = Vec::new();
+        for (pool, nodes) in drifted {
             let at_once = self.wave.get(&pool).copied().unwrap_or(0).min(nodes);
-            let waves = (at_once > 0).then(|| nodes.div_ceil(at_once));
-            PoolRoll { pool: pool.to_string(), nodes, at_once, waves }
-        });
-        let pools = pools.collect();
+            // Where budgets would let more go than really can, more will not go later either.
+            let allowed = self.arriving.allowed_now(pool);
+            let most = if allowed == 0 { u32::MAX } else { at_once as u32 };
+            let table = self.arriving.timetable(pool, nodes as u32, most);
+            ends = table.end().map_or(ends, |end| end.max(ends));
+            let pause = |(from, until): &(Timestamp, Timestamp)| Pause {
+                from: from.to_string(),
+                until: until.to_string(),
+            };
+            pools.push(PoolRoll {
+                pool: pool.to_string(),
+                reason: "drifted".into(),
+                nodes,
+                at_once,
+                waves: (table.left == 0).then_some(table.waves.len()),
+                ends: table.end().map(|end| end.to_string()),
+                pauses: table.pauses.iter().map(pause).collect(),
+            });
+        }
+        pools.extend(retired.into_iter().map(|(pool, nodes)| PoolRoll {
+            pool: pool.to_string(),
+            reason: "retired".into(),
+            nodes,
+            at_once: nodes,
+            waves: Some(1),
+            ends: start.checked_add(WAVE).ok().map(|end| end.to_string()),
+            pauses: Vec::new(),
+        }));
         let blockers: BTreeSet<String> = nodes
             .stuck
             .iter()
@@ -315,7 +386,38 @@ impl Played {
             blockers
                 .push("the cluster does not come to rest: nodes are bought and given back for ever".into());
         }
-        RollReview { pools, blockers }
+        let mut expiring: Vec<(Timestamp, &NodeName)> = self
+            .start
+            .nodes
+            .iter()
+            .filter_map(|(name, node)| Some((node.expires?, name)))
+            .filter(|(at, _)| *at > start && *at <= ends)
+            .collect();
+        expiring.sort();
+        let expiring = expiring
+            .into_iter()
+            .map(|(at, node)| ExpiringNode { node: node.to_string(), at: at.to_string() });
+        RollReview { pools, blockers, expiring: expiring.collect() }
+    }
+
+    fn choice(&self) -> ChoiceReview {
+        let sum = |choices: &BTreeMap<PoolName, usize>| choices.values().sum();
+        let share = |scene: &Scene| {
+            let mut by_offering: BTreeMap<_, i128> = BTreeMap::new();
+            for node in scene.nodes.values() {
+                *by_offering.entry((node.instance_type, node.zone, node.capacity_type)).or_default() += 1;
+            }
+            let most = by_offering.values().copied().max().unwrap_or(0);
+            // To the hundredth, halves upwards.
+            let nodes = scene.nodes.len().max(1) as i128;
+            (most * 200 + nodes) / (2 * nodes)
+        };
+        let (before, after) = (share(&self.steady_before), share(&self.steady_after));
+        let text = |hundredths: i128| decimal(hundredths * 10_000);
+        ChoiceReview {
+            offerings: Counts { before: sum(&self.choices_before), after: sum(&self.choices_after) },
+            largest_share: Span { before: text(before), after: text(after), delta: text(after - before) },
+        }
     }
 
     fn cost(&self) -> CostReview {
@@ -345,6 +447,7 @@ impl Played {
                 after: after.price().to_string(),
                 delta: delta.to_string(),
             },
+            running_usd_per_hour: self.without.price().to_string(),
             reached_usd_per_hour: self.with.price().to_string(),
             by_pool: self.pool_costs(),
             by_capacity_type: CapacityTypeCost {
@@ -398,12 +501,23 @@ impl Played {
             }
         }
         let fixed = self.without.waiting.keys().filter(|pod| !self.with.waiting.contains_key(pod));
+        let (before, after) = (&self.steady_before.on_fallback, &self.steady_after.on_fallback);
+        let was_on_spot = |pod: &&ObjectKey| match self.steady_before.places.get(*pod) {
+            Some(node) => self
+                .steady_before
+                .nodes
+                .get(node)
+                .is_some_and(|node| node.capacity_type == Some(CapacityType::Spot)),
+            None => true,
+        };
+        let fallback = after.difference(before).filter(was_on_spot);
         let anyway = self.with.waiting.keys().filter(|pod| self.without.waiting.contains_key(pod));
         PodsReview {
             moved: moved.len(),
             moved_names: moved.into_iter().take(MOVED_MAX).collect(),
             new_unschedulable: waiting.into_values().collect(),
             fixed: fixed.map(ToString::to_string).collect(),
+            fallback_only: fallback.map(ToString::to_string).collect(),
             waiting_anyway: anyway.count(),
         }
     }

@@ -7,8 +7,8 @@ use super::escape::{cell, code, text};
 use super::gate::counted;
 use super::headline::{self, in_cents, signed_dollars};
 use super::report::{
-    Change, EnvironmentReview, FieldReview, Mode, ObjectReview, OriginReview, Remark, Review, Verdict,
-    WaitingPod,
+    Change, EnvironmentReview, FieldReview, Mode, ObjectReview, OriginReview, PolicyReview, Remark, Review,
+    Verdict, WaitingPod,
 };
 use crate::gitops::diff::show;
 
@@ -25,10 +25,7 @@ pub fn markdown(review: &Review, set: &str) -> String {
         (Verdict::Pass, false) => "⚠️",
         (Verdict::Pass, true) => "✅",
     };
-    // Without a dash that could end it, a set cannot close the comment that it is part of.
-    let set: String = set.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
-    let mut body =
-        format!("<!-- provisor:review set={set} -->\n### {sign} provisor: {}\n", text(&review.headline));
+    let mut body = format!("{}\n### {sign} provisor: {}\n", marker(set), text(&review.headline));
     let footer = footer(review);
     let mut sections = vec![table(review), needs_action];
     let changed: Vec<&EnvironmentReview> =
@@ -61,6 +58,30 @@ pub fn markdown(review: &Review, set: &str) -> String {
     body.push('\n');
     body.push_str(&footer);
     body
+}
+
+/// The comment if there is nothing to review: the mistakes of the proposal, or that it cannot be merged.
+pub fn refusal(message: &str, mistakes: impl Iterator<Item = Remark>, set: &str) -> String {
+    let mistakes: Vec<String> = mistakes.map(|mistake| format!("- ❌ {}", remark(&mistake))).collect();
+    let headline = if message.is_empty() { "the proposal is not valid" } else { message };
+    let mut body = format!("{}\n### ❌ provisor: {}\n", marker(set), text(headline));
+    if !mistakes.is_empty() {
+        let more = match mistakes.len().saturating_sub(ROWS_MAX) {
+            0 => String::new(),
+            more => format!("\n- {more} more; `provisor validate` tells all"),
+        };
+        let shown: Vec<String> = mistakes.into_iter().take(ROWS_MAX).collect();
+        body.push_str(&format!("\n**Needs action**\n\n{}{more}\n", shown.join("\n")));
+    }
+    body.push_str("\nNothing was reviewed.\n");
+    body
+}
+
+/// The first line, by which the one comment of a set is found again.
+fn marker(set: &str) -> String {
+    // Without a dash that could end it, a set cannot close the comment that it is part of.
+    let set: String = set.chars().filter(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect();
+    format!("<!-- provisor:review set={set} -->")
 }
 
 fn table(review: &Review) -> String {
@@ -107,6 +128,9 @@ fn needs_action(review: &Review) -> String {
     }
     for environment in &review.environments {
         let name = code(&environment.name);
+        items.extend(
+            environment.policies.iter().map(|policy| format!("- {} {name}: {}", sign(policy), rule(policy))),
+        );
         let waiting = environment.pods.iter().flat_map(|pods| &pods.new_unschedulable);
         for (pods, first) in alike(waiting) {
             let what = match (first.lost_only_pool, first.still_runs) {
@@ -198,6 +222,20 @@ fn remark(remark: &Remark) -> String {
     let place =
         remark.origin.as_ref().map(|origin| format!(" · {}", code(&place(origin)))).unwrap_or_default();
     format!("{} {}{place}", code(&remark.code), text(&remark.message))
+}
+
+fn sign(policy: &PolicyReview) -> &'static str {
+    if policy.severity == "deny" { "❌" } else { "⚠️" }
+}
+
+/// What a guardrail says, of what, and where it stands.
+fn rule(policy: &PolicyReview) -> String {
+    let verb = if policy.severity == "deny" { "denied by" } else { "warned by" };
+    let at = |origin: &Option<OriginReview>| origin.as_ref().map(|origin| code(&place(origin)));
+    let about = at(&policy.origin).map(|place| format!(" · {place}")).unwrap_or_default();
+    let rule = at(&policy.rule).map(|place| format!(", rule {place}")).unwrap_or_default();
+    let old = if policy.is_new { "" } else { " (the base breaks it too)" };
+    format!("{verb} {}: {}{old}{about}{rule}", code(&policy.id), text(&policy.message))
 }
 
 fn place(origin: &OriginReview) -> String {
@@ -298,6 +336,7 @@ fn cost(environment: &EnvironmentReview) -> String {
         let types: Vec<String> = cost.unpriced.iter().take(ROWS_MAX).map(|kind| code(kind)).collect();
         notes.push_str(&format!("\nWithout a price, and in no sum: {}.\n", types.join(", ")));
     }
+    notes.extend(headline::choice(environment).map(|choice| format!("\nNote: {}.\n", text(&choice))));
     format!(
         "<details><summary>{} — cost by pool, a month</summary>\n\n\
          | Pool | Nodes | Before | After | Difference | Offerings |\n|---|---|---|---|---|---|\n{}\n{notes}\n</details>\n",
@@ -316,12 +355,23 @@ fn roll(environment: &EnvironmentReview) -> String {
     };
     let mut rows = Vec::new();
     for pool in roll.pools.iter().take(ROWS_MAX) {
-        let waves = pool.waves.map_or_else(|| "none may go now".to_owned(), |waves| waves.to_string());
-        rows.push(format!("| {} | {} | {} | {waves} |", cell(&pool.pool), pool.nodes, pool.at_once));
+        rows.push(format!(
+            "| {} | {} | {} | {} |",
+            cell(&pool.pool),
+            headline::goes(pool),
+            pool.at_once,
+            headline::waves(pool)
+        ));
     }
+    let mut notes: Vec<String> = Vec::new();
+    for pool in &roll.pools {
+        notes.extend(headline::pauses(pool).map(|pauses| format!("{}: {}", code(&pool.pool), text(&pauses))));
+    }
+    notes.extend(headline::expiring(roll).map(|nodes| text(&nodes)));
+    let notes: String = notes.iter().map(|note| format!("\nNote: {note}.\n")).collect();
     format!(
         "<details><summary>{} — roll under budgets</summary>\n\n\
-         | Pool | Nodes to replace | At once | Waves |\n|---|---|---|---|\n{}\n\n</details>\n",
+         | Pool | Nodes to replace | At once | Waves |\n|---|---|---|---|\n{}\n{notes}\n</details>\n",
         text(&environment.name),
         rows.join("\n")
     )

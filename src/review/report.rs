@@ -81,11 +81,15 @@ pub struct EnvironmentReview {
     pub objects: Vec<ObjectReview>,
     /// Warnings of the checks that the base does not have.
     pub findings: Vec<Remark>,
+    /// What guardrails say against it: those of the base, and those of the proposal.
+    pub policies: Vec<PolicyReview>,
     /// Null if the environment was not played.
     pub nodes: Option<NodesReview>,
     pub cost: Option<CostReview>,
     pub pods: Option<PodsReview>,
     pub roll: Option<RollReview>,
+    /// How wide the choice of machines is.
+    pub choice: Option<ChoiceReview>,
     /// Pools that use more than their limits allow, or that pods wait for because of them.
     pub limits: Option<Vec<LimitReview>>,
 }
@@ -149,6 +153,40 @@ pub struct Remark {
     pub origin: Option<OriginReview>,
 }
 
+/// One guardrail that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyReview {
+    /// The rule.
+    pub id: String,
+    /// `deny` or `warn`.
+    pub severity: String,
+    pub message: String,
+    /// What it is about.
+    pub origin: Option<OriginReview>,
+    /// Where the rule stands, in the base or in the proposal.
+    pub rule: Option<OriginReview>,
+    /// The base does not break it.
+    pub is_new: bool,
+}
+
+/// How many offerings pods may land on, and how many nodes hang on one of them, with the same pods on nodes bought anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChoiceReview {
+    /// Triples of instance type, zone and capacity type that any pool may buy.
+    pub offerings: Counts,
+    /// The part of all nodes that is of the one offering with the most nodes, such as `0.17`.
+    pub largest_share: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    pub before: usize,
+    pub after: usize,
+}
+
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesReview {
@@ -196,6 +234,8 @@ pub struct CostReview {
     pub after: String,
     pub delta: String,
     pub usd_per_hour: Span,
+    /// What the cluster that runs now costs per hour.
+    pub running_usd_per_hour: String,
     /// What the cluster that runs now comes to by the change itself, per hour; differs from `after` where the pools do not
     /// let nodes be replaced by cheaper ones.
     pub reached_usd_per_hour: String,
@@ -206,7 +246,7 @@ pub struct CostReview {
     pub unpriced: Vec<String>,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
     pub before: String,
@@ -248,6 +288,8 @@ pub struct PodsReview {
     pub new_unschedulable: Vec<WaitingPod>,
     /// Pods that get a place by the change.
     pub fixed: Vec<String>,
+    /// Pods that would have been on spot machines, and find none any more that fits: they are on demand.
+    pub fallback_only: Vec<String>,
     /// Pods that wait with and without it.
     pub waiting_anyway: usize,
 }
@@ -271,23 +313,45 @@ pub struct WaitingReason {
     pub message: String,
 }
 
-/// How the drifted nodes go, within the budgets of the moment of the change.
+/// How the nodes go, within the budgets, from the moment of the change on.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollReview {
     pub pools: Vec<PoolRoll>,
     /// Why it never ends by itself, a sentence for each cause.
     pub blockers: Vec<String>,
+    /// Nodes that become too old while it goes on; no budget holds them.
+    pub expiring: Vec<ExpiringNode>,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRoll {
     pub pool: String,
+    /// `drifted`: replaced within budgets. `retired`: taken away with their pool, which no budget slows down.
+    pub reason: String,
     pub nodes: usize,
     pub at_once: usize,
-    /// Null if none may go now.
+    /// Null if some of them never go.
     pub waves: Option<usize>,
+    /// When the last wave is through, at five minutes a wave; null if some of them never go.
+    pub ends: Option<String>,
+    /// While a window of a budget lets none go.
+    pub pauses: Vec<Pause>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    pub from: String,
+    pub until: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpiringNode {
+    pub node: String,
+    pub at: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -331,7 +395,9 @@ impl Review {
     pub fn says_something(&self) -> bool {
         self.verdict == Verdict::Fail
             || self.environments.iter().any(|environment| {
-                environment.change != Change::Unchanged || !environment.findings.is_empty()
+                environment.change != Change::Unchanged
+                    || !environment.findings.is_empty()
+                    || !environment.policies.is_empty()
             })
     }
 }

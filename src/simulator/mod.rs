@@ -9,5 +9,6 @@ pub mod story;
 pub mod ledger;
 pub mod script;
 pub mod settle;
+pub mod roll;
 pub mod stage;
 pub mod chance;

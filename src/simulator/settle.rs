@@ -3,17 +3,19 @@
 //! Nothing fails here and nothing takes time but what the decisions themselves wait for: every launch succeeds as the cheapest
 //! offering, every pod starts where the plan put it. So the end is what the decisions lead to, not what luck makes of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
+use crate::capacity::disruption::budgets::next_change;
+use crate::capacity::disruption::marking::marked;
 use crate::capacity::disruption::{Command, Destination, Step, has_to_move, join, next_step, quiet_at};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
 use crate::capacity::scheduling::{NewNode, Place, Supply, is_going, is_reschedulable};
-use crate::model::claim::NodeClaim;
+use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, TypeName, Zone};
 use crate::model::offering::CapacityType;
@@ -57,12 +59,26 @@ pub struct Rest {
 
 /// Carries out all that is to be done from `now` on, and names the nodes that are there then.
 pub fn settle(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Settled {
-    let rest = come_to_rest(cluster, now, settings);
+    let rest = come_to_rest(cluster, now, settings, &Patience::default());
     Settled { nodes: nodes_of(&rest.cluster), steps: rest.steps, quiescent: rest.quiescent }
 }
 
+/// How long to wait once nothing is left to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patience {
+    /// Drifted nodes that a budget keeps go when its window opens or closes, up to this moment.
+    pub windows_until: Option<Timestamp>,
+    /// What becomes due by this moment counts as well.
+    pub at_least_until: Option<Timestamp>,
+}
+
 /// Carries out all that is to be done from `now` on.
-pub fn come_to_rest(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Rest {
+pub fn come_to_rest(
+    cluster: &Cluster,
+    now: Timestamp,
+    settings: &EngineSettings,
+    patience: &Patience,
+) -> Rest {
     let mut settling = Settling {
         cluster: cluster.clone(),
         supply: Supply::of(cluster, &settings.scheduling),
@@ -75,8 +91,10 @@ pub fn come_to_rest(cluster: &Cluster, now: Timestamp, settings: &EngineSettings
         if settling.step() {
             steps += 1;
             settling.now += STRIDE;
-        } else if let Some(next) = settling.next_quiet() {
+        } else if let Some(next) = settling.next_quiet().or_else(|| settling.next_window(patience)) {
             settling.now = next;
+        } else if let Some(until) = patience.at_least_until.filter(|until| *until > settling.now) {
+            settling.now = until;
         } else {
             quiescent = true;
             break;
@@ -272,6 +290,19 @@ impl Settling<'_> {
     fn next_quiet(&self) -> Option<Timestamp> {
         let claims = self.cluster.claims.values();
         claims.filter_map(|claim| quiet_at(&self.cluster, claim)).filter(|at| *at > self.now).min()
+    }
+
+    /// When a budget of a pool with drifted nodes next allows more, or less.
+    fn next_window(&self, patience: &Patience) -> Option<Timestamp> {
+        let until = patience.windows_until?;
+        let drifted = self.cluster.claims.values().filter(|claim| {
+            let marks = marked(&self.cluster, &self.supply, claim, self.now, false);
+            let conditions = marks.conditions.as_ref().unwrap_or(&claim.conditions);
+            claim.deleted.is_none() && conditions.is_true(ConditionType::Drifted)
+        });
+        let pools: BTreeSet<PoolName> = drifted.filter_map(|claim| claim.pool()).collect();
+        let pools = pools.iter().filter_map(|pool| self.cluster.pools.get(pool));
+        pools.filter_map(|pool| next_change(pool, self.now)).filter(|at| *at <= until).min()
     }
 }
 

@@ -6,11 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::settle::come_to_rest;
+use super::roll::{Timetable, timetable};
+use super::settle::{Patience, come_to_rest};
 use super::workload::Workload;
 use crate::capacity::cluster::Cluster;
+use crate::capacity::disruption::budgets::allowances;
+use crate::capacity::disruption::expiration;
 use crate::capacity::disruption::has_to_move;
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
@@ -23,7 +26,7 @@ use crate::model::name::{NodeName, ObjectKey, PoolName, TypeName, Zone};
 use crate::model::node::Node;
 use crate::model::observation::Observation;
 use crate::model::offering::{CapacityType, InstanceType};
-use crate::model::pod::{Pod, PodPhase};
+use crate::model::pod::{NodeTerm, Pod, PodPhase};
 use crate::model::pool::{DisruptionReason, NodePool};
 use crate::model::quantity::{ResourceName, Resources};
 use crate::model::symbol::Symbol;
@@ -44,6 +47,8 @@ pub struct Scene {
     pub nodes: BTreeMap<NodeName, SceneNode>,
     /// Where the pods are that somebody would miss.
     pub places: BTreeMap<ObjectKey, NodeName>,
+    /// Pods on an on-demand machine that did not ask for one, and whose pool would rather have bought spot.
+    pub on_fallback: BTreeSet<ObjectKey>,
     /// Pods without a place, and why each pool refuses them.
     pub waiting: BTreeMap<ObjectKey, Vec<Reason>>,
     /// Why each node stays.
@@ -64,6 +69,10 @@ pub struct SceneNode {
     pub price: Option<UsdPerHour>,
     pub labels: Labels,
     pub is_static: bool,
+    /// Its pool would take a spot machine too, had one fitted.
+    pub may_be_spot: bool,
+    /// When it is too old.
+    pub expires: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,12 +108,24 @@ impl Managed {
     }
 }
 
+/// Nobody waits longer for a window of a budget.
+const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(14 * 24);
+
 /// How a roll would start: nodes that may be replaced at once, by pool.
 pub type Wave = BTreeMap<PoolName, usize>;
 
 impl Stage {
     pub fn new(cluster: Cluster, now: Timestamp, settings: EngineSettings) -> Self {
         Self { cluster, now, settings, is_settled: false }
+    }
+
+    /// A cluster in which nothing is left to do, or that never gets there.
+    pub fn resting(cluster: Cluster, now: Timestamp, settings: EngineSettings, is_settled: bool) -> Self {
+        Self { cluster, now, settings, is_settled }
+    }
+
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     /// A cluster without anything in it.
@@ -215,10 +236,18 @@ impl Stage {
         stage
     }
 
-    /// What it comes to if everything is done that has to be done, and nothing fails.
+    /// What it comes to if everything is done that has to be done, and nothing fails. For windows of budgets it waits.
     #[must_use]
     pub fn at_rest(&self) -> Self {
-        let rest = come_to_rest(&self.cluster, self.now, &self.settings);
+        self.at_rest_by(self.now)
+    }
+
+    /// The same at `until` or later: what becomes due by then is done too.
+    #[must_use]
+    pub fn at_rest_by(&self, until: Timestamp) -> Self {
+        let patience =
+            Patience { windows_until: self.now.checked_add(WINDOW_MAX).ok(), at_least_until: Some(until) };
+        let rest = come_to_rest(&self.cluster, self.now, &self.settings, &patience);
         Self {
             cluster: rest.cluster,
             now: rest.now,
@@ -243,6 +272,20 @@ impl Stage {
         wave
     }
 
+    /// When `nodes` of `pool` would be replaced from this moment on, with at most `most` in one wave.
+    pub fn timetable(&self, pool: PoolName, nodes: u32, most: u32) -> Timetable {
+        let Some(known) = self.cluster.pools.get(&pool) else { return Timetable::default() };
+        let allowances = allowances(&self.cluster, DisruptionReason::Drifted, self.now);
+        let (total, away) = allowances.get(&pool).map_or((0, 0), |now| (now.nodes, now.away));
+        timetable(known, total, away, nodes, most, self.now)
+    }
+
+    /// Nodes of each pool that its budgets would let go at this moment.
+    pub fn allowed_now(&self, pool: PoolName) -> u32 {
+        let allowances = allowances(&self.cluster, DisruptionReason::Drifted, self.now);
+        allowances.get(&pool).map_or(0, |allowance| allowance.remaining())
+    }
+
     /// What is there.
     pub fn scene(&self) -> Scene {
         let cluster = &self.cluster;
@@ -257,6 +300,12 @@ impl Stage {
         for pod in cluster.pods.values().filter(|pod| has_to_move(pod)) {
             if let Some(node) = pod.node {
                 scene.places.insert(pod.key, node);
+                let fell_back = scene.nodes.get(&node).is_some_and(|node| {
+                    node.may_be_spot && node.capacity_type == Some(CapacityType::OnDemand)
+                });
+                if fell_back && !wants_on_demand(pod) {
+                    scene.on_fallback.insert(pod.key);
+                }
             }
         }
         let refused = plan.provisioning.unschedulable.iter().map(|pod| (pod.pod, &pod.reasons));
@@ -306,6 +355,7 @@ impl Stage {
             let catalog = self.cluster.catalog.as_ref()?;
             price_in(&catalog.instance_types(None))
         });
+        let known = self.cluster.pools.get(&pool);
         SceneNode {
             pool,
             instance_type,
@@ -313,7 +363,12 @@ impl Stage {
             capacity_type,
             price,
             labels: node.labels.clone(),
-            is_static: self.cluster.pools.get(&pool).is_some_and(|pool| pool.is_static()),
+            is_static: known.is_some_and(|pool| pool.is_static()),
+            may_be_spot: known.is_some_and(|pool| {
+                let kinds = pool.template.requirements.get(*label::CAPACITY_TYPE);
+                kinds.is_some_and(|kinds| kinds.has(Symbol::new("spot")))
+            }),
+            expires: self.cluster.claim_of(node).and_then(|claim| expiration::due(claim)),
         }
     }
 
@@ -339,6 +394,13 @@ impl Scene {
             (used > limit).then_some((name, used, limit))
         })
     }
+}
+
+/// Whether a pod itself says what kind of machine it runs on.
+fn wants_on_demand(pod: &Pod) -> bool {
+    let key = &*label::CAPACITY_TYPE;
+    let names = |term: &NodeTerm| term.requirements().get(*key).is_some();
+    pod.shape.node_selector.contains_key(key) || pod.shape.node_required.iter().any(names)
 }
 
 fn reason(refusal: &Refusal) -> Reason {

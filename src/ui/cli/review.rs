@@ -4,9 +4,12 @@
 //! decides whether it may pass comes from the command line and from the base.
 
 mod demand;
+mod earlier;
+mod life;
 mod text;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -16,7 +19,10 @@ use super::validate::settings;
 use crate::api::Reader;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::{Diagnostic, nearest};
-use crate::gitops::render::{Rendered, Report, list_environments, render_environment, validate_repository};
+use crate::gitops::guardrail::{Guardrails, RULES_CHANGE};
+use crate::gitops::render::{
+    Judged, Judging, RenderSettings, Report, list_environments, render_and_judge, validate_repository,
+};
 use crate::model::money::UsdPerHour;
 use crate::model::observation::Observation;
 use crate::model::repository::{Repository, Revision};
@@ -24,8 +30,9 @@ use crate::model::time::parse_duration;
 use crate::review::gate::{CostIncrease, Gates, judge};
 use crate::review::headline::headline;
 use crate::review::impact::{Wanted, compare, remark};
-use crate::review::markdown::markdown;
-use crate::review::merge::merge;
+use crate::review::markdown::{markdown, refusal};
+use crate::review::merge::{Conflict, merge};
+use crate::review::policy::{Rules, policies};
 use crate::review::report::{Head, Mode, Remark, Review, Side, Verdict};
 use crate::ui::console::{Console, Output};
 use crate::ui::exit::{Exit, Failure};
@@ -94,12 +101,17 @@ pub struct Args {
     /// Print nothing if nothing changes, so that no comment is written
     #[arg(long)]
     skip_no_diff: bool,
+    /// Review nothing, and say whether an earlier review, as --output json wrote it, still holds: 5 if the proposal is another
+    /// or the base has changed something that it read
+    #[arg(long, value_name = "FILE")]
+    earlier: Option<std::path::PathBuf>,
 }
 
 /// What fails a review.
 #[derive(Clone, Debug, clap::Args)]
 struct GateArgs {
-    /// Fail on pods that lose their place, on pools removed with nodes, on new warnings; `none` for nothing of it
+    /// Fail on pods that lose their place, on pools removed with nodes, on new warnings. What a guardrail denies fails whatever
+    /// is named here; but `none` stands for nothing at all
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',', default_value = "unschedulable", help_heading = GATES)]
     fail_on: Vec<FailOn>,
     /// Fail if an environment comes to more dollars per hour
@@ -120,6 +132,7 @@ const GATES: &str = "Gates";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum FailOn {
+    Deny,
     Unschedulable,
     Destructive,
     Warn,
@@ -130,6 +143,7 @@ impl GateArgs {
     fn gates(&self) -> Gates {
         let fails_on = |what| self.fail_on.contains(&what) && !self.fail_on.contains(&FailOn::None);
         Gates {
+            denials: !self.fail_on.contains(&FailOn::None),
             unschedulable: fails_on(FailOn::Unschedulable),
             destructive: fails_on(FailOn::Destructive),
             findings: fails_on(FailOn::Warn),
@@ -182,24 +196,39 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         limits: args.limits.clone(),
         ..CommitArgs::default()
     };
+    if let Some(file) = &args.earlier {
+        return earlier::still_holds(args, file, &at, console);
+    }
     let Proposal { base, head, ancestor } = open_proposal(&args.repo, &args.base, &args.head, &at, console)?;
     let is_merged = ancestor.revision.commit != base.revision.commit;
-    let merged = if is_merged { merged(&ancestor, &base, &head)? } else { head.clone() };
-    let settings = settings();
+    let merged = match is_merged.then(|| merge(&ancestor, &base, &head)) {
+        None => head.clone(),
+        Some(Ok(merged)) => merged,
+        Some(Err(conflicts)) => return Err(refused(args, conflict(&conflicts), console)?),
+    };
+    let settings = RenderSettings { judging: Judging::Told, ..settings() };
     let report = validate_repository(&merged, &settings);
     if !report.is_valid() {
-        return Err(Failure { diagnostics: report.diagnostics, ..Failure::input("") });
+        return Err(refused(
+            args,
+            Failure { diagnostics: report.diagnostics, ..Failure::input("") },
+            console,
+        )?);
     }
     let former = validate_repository(&base, &settings);
     let names = chosen(args, &base, &merged)?;
+    let rules = Rules { standing: Guardrails::read(&base), proposed: Guardrails::read(&merged) };
+    let judged = RenderSettings { standing: Some(Arc::new(Guardrails::read(&base))), ..settings.clone() };
     let source = demand::source(args, &base, &merged, &names, console)?;
     let is_stale = is_stale(args, &source, console);
     let progress = Progress::start(console, "playing both revisions");
     let mut environments = Vec::new();
-    let mut diagnostics = repository_remarks(&former, &report);
+    let mut diagnostics: Vec<Remark> =
+        rules.standing.changed_in(&rules.proposed).iter().map(remark).collect();
+    diagnostics.extend(repository_remarks(&former, &report));
     for name in &names {
         progress.step("playing", name);
-        let before = one(&base, name)?;
+        let before = one(&base, name, &settings);
         if let Some(Err(_)) = &before {
             diagnostics.push(Remark {
                 code: "BaseNotValid".into(),
@@ -208,8 +237,13 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             });
         }
         let before = before.and_then(Result::ok).map(wanted).transpose()?;
-        let after = one(&merged, name)?.transpose().map_err(Failure::from)?.map(wanted).transpose()?;
-        environments.push(compare(name, before.as_ref(), after.as_ref(), &source.of(name)));
+        let after = one(&merged, name, &judged).transpose().map_err(Failure::from)?;
+        let after = after.map(wanted).transpose()?;
+        let state = |side: &Option<Wanted>| side.as_ref().map(|side| side.state.clone());
+        let demand = source.of(name, state(&before).as_ref(), state(&after).as_ref());
+        let mut environment = compare(name, before.as_ref(), after.as_ref(), &demand);
+        environment.policies = policies(&environment, before.as_ref(), after.as_ref(), &rules);
+        environments.push(environment);
     }
     drop(progress);
     let told: BTreeSet<(String, String)> = environments
@@ -254,19 +288,24 @@ fn print(args: &Args, review: &Review, console: &Console) -> Result<(), Failure>
     }
 }
 
-/// What the base would become.
-fn merged(ancestor: &Repository, base: &Repository, head: &Repository) -> Result<Repository, Failure> {
-    merge(ancestor, base, head).map_err(|conflicts| {
-        let places: Vec<String> = conflicts
-            .iter()
-            .map(|conflict| match conflict.line {
-                Some(line) => format!("{}:{line}", conflict.path),
-                None => conflict.path.to_string(),
-            })
-            .collect();
-        Failure::new(Exit::No, format!("the proposal cannot be merged: conflict in {}", places.join(", ")))
-            .help("Merge or rebase it by hand; nothing is reviewed until then.")
-    })
+/// Why there is no review. A comment that stood there before would be of another proposal, so this one says so too.
+fn refused(args: &Args, failure: Failure, console: &Console) -> Result<Failure, Failure> {
+    if console.output == Output::Markdown {
+        console.data(&refusal(&failure.message, failure.diagnostics.iter().map(remark), &args.set))?;
+    }
+    Ok(failure)
+}
+
+fn conflict(conflicts: &[Conflict]) -> Failure {
+    let places: Vec<String> = conflicts
+        .iter()
+        .map(|conflict| match conflict.line {
+            Some(line) => format!("{}:{line}", conflict.path),
+            None => conflict.path.to_string(),
+        })
+        .collect();
+    Failure::new(Exit::No, format!("the proposal cannot be merged: conflict in {}", places.join(", ")))
+        .help("Merge or rebase it by hand; nothing is reviewed until then.")
 }
 
 /// The environments that are reviewed: those that either side has, by name.
@@ -294,17 +333,20 @@ fn concrete(repository: &Repository) -> Result<Vec<String>, Failure> {
     Ok(concrete.map(|environment| environment.name.to_string()).collect())
 }
 
-type Outcome = Result<Rendered, crate::gitops::diagnostic::Diagnostics>;
+type Outcome = Result<Judged, crate::gitops::diagnostic::Diagnostics>;
 
 /// One environment of one revision; `None` if the revision does not have it.
-fn one(repository: &Repository, name: &str) -> Result<Option<Outcome>, Failure> {
+fn one(repository: &Repository, name: &str, settings: &RenderSettings) -> Option<Outcome> {
     let is_there = concrete(repository).is_ok_and(|names| names.iter().any(|known| known == name));
-    Ok(is_there.then(|| render_environment(repository, name, &settings())))
+    is_there.then(|| render_and_judge(repository, name, settings))
 }
 
-fn wanted((state, warnings): Rendered) -> Result<Wanted, Failure> {
+fn wanted(judged: Judged) -> Result<Wanted, Failure> {
+    let Judged { state, mut warnings, breaches, subject, place } = judged;
+    // That rules change is said once, and not of every environment.
+    warnings.retain(|warning| warning.code != RULES_CHANGE);
     let objects = objects(&state)?;
-    Ok(Wanted { state, objects, warnings })
+    Ok(Wanted { state, objects, warnings, breaches, subject, place })
 }
 
 /// The rendered objects as news of a cluster.
@@ -356,7 +398,7 @@ impl Source {
     fn mode(&self) -> Mode {
         match &self.played {
             Played::Nothing => Mode::Static,
-            Played::Script { .. } => Mode::Simulation,
+            Played::Script(_) => Mode::Simulation,
             Played::Snapshot { .. } => Mode::Snapshot,
         }
     }

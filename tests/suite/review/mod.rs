@@ -2,6 +2,7 @@
 
 mod pairs;
 mod verdicts;
+mod policies;
 mod snapshots;
 
 use std::collections::BTreeMap;

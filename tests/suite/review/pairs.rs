@@ -1,7 +1,7 @@
-//! Commits made in the examples: each review is on record, and what four of them foretell is what a simulated cluster then does.
+//! Commits made in the examples: each review is on record, and what it foretells is what a simulated cluster then does.
 //!
-//! The review plays decisions without time. The cluster that the commit is then played on has all that reviews leave out:
-//! machines that boot, a scheduler of its own, evictions one by one, disruption budgets of pods.
+//! The cluster is the one that `provisor simulate` plays, driven here by a script of its own, from its start to the commit and
+//! an hour beyond: machines that boot, a scheduler that knows no plan, evictions one by one, disruption budgets of pods.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ const fn pair(name: &'static str, example: &'static str, environment: &'static s
 fn a_label_rolls_its_pool() {
     let from = "strategy = \"spot-with-on-demand-fallback\"";
     let to = "strategy = \"spot-with-on-demand-fallback\"\nlabels = { logging = \"on\" }";
-    let review = on_record(&Pair { from, to, ..pair("label", "eks-shop", "prod") });
+    let review = comes_true(&Pair { from, to, ..pair("label", "eks-shop", "prod") });
     assert_eq!(environment(&review, "prod")["pods"]["moved"], 17);
 }
 
@@ -58,7 +58,7 @@ fn rev_001_a_comment_changes_nothing() {
 #[test]
 fn a_lower_limit_is_exceeded_and_rolls_nothing() {
     let (from, to) = ("limits = { cpu = \"200\", nodes = 20 }", "limits = { cpu = \"8\", nodes = 20 }");
-    let review = on_record(&Pair { from, to, code: 1, ..pair("limit", "eks-shop", "prod") });
+    let review = comes_true(&Pair { from, to, code: 1, ..pair("limit", "eks-shop", "prod") });
     let limit = &environment(&review, "prod")["limits"][0];
     assert_eq!(
         (&limit["pool"], &limit["resource"], &limit["limit"]),
@@ -70,7 +70,7 @@ fn a_lower_limit_is_exceeded_and_rolls_nothing() {
 #[test]
 fn pods_without_their_label_lose_their_only_pool() {
     let (from, to) = ("labels = { domain = \"checkout\" }", "labels = { domain = \"till\" }");
-    let review = on_record(&Pair { from, to, code: 1, ..pair("lost-label", "eks-shop", "prod") });
+    let review = comes_true(&Pair { from, to, code: 1, ..pair("lost-label", "eks-shop", "prod") });
     let pods = environment(&review, "prod")["pods"]["newUnschedulable"].as_array().unwrap();
     assert_eq!(pods.len(), 2);
     assert!(pods.iter().all(|pod| pod["lostOnlyPool"] == true && pod["stillRuns"] == true));
@@ -81,7 +81,7 @@ fn a_pool_that_goes_takes_its_pods_along() {
     let from = "[pools.checkout]\nstrategy = \"on-demand\"";
     let to = "[pools.till]\nstrategy = \"on-demand\"";
     let pair = Pair { from, to, ..pair("renamed-pool", "eks-shop", "prod") };
-    let review = on_record(&pair);
+    let review = comes_true(&pair);
     let prod = environment(&review, "prod");
     assert_eq!((&prod["nodes"]["retired"], &prod["pods"]["moved"]), (&1.into(), &2.into()));
 }
@@ -91,7 +91,7 @@ fn a_pool_that_goes_takes_its_pods_along() {
 fn rev_017_on_demand_instead_of_spot_costs_more() {
     let from = "strategy = \"spot-with-on-demand-fallback\"";
     let review =
-        on_record(&Pair { from, to: "strategy = \"on-demand\"", ..pair("on-demand", "eks-shop", "prod") });
+        comes_true(&Pair { from, to: "strategy = \"on-demand\"", ..pair("on-demand", "eks-shop", "prod") });
     let cost = &environment(&review, "prod")["cost"];
     let micros = |value: &Value| {
         let text = value.as_str().expect("a decimal");
@@ -142,7 +142,7 @@ fn a_higher_limit_lets_workers_in() {
 #[test]
 fn patience_is_behaviour_only() {
     let (from, to) = ("consolidate-after = \"10m\"", "consolidate-after = \"20m\"");
-    let review = on_record(&Pair { from, to, ..pair("patience", "eks-shop", "prod") });
+    let review = comes_true(&Pair { from, to, ..pair("patience", "eks-shop", "prod") });
     assert_eq!(environment(&review, "prod")["cost"]["delta"], "0.00");
 }
 
@@ -180,12 +180,6 @@ struct Foretold {
     waiting: usize,
 }
 
-/// A review whose cluster is too crowded to be foretold to the node: the scheduler that the simulated cluster has spreads the
-/// shop over one node more than its engine would.
-fn on_record(pair: &Pair) -> Value {
-    reviewed(pair).1
-}
-
 fn comes_true(pair: &Pair) -> Value {
     let (proposal, review) = reviewed(pair);
     let one = environment(&review, pair.environment);
@@ -194,7 +188,7 @@ fn comes_true(pair: &Pair) -> Value {
     let (cost, pods) = (&one["cost"], &one["pods"]);
     let still_run = |pod: &&Value| pod["stillRuns"] == false;
     let foretold = Foretold {
-        before: cost["usdPerHour"]["before"].as_str().expect("money").into(),
+        before: cost["runningUsdPerHour"].as_str().expect("money").into(),
         after: cost["reachedUsdPerHour"].as_str().expect("money").into(),
         gone: count(&nodes["drifted"]) + count(&nodes["retired"]) + count(&nodes["consolidated"]),
         nodes: count(&nodes["after"]),

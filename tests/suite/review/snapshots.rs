@@ -14,13 +14,18 @@ m5.large,amd64,2,8192,1930m,6903Mi,29,,,0.096,0.041,us-east-1a us-east-1b,spot o
 
 /// A fleet whose pool asks for nothing but zones and a way to pay.
 fn fleet(budget: &str) -> Proposal {
+    fleet_with(&format!("{{ nodes: \"{budget}\" }}"), "us-east-1a, us-east-1b", CATALOG)
+}
+
+/// The same with budgets as they stand in a list, with other zones and another price list.
+fn fleet_with(budgets: &str, zones: &str, catalog: &str) -> Proposal {
     let template = format!(
         r#"apiVersion: karpenter.sh/v1
 kind: NodePool
 metadata:
   name: {{{{ pool.name }}}}
 spec:
-  disruption: {{ consolidationPolicy: WhenEmpty, consolidateAfter: 0s, budgets: [{{ nodes: "{budget}" }}] }}
+  disruption: {{ consolidationPolicy: WhenEmpty, consolidateAfter: 0s, budgets: [{budgets}] }}
   template:
     spec:
       nodeClassRef: {{ group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }}
@@ -30,13 +35,15 @@ spec:
         - {{ key: topology.kubernetes.io/zone, operator: In, values: [{{{{ vars.zones }}}}] }}
 "#
     );
-    let prod = "[variables]\npay = \"on-demand\"\nzones = \"us-east-1a, us-east-1b\"\n\n[pools.general]\nstrategy = \"mine\"\n";
+    let prod = format!(
+        "[variables]\npay = \"on-demand\"\nzones = \"{zones}\"\n\n[pools.general]\nstrategy = \"mine\"\n"
+    );
     let proposal = Proposal::new(&[
         ("fleet.toml", FLEET),
         ("templates/mine.yaml.j2", &template),
-        ("environments/prod.toml", prod),
+        ("environments/prod.toml", &prod),
     ]);
-    std::fs::write(proposal.path().join("prices.csv"), CATALOG).expect("written");
+    std::fs::write(proposal.path().join("prices.csv"), catalog).expect("written");
     proposal
 }
 
@@ -202,6 +209,91 @@ fn rev_018_what_would_be_bought_anew_is_compared() {
     assert_eq!((&hour["before"], &hour["after"]), (&"0.096".into(), &"0.041".into()), "{prod:#}");
 }
 
+/// Rows: REV-009
+#[test]
+fn rev_009_the_tightest_budget_less_those_that_are_away_counts() {
+    let budgets = r#"{ nodes: "20%" }, { nodes: "5" }"#;
+    let mut proposal = fleet_with(budgets, "us-east-1a, us-east-1b", CATALOG);
+    let (leaving, silent) = ("metadata: { name: general-30, ", "name: general-node-29\n");
+    let mut snapshot = cluster("general", 30, "1500m", "");
+    assert!(snapshot.contains(leaving) && snapshot.contains(silent));
+    snapshot = snapshot
+        .replace(leaving, "metadata: { name: general-30, deletionTimestamp: \"2026-03-02T08:59:00Z\", ");
+    let at = snapshot.rfind(silent).expect("the node is there");
+    let ready = snapshot[at..].find("status: \"True\"").expect("it has a condition") + at;
+    snapshot.replace_range(ready..ready + "status: \"True\"".len(), "status: \"False\"");
+    let prod = reviewed(&mut proposal, "\"on-demand\"", "\"spot\"", &snapshot, 0);
+    let roll = &prod["roll"]["pools"][0];
+    // The least of 6 and 5, and two of them are away already.
+    assert_eq!(roll["atOnce"], 3, "{prod:#}");
+}
+
+/// Rows: REV-010
+#[test]
+fn rev_010_a_roll_pauses_while_a_window_is_closed() {
+    let budgets = r#"{ nodes: "1" }, { nodes: "0", schedule: "0 9 * * 1-5", duration: 8h }"#;
+    let mut proposal = fleet_with(budgets, "us-east-1a, us-east-1b", CATALOG);
+    proposal.edit("environments/prod.toml", "\"on-demand\"", "\"spot\"");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    std::fs::write(proposal.path().join("cluster.yaml"), cluster("general", 20, "1500m", ""))
+        .expect("written");
+    let at = |now: &str| {
+        let line = format!("--base base --snapshot cluster.yaml --catalog prices.csv --now {now}");
+        environment(&proposal.json(&line, 0), "prod")["roll"]["pools"][0].clone()
+    };
+    // A Monday.
+    let roll = at("2026-03-02T08:00:00Z");
+    let pause = serde_json::json!([{ "from": "2026-03-02T09:00:00Z", "until": "2026-03-02T17:00:00Z" }]);
+    assert_eq!((&roll["nodes"], &roll["atOnce"], &roll["waves"]), (&20.into(), &1.into(), &20.into()));
+    assert_eq!((&roll["pauses"], &roll["ends"]), (&pause, &"2026-03-02T17:40:00Z".into()), "{roll:#}");
+    // In the middle of the window nothing goes yet, and all of it goes later: that is no node that stays for ever.
+    let roll = at("2026-03-02T12:00:00Z");
+    assert_eq!((&roll["nodes"], &roll["atOnce"], &roll["waves"]), (&20.into(), &0.into(), &20.into()));
+    assert_eq!(roll["pauses"][0]["until"], "2026-03-02T17:00:00Z");
+    let line = "--base base --snapshot cluster.yaml --catalog prices.csv --now 2026-03-02T12:00:00Z";
+    let prod = environment(&proposal.json(line, 0), "prod").clone();
+    assert_eq!((&prod["nodes"]["drifted"], &prod["roll"]["blockers"]), (&20.into(), &serde_json::json!([])));
+    // On a Saturday there is none.
+    assert_eq!(at("2026-03-07T12:00:00Z")["pauses"], serde_json::json!([]));
+}
+
+/// Rows: REV-012
+#[test]
+fn rev_012_what_becomes_too_old_meanwhile_is_told_apart() {
+    let mut snapshot = cluster("general", 8, "1500m", "");
+    // Due a quarter of an hour after the review; the roll takes forty minutes.
+    let (from, to) = ("  requirements: []\n", "  requirements: []\n  expireAfter: 75m\n");
+    let at = snapshot.rfind(from).expect("a claim");
+    snapshot.replace_range(at..at + from.len(), to);
+    let prod = reviewed(&mut fleet("1"), "\"on-demand\"", "\"spot\"", &snapshot, 0);
+    let expiring = serde_json::json!([{ "node": "general-node-8", "at": "2026-03-02T09:15:00Z" }]);
+    assert_eq!(prod["roll"]["expiring"], expiring, "{prod:#}");
+    // It would have gone without the change, at that moment or another.
+    assert_eq!(prod["roll"]["pools"][0]["waves"], 8);
+}
+
+/// Rows: REV-014
+#[test]
+fn rev_014_pods_that_fall_back_and_those_that_waited_before_are_no_failure() {
+    let catalog =
+        format!("{CATALOG}m5.xlarge,amd64,4,16384,3920m,14162Mi,58,,,0.192,0.082,us-east-1c,on-demand\n");
+    let mut proposal = fleet_with("{ nodes: \"100%\" }", "us-east-1b", &catalog);
+    proposal.edit("environments/prod.toml", "\"on-demand\"", "\"spot, on-demand\"");
+    // One pod fits no machine at all, before and after.
+    let mut snapshot =
+        cluster("general", 1, "1500m", "").replace("capacity-type: on-demand", "capacity-type: spot");
+    snapshot.push_str(
+        "---\napiVersion: v1\nkind: Pod\nmetadata: { name: giant, namespace: shop }\nspec:\n  containers: [{ name: web, image: web, resources: { requests: { cpu: \"64\" } } }]\nstatus: { phase: Pending, conditions: [{ type: PodScheduled, status: \"False\", reason: Unschedulable }] }\n",
+    );
+    // In the other zone nobody sells spot.
+    let prod = reviewed(&mut proposal, "\"us-east-1b\"", "\"us-east-1c\"", &snapshot, 0);
+    let pods = &prod["pods"];
+    assert_eq!(pods["newUnschedulable"], serde_json::json!([]), "{prod:#}");
+    assert_eq!(pods["waitingAnyway"], 1);
+    assert_eq!(pods["fallbackOnly"], serde_json::json!(["shop/general-pod-1"]));
+}
+
+/// Rows: REV-045
 #[test]
 fn a_pool_with_many_nodes_does_not_go_unnoticed() {
     let mut proposal = fleet("100%");
@@ -214,13 +306,19 @@ fn a_pool_with_many_nodes_does_not_go_unnoticed() {
     let prod = reviewed(&mut proposal, "[pools.batch]\nstrategy = \"mine\"\n", "", &snapshot, 0);
     assert_eq!((&prod["nodes"]["retired"], &prod["pods"]["moved"]), (&30.into(), &30.into()), "{prod:#}");
     assert_eq!(prod["objects"][0]["impact"], "destructive");
+    let roll = &prod["roll"]["pools"][0];
+    assert_eq!(
+        (&roll["pool"], &roll["reason"], &roll["nodes"]),
+        (&"batch".into(), &"retired".into(), &30.into())
+    );
     let line = "--base base --snapshot cluster.yaml --catalog prices.csv --fail-on destructive";
     let review = proposal.json(line, 1);
     assert_eq!(review["gates"][0]["message"], "removed with nodes: prod/batch (30 nodes)");
 }
 
+/// Rows: REV-021
 #[test]
-fn an_old_snapshot_is_told_and_stops_whoever_wants_to_be_stopped() {
+fn rev_021_an_old_snapshot_is_told_and_a_broken_one_is_an_error() {
     let mut proposal = fleet("100%");
     reviewed(&mut proposal, "\"on-demand\"", "\"spot\"", &cluster("general", 1, "1500m", ""), 0);
     let at = |moment: &str, more: &str| {
@@ -234,6 +332,15 @@ fn an_old_snapshot_is_told_and_stops_whoever_wants_to_be_stopped() {
     assert_eq!(at(old, "--strict").status.code(), Some(5));
     assert_eq!(at(old, "--max-snapshot-age 10d").status.code(), Some(0));
     assert_eq!(at("2026-03-02T12:00:00Z", "--max-snapshot-age 1h").status.code(), Some(5));
-    std::fs::write(proposal.path().join("cluster.yaml"), "kind: [").expect("written");
-    assert_eq!(at(old, "").status.code(), Some(2));
+    for broken in [
+        "kind: [",
+        "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{\"kind\": \"Pod\"",
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: { name: a }\nspec: { template: 5 }\n",
+        "\u{0}\u{1}",
+    ] {
+        std::fs::write(proposal.path().join("cluster.yaml"), broken).expect("written");
+        let output = at(old, "");
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{broken}: {}", said(&output));
+        assert!(said(&output).contains("cluster.yaml"), "{broken}: {}", said(&output));
+    }
 }

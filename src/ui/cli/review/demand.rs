@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::Args;
+use super::life::Beginning;
 use crate::api::{self, Object};
 use crate::capacity::engine::EngineSettings;
+use crate::gitops::desired::DesiredState;
 use crate::gitops::fleet::Fleet;
 use crate::gitops::tracking::LABEL_ENVIRONMENT;
 use crate::gitops::tree::Node;
@@ -38,15 +40,21 @@ pub struct Source {
 
 pub enum Played {
     Nothing,
-    Script { environment: String, stage: Box<Stage> },
+    Script(Box<Beginning>),
     Snapshot { environment: String, stage: Box<Stage> },
 }
 
 impl Source {
-    /// What an environment is played on.
-    pub fn of(&self, name: &str) -> Demand {
+    /// What an environment is played on, from one state to the other.
+    pub fn of(&self, name: &str, before: Option<&DesiredState>, after: Option<&DesiredState>) -> Demand {
+        let is_changed = |(before, after): &(&DesiredState, &DesiredState)| before.digest != after.digest;
         match &self.played {
-            Played::Script { environment, stage } if environment == name => Demand::Pods((**stage).clone()),
+            Played::Script(beginning) if beginning.environment == name => match before.zip(after) {
+                Some((before, after)) if is_changed(&(before, after)) => {
+                    Demand::Lived(Box::new(beginning.live(before.clone(), after.clone())))
+                }
+                _ => Demand::Pods(beginning.stage()),
+            },
             Played::Snapshot { environment, stage } if environment == name => {
                 Demand::Cluster((**stage).clone())
             }
@@ -123,7 +131,7 @@ fn of_script(
     let catalog = args.catalog.open(|| Some(script.region.clone()))?;
     let prices = price_notice(&catalog.prices, &script.region);
     let now = args.now.unwrap_or(script.start);
-    let mut stage = Stage::empty(catalog, now, script.seed);
+    let (mut workloads, mut objects) = (Vec::new(), Vec::new());
     let peaks = peaks(script);
     let mut said: Vec<(u32, String)> = Vec::new();
     for path in &script.workloads {
@@ -139,16 +147,13 @@ fn of_script(
                     if pods > 0 {
                         said.push((pods, workload.key.to_string()));
                     }
+                    // At its peak all of it runs at once, and a Job as long as anything else.
                     let kind = WorkloadKind::Deployment;
-                    stage.add_workload(Workload::new(workload.key, kind, workload.shape, pods));
+                    workloads.push(Workload::new(workload.key, kind, workload.shape, pods));
                 }
                 // Pods of a controller are made from the controller, as often as they are needed.
                 Object::Pod(pod) if pod.controller().is_some() => {}
-                other => {
-                    if let Some(seen) = observation(other) {
-                        stage.add(&seen);
-                    }
-                }
+                other => objects.extend(observation(other)),
             }
         }
     }
@@ -163,7 +168,10 @@ fn of_script(
         script.environment,
         names.join(", ")
     );
-    let played = Played::Script { environment: script.environment.clone(), stage: Box::new(stage) };
+    let environment = script.environment.clone();
+    let seed = script.seed;
+    let played =
+        Played::Script(Box::new(Beginning { environment, catalog, start: now, seed, workloads, objects }));
     Ok(Source { played, sentence, data_as_of: None, remarks, prices })
 }
 

@@ -91,10 +91,19 @@ pub fn render(review: &Review, console: &Console) -> String {
     for pool in
         changed.iter().filter_map(|environment| environment.roll.as_ref()).flat_map(|roll| &roll.pools)
     {
-        let waves = pool.waves.map_or_else(|| "never".to_owned(), |waves| waves.to_string());
-        roll.row([terminal(&pool.pool), pool.nodes.to_string(), pool.at_once.to_string(), waves]);
+        let waves = headline::waves(pool);
+        roll.row([terminal(&pool.pool), headline::goes(pool), pool.at_once.to_string(), waves]);
     }
     part("Roll under budgets", roll);
+    let mut policies = Table::new(&["ENVIRONMENT", "SEVERITY", "GUARDRAIL", "WHY", "WHERE", "RULE"]);
+    for environment in &review.environments {
+        for policy in &environment.policies {
+            let (about, rule) = (place(policy.origin.as_ref()), place(policy.rule.as_ref()));
+            let words = [&environment.name, &policy.severity, &policy.id, &policy.message, &about, &rule];
+            policies.row(words.map(|text| terminal(text)));
+        }
+    }
+    part("Guardrails", policies);
     let mut findings = Table::new(&["CODE", "WHAT", "WHERE"]);
     let found = review.environments.iter().flat_map(|environment| &environment.findings);
     for finding in found.chain(&review.diagnostics) {
@@ -114,6 +123,20 @@ pub fn render(review: &Review, console: &Console) -> String {
                 environment.name,
                 terminal(blocker)
             ));
+        }
+        for pool in environment.roll.iter().flat_map(|roll| &roll.pools) {
+            if let Some(pauses) = headline::pauses(pool) {
+                parts.push(format!(
+                    "{}: {}: {}\n",
+                    environment.name,
+                    terminal(&pool.pool),
+                    terminal(&pauses)
+                ));
+            }
+        }
+        let expiring = environment.roll.as_ref().and_then(headline::expiring);
+        for note in [expiring, headline::choice(environment)].into_iter().flatten() {
+            parts.push(format!("{}: {note}\n", environment.name));
         }
         if let Some(reached) = headline::reached(environment) {
             parts.push(format!("{}: {reached}\n", environment.name));

@@ -1,0 +1,182 @@
+//! A demand brought to life: the simulated cluster of `provisor simulate`, on which the base comes to rest and the proposal then
+//! arrives.
+//!
+//! A plan says where pods go; a scheduler that knows nothing of plans puts them there or elsewhere, while machines boot one after
+//! the other. So what runs when a proposal arrives, and what is left when it is carried out, is played with all of that.
+//! Nothing is ever taken back and nothing fails: what differs comes from the proposal, not from luck.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::capacity::cluster::Cluster;
+use crate::capacity::disruption::budgets::next_change;
+use crate::capacity::engine::EngineSettings;
+use crate::controllers::reconciler::Reconciler;
+use crate::gitops::desired::DesiredState;
+use crate::gitops::plan::RenderProof;
+use crate::gitops::sync::GitEvent;
+use crate::io::cloud::simulated::SimulatedCluster;
+use crate::model::catalog::Catalog;
+use crate::model::claim::ConditionType;
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, Uid};
+use crate::model::observation::Observation;
+use crate::model::pod::Pod;
+use crate::review::impact::Lived;
+use crate::simulator::cloud::CloudHabits;
+use crate::simulator::stage::Stage;
+use crate::simulator::workload::Workload;
+use crate::simulator::world::Habits;
+use crate::ui::play::scripted_policy;
+
+/// Between two looks at whether anything still happens.
+const LOOK: SignedDuration = SignedDuration::from_mins(5);
+/// What pods and machines need to start and to end, several times over.
+const GRACE: SignedDuration = SignedDuration::from_mins(15);
+/// Patience of pools that counts; beyond it they are taken to be at rest.
+const PATIENCE_MAX: SignedDuration = SignedDuration::from_hours(24);
+/// Who still moves nodes after so long never stops, and nobody waits longer for a window of a budget.
+const LIFE_MAX: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// Windows that are waited for.
+const WINDOWS_MAX: usize = 40;
+
+/// What there is before anything is wanted.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    pub environment: String,
+    pub catalog: Arc<Catalog>,
+    pub start: Timestamp,
+    pub seed: u64,
+    pub workloads: Vec<Workload>,
+    pub objects: Vec<Observation>,
+}
+
+impl Beginning {
+    /// The demand alone: every pod waits, and there is no node.
+    pub fn stage(&self) -> Stage {
+        let mut stage = Stage::empty(self.catalog.clone(), self.start, self.seed);
+        self.workloads.iter().for_each(|workload| stage.add_workload(workload.clone()));
+        self.objects.iter().for_each(|object| stage.add(object));
+        stage
+    }
+
+    /// Lets `before` come to rest, and then `after`.
+    pub fn live(&self, before: DesiredState, after: DesiredState) -> Lived {
+        let mut life = self.begin();
+        commit(&mut life, before);
+        let is_settled = come_to_rest(&mut life);
+        let cluster = life.cluster().world().objects().clone();
+        let start = Stage::resting(cluster, life.now(), self.settings(), is_settled);
+        commit(&mut life, after);
+        let is_settled = come_to_rest(&mut life);
+        let cluster = with_old_names(life.cluster().world().objects(), start.cluster());
+        let with = Stage::resting(cluster, life.now(), self.settings(), is_settled);
+        Lived { nothing: self.stage(), start, with }
+    }
+
+    fn settings(&self) -> EngineSettings {
+        EngineSettings { seed: self.seed, ..EngineSettings::default() }
+    }
+
+    fn begin(&self) -> Reconciler {
+        let cloud = CloudHabits { spot_life: None, ..CloudHabits::default() };
+        let habits = Habits { cloud };
+        let mut cluster = SimulatedCluster::new(self.seed, self.start, self.catalog.clone(), habits);
+        let world = cluster.world_mut();
+        for workload in &self.workloads {
+            world.add_workload(workload.clone());
+        }
+        for object in &self.objects {
+            match object {
+                Observation::Pod(pod) => world.add_pod((**pod).clone()),
+                other => world.apply(other.clone()),
+            }
+        }
+        Reconciler::new(cluster, &self.environment, scripted_policy(), self.settings())
+    }
+}
+
+fn commit(life: &mut Reconciler, state: DesiredState) {
+    let proof = RenderProof::Twice { digest: state.digest.clone() };
+    life.observe(GitEvent::Rendered { desired: Arc::new(state), proof });
+}
+
+/// What would have to stay the same for the cluster to be at rest.
+#[derive(PartialEq)]
+struct Picture {
+    claims: BTreeMap<ClaimName, bool>,
+    nodes: BTreeSet<NodeName>,
+    pods: BTreeMap<ObjectKey, Option<NodeName>>,
+}
+
+impl Picture {
+    fn of(cluster: &Cluster) -> Self {
+        let claims = cluster.claims.values().map(|claim| (claim.name, claim.deleted.is_some()));
+        Self {
+            claims: claims.collect(),
+            nodes: cluster.nodes.keys().copied().collect(),
+            pods: cluster.pods.values().map(|pod| (pod.key, pod.node)).collect(),
+        }
+    }
+}
+
+/// Lives on until nothing has happened for as long as any pool waits before it acts; `false`: that moment never comes.
+fn come_to_rest(life: &mut Reconciler) -> bool {
+    let began = life.now();
+    let mut windows = 0;
+    let (mut seen, mut since) = (Picture::of(life.cluster().world().objects()), began);
+    while life.now().duration_since(began) < LIFE_MAX {
+        let next = life.now() + LOOK;
+        life.run_until(next, |_, _| ());
+        let now = life.now();
+        let cluster = life.cluster().world().objects();
+        let picture = Picture::of(cluster);
+        if picture != seen {
+            (seen, since) = (picture, now);
+            continue;
+        }
+        if now.duration_since(since) < patience(cluster) {
+            continue;
+        }
+        let window = next_window(cluster, now).filter(|_| windows < WINDOWS_MAX);
+        let Some(window) = window.filter(|at| at.duration_since(began) < LIFE_MAX) else { return true };
+        windows += 1;
+        life.run_until(window, |_, _| ());
+        since = life.now();
+    }
+    false
+}
+
+/// The longest that any pool waits for its pods to be quiet.
+fn patience(cluster: &Cluster) -> SignedDuration {
+    let waits = cluster.pools.values().filter_map(|pool| pool.disruption.consolidate_after.duration);
+    waits.max().unwrap_or(SignedDuration::ZERO).min(PATIENCE_MAX) + GRACE
+}
+
+/// When a budget of a pool that still has drifted nodes next allows more, or less.
+fn next_window(cluster: &Cluster, now: Timestamp) -> Option<Timestamp> {
+    let drifted = cluster.claims.values().filter(|claim| claim.conditions.is_true(ConditionType::Drifted));
+    let pools: BTreeSet<PoolName> = drifted.filter_map(|claim| claim.pool()).collect();
+    let pools = pools.iter().filter_map(|pool| cluster.pools.get(pool));
+    pools.filter_map(|pool| next_change(pool, now)).min()
+}
+
+/// The cluster with its pods under the names that they had: a pod that moves is made anew, and nobody would know it again.
+fn with_old_names(cluster: &Cluster, former: &Cluster) -> Cluster {
+    let owner = |pod: &Pod| pod.controller().map(|owner| owner.uid);
+    let mut lost: BTreeMap<Uid, Vec<&Arc<Pod>>> = BTreeMap::new();
+    for pod in former.pods.values().rev().filter(|pod| !cluster.pods.contains_key(&pod.key)) {
+        if let Some(owner) = owner(pod) {
+            lost.entry(owner).or_default().push(pod);
+        }
+    }
+    let mut renamed = cluster.clone();
+    for pod in cluster.pods.values().filter(|pod| !former.pods.contains_key(&pod.key)) {
+        if let Some(old) = owner(pod).and_then(|owner| lost.get_mut(&owner)).and_then(Vec::pop) {
+            renamed.remove_pod(pod.key);
+            renamed.put_pod(Arc::new(Pod { key: old.key, uid: old.uid, ..(**pod).clone() }));
+        }
+    }
+    renamed
+}
