@@ -25,6 +25,7 @@ pub mod workload;
 pub(crate) mod document;
 pub(crate) mod position;
 pub mod snapshot;
+pub mod reduced;
 pub mod ec2;
 pub mod status;
 pub(crate) mod change;

@@ -102,6 +102,16 @@ pub fn read(text: &str, file: &str) -> Result<Snapshot, SnapshotError> {
     reading.finish()
 }
 
+/// Hands every object of `text` to `sink` as it is written.
+pub(crate) fn each_value(text: &str, file: &str, mut sink: impl FnMut(Value)) -> Result<(), SnapshotError> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    each_object(text, |_, found| sink(found.value)).map_err(|failure| {
+        let mut reading = Reading::new(file);
+        reading.failures.push(failure);
+        reading.explain()
+    })
+}
+
 /// The latest moment that the objects speak of: when things were made, started or changed. Deletion times of pods do not
 /// count, because they lie in the future by the grace period.
 pub fn latest_moment(objects: &[Object]) -> Option<Timestamp> {

@@ -14,6 +14,7 @@ mod explain;
 mod ack;
 mod promote;
 mod review;
+mod snapshot;
 mod init;
 mod lock;
 mod migrate;
@@ -95,6 +96,7 @@ enum Verb {
     Diff(diff::Args),
     Plan(plan::Args),
     Review(review::Args),
+    Snapshot(snapshot::Args),
     Explain(explain::Args),
     Ack(ack::Args),
     Promote(promote::Args),
@@ -118,6 +120,7 @@ impl Verb {
             Self::Diff(args) => diff::run(args, console),
             Self::Plan(args) => plan::run(args, console),
             Self::Review(args) => review::run(args, console),
+            Self::Snapshot(args) => snapshot::run(args, console),
             Self::Explain(args) => explain::run(args, console),
             Self::Ack(args) => ack::run(args, console),
             Self::Promote(args) => promote::run(args, console),

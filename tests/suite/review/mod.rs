@@ -3,6 +3,7 @@
 mod pairs;
 mod verdicts;
 mod policies;
+mod reduced;
 mod snapshots;
 
 use std::collections::BTreeMap;
