@@ -15,7 +15,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use crate::gitops::diagnostic::Diagnostics;
-use crate::io::git::{ErrorClass, GitError};
+use crate::io::git::{AccessError, ErrorClass, GitError, UrlError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -124,9 +124,13 @@ impl From<Diagnostics> for Failure {
 
 impl From<GitError> for Failure {
     fn from(error: GitError) -> Self {
-        let exit = match error.class() {
-            ErrorClass::Input => Exit::Input,
-            ErrorClass::Outside => Exit::Outside,
+        let exit = match (&error, error.class()) {
+            // What an option cannot mean, whatever the repository has.
+            (GitError::Reference(_) | GitError::Limit(_) | GitError::BadSubdirectory { .. }, _)
+            | (GitError::Access(AccessError::Template { .. } | AccessError::Proxy { .. }), _)
+            | (GitError::Url(UrlError::Empty), _) => Exit::Usage,
+            (_, ErrorClass::Input) => Exit::Input,
+            (_, ErrorClass::Outside) => Exit::Outside,
         };
         let mut failure = Self::new(exit, error.to_string()).help(error.help());
         if let Some(cause) = error.source() {

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::access::AccessError;
 use super::limits::LimitError;
-use super::reference::ReferenceError;
+use super::reference::{ReferenceError, range_hint};
 use super::url::UrlError;
 use crate::model::repository::CommitId;
 
@@ -74,6 +74,12 @@ pub enum GitError {
     CommitNotFound { source_name: String, commit: CommitId },
     #[error("commit {commit} of {source_name} is not part of the branch `{branch}`")]
     CommitNotOnBranch { source_name: String, commit: CommitId, branch: String },
+    #[error("{source_name} has {count} commits that begin with `{digits}`")]
+    AmbiguousCommit { source_name: String, digits: String, count: usize, candidates: Vec<String> },
+    #[error("{source_name} has no `{revision}`: commit {} {}", commit.short(), with_parents(*parents))]
+    NoAncestor { source_name: String, revision: String, commit: CommitId, parents: usize },
+    #[error("{source_name} has no `{revision}`: its history is cut off before that")]
+    HistoryEnds { source_name: String, revision: String },
     #[error("`{reference}` of {source_name} is a {kind}, not a commit")]
     NotACommit { source_name: String, reference: String, kind: String },
 
@@ -157,6 +163,14 @@ fn at(url: &str) -> String {
     if url.is_empty() { String::new() } else { format!(" at `{url}`") }
 }
 
+fn with_parents(count: usize) -> String {
+    match count {
+        0 => "is the first one".into(),
+        1 => "has one parent".into(),
+        count => format!("has {count} parents"),
+    }
+}
+
 fn prefixed(prefix: &str) -> String {
     if prefix.is_empty() { String::new() } else { format!(" after the prefix `{prefix}`") }
 }
@@ -169,10 +183,17 @@ impl GitError {
             Self::Reference(error) => error.help(),
             Self::Limit(error) => error.help(),
             Self::Access(error) => error.help(),
-            Self::RefNotFound { near, .. } => match near.as_slice() {
-                [] => "The repository has no branch and no tag of that kind; push one, or name another.".into(),
-                near => format!("There is {}.", listed(near)),
-            },
+            Self::RefNotFound { near, wanted, .. } => {
+                let there = match near.as_slice() {
+                    [] => "The repository has no branch and no tag of that kind; push one, or name another.".into(),
+                    near => format!("There is {}.", listed(near)),
+                };
+                let word = wanted.split('`').nth(1).unwrap_or_default();
+                match word.contains('.').then(|| range_hint(word)).flatten() {
+                    Some(hint) => format!("{there} {hint}"),
+                    None => there,
+                }
+            }
             Self::NoVersionInRange { versions, .. } => match versions.as_slice() {
                 [] => "No tag with that prefix is a version such as `v1.2.3`.".into(),
                 versions => {
@@ -186,6 +207,15 @@ impl GitError {
                 near => format!("Commit to it, or follow another reference: there is {}.", listed(near)),
             },
             Self::CommitNotFound { .. } => "Check the id; was the commit pushed to this repository?".into(),
+            Self::AmbiguousCommit { count, candidates, .. } => {
+                let more = if candidates.len() < *count { " and others" } else { "" };
+                format!("Write more digits: there is {}{more}.", listed(candidates))
+            }
+            Self::NoAncestor { parents: 0, .. } => "Count fewer commits back.".into(),
+            Self::NoAncestor { .. } => "`^2` is the second parent, which only a merge has; `~2` goes two commits back.".into(),
+            Self::HistoryEnds { .. } => {
+                "Is it a shallow clone? `git fetch --unshallow` there brings the rest.".into()
+            }
             Self::CommitNotOnBranch { .. } => "Name a commit of that branch, or leave the branch out.".into(),
             Self::NotACommit { .. } => "Name a branch, or a tag of a commit.".into(),
             Self::PathMissing { .. } => "Check the path.".into(),
@@ -319,6 +349,9 @@ impl GitError {
             | Self::UnbornHead { .. }
             | Self::CommitNotFound { .. }
             | Self::CommitNotOnBranch { .. }
+            | Self::AmbiguousCommit { .. }
+            | Self::NoAncestor { .. }
+            | Self::HistoryEnds { .. }
             | Self::CommitNotOffered { .. }
             | Self::NotACommit { .. } => "RefNotFound",
             Self::PathMissing { .. }

@@ -101,6 +101,15 @@ pub(super) fn is_ancestor(
     })
 }
 
+/// The commit and all that came before it; `None` if the store does not have all of it.
+pub(super) fn ancestors(
+    objects: &Objects<'_>,
+    tip: ObjectId,
+) -> Result<Option<BTreeSet<ObjectId>>, GitError> {
+    let ancestry = ancestry(objects, tip)?;
+    Ok(ancestry.is_complete.then_some(ancestry.commits))
+}
+
 fn ancestry(objects: &Objects<'_>, tip: gix::ObjectId) -> Result<Ancestry, GitError> {
     let mut commits = BTreeSet::new();
     let mut is_complete = true;

@@ -103,8 +103,20 @@ pub(super) fn resolve(
     reference: &Reference,
 ) -> Result<Resolved, GitError> {
     let objects = Objects { repo, source_name };
+    if let Reference::Before { start, path } = reference {
+        let start = resolve(repo, source_name, start)?;
+        let found = path.walk(&objects, &start.commit)?;
+        return found.map(Resolved::unnamed).ok_or_else(|| path.ends_early(source_name));
+    }
     let advertised = advertised(repo, source_name)?;
-    let picked = pick(reference, source_name, &advertised, || Ok(advertised.clone()))?;
+    let picked = match pick(reference, source_name, &advertised, || Ok(advertised.clone())) {
+        Err(error @ GitError::RefNotFound { .. }) => {
+            let digits = reference.abbreviation();
+            let found = digits.map(|digits| digits.find(&objects)).transpose()?.flatten();
+            return found.map(Resolved::unnamed).ok_or(error);
+        }
+        picked => picked?,
+    };
     let Picked { reference: name, id, version, .. } = picked;
     if let Reference::Commit { id: wanted, branch } = reference {
         if objects.try_kind(id)?.is_none() {

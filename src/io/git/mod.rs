@@ -20,6 +20,7 @@ mod directory;
 mod submodule;
 mod access;
 mod history;
+mod ancestry;
 mod poll;
 mod watch;
 mod author;
@@ -209,8 +210,8 @@ impl GitSource {
         }
     }
 
-    /// Asks where the reference leads now. No object is downloaded: an answer equal to the last one means that there is
-    /// nothing to do.
+    /// Asks where the reference leads now. No object is downloaded, but for the history behind a word like `main~2` that
+    /// is not here yet: an answer equal to the last one means that there is nothing to do.
     pub fn resolve(&self) -> Result<Resolved, GitError> {
         match &self.store {
             Store::Local(local) => {

@@ -11,6 +11,7 @@ use gix::ObjectId;
 use semver::Version;
 use thiserror::Error;
 
+use super::ancestry::{Abbreviation, Path};
 use super::error::GitError;
 use crate::model::repository::CommitId;
 use version::VersionRange;
@@ -55,8 +56,13 @@ pub enum Reference {
     },
     Tag(RefName),
     Branch(RefName),
-    /// One word from a command line: a branch or a tag, if only one of them has it.
+    /// One word from a command line: a branch or a tag, if only one of them has it, or the beginning of a commit's id.
     Any(RefName),
+    /// A commit before another one: `HEAD~2`.
+    Before {
+        start: Box<Reference>,
+        path: Path,
+    },
 }
 
 /// A name Git accepts for a reference, in full (`refs/heads/main`); for [`Reference::Any`] without its beginning.
@@ -80,8 +86,12 @@ pub enum ReferenceError {
     AbbreviatedCommit { text: String },
     #[error("`{text}` is not a commit id")]
     NotACommitId { text: String },
-    #[error("`{text}` is not a name that Git accepts for a {kind}")]
+    #[error("{}", not_a_name(kind, text))]
     InvalidName { kind: &'static str, text: String },
+    #[error("`{text}` does not say how to go from one commit to another")]
+    InvalidAncestor { text: String },
+    #[error("`{text}` goes further back than 10000 commits")]
+    TooFarBack { text: String },
     #[error("`{text}` is not the full name of a reference")]
     NotAFullName { text: String },
     #[error("`{text}` is neither a branch nor a tag, and may change without a merge")]
@@ -90,14 +100,36 @@ pub enum ReferenceError {
     InvalidRange { text: String, why: String },
 }
 
+/// What to write if a word is a range of versions and no name.
+pub(super) fn range_hint(word: &str) -> Option<String> {
+    VersionRange::parse(word)
+        .ok()
+        .map(|_| format!("If it is a range of versions, write `--semver '{word}'`."))
+}
+
+fn not_a_name(kind: &str, text: &str) -> String {
+    match text {
+        "" => format!("the name of the {kind} is empty"),
+        text => format!("`{text}` is not a name that Git accepts for a {kind}"),
+    }
+}
+
 impl ReferenceError {
     pub fn help(&self) -> String {
         match self {
             Self::AbbreviatedCommit { .. } => {
-                "Write all 40 digits (`git rev-parse ID` prints them): an abbreviation can become ambiguous."
+                "Write all 40 digits (`git rev-parse ID` prints them): an abbreviation can become ambiguous. On the command line `--ref` takes one."
                     .into()
             }
             Self::NotACommitId { .. } => "A commit id has 40 hexadecimal digits.".into(),
+            Self::InvalidName { text, .. } if text.is_empty() => {
+                "Name a branch, a tag or a commit, or leave the option out.".into()
+            }
+            Self::InvalidName { text, .. } if let Some(hint) = range_hint(text) => hint,
+            Self::InvalidAncestor { .. } => {
+                "Write `HEAD~2` for two commits before, `main^` for the parent, `main^2` for the second parent of a merge.".into()
+            }
+            Self::TooFarBack { .. } => "Name the commit by its id.".into(),
             Self::InvalidName { .. } => {
                 "Names have no spaces, `..`, `~`, `^`, `:`, `?`, `*`, `[` or control characters.".into()
             }
@@ -138,12 +170,19 @@ impl ReferenceFields {
 }
 
 impl Reference {
-    /// Reads the one word of `--ref`: a full name, all digits of a commit, or the short name of a branch or tag.
+    /// Reads the one word of `--ref`: a full name, all or the first digits of a commit, the short name of a branch or tag,
+    /// or how to go back from one of these.
     pub fn any(text: &str) -> Result<Self, ReferenceError> {
+        // A range of versions may have the same signs, and is no word for a commit.
+        if VersionRange::parse(text).is_err()
+            && let Some((start, path)) = Path::split(text)?
+        {
+            return Ok(Self::Before { start: Box::new(Self::any(start)?), path });
+        }
         if text.starts_with("refs/") {
             return full_name(text, Purpose::Review).map(Self::Name);
         }
-        if text == "HEAD" {
+        if matches!(text, "HEAD" | "@") {
             return Ok(Self::Head);
         }
         if let Some(id) = CommitId::parse(text) {
@@ -166,6 +205,15 @@ impl Reference {
             Self::Any(name) => {
                 vec![format!("refs/heads/{}", name.as_str()), format!("refs/tags/{}", name.as_str())]
             }
+            Self::Before { start, .. } => start.prefixes(),
+        }
+    }
+
+    /// The digits, if the word can be the beginning of a commit's id.
+    pub(super) fn abbreviation(&self) -> Option<Abbreviation> {
+        match self {
+            Self::Any(name) => Abbreviation::parse(name.as_str()),
+            _ => None,
         }
     }
 }
@@ -213,6 +261,13 @@ pub(crate) struct Advertised {
     pub(crate) tips: Vec<Tip>,
 }
 
+impl Advertised {
+    /// True if there is no commit: a HEAD that is on no branch is one too.
+    fn is_empty(&self) -> bool {
+        self.tips.is_empty() && self.head.as_ref().is_none_or(|head| head.id.is_none())
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AdvertisedHead {
     /// The branch it names; `None` if it is detached.
@@ -240,6 +295,13 @@ pub struct Resolved {
     pub tag: Option<CommitId>,
     /// The version that the tag stands for, if a range was followed.
     pub version: Option<Version>,
+}
+
+impl Resolved {
+    /// A commit that no reference names.
+    pub(super) fn unnamed(commit: CommitId) -> Self {
+        Self { commit, reference: None, tag: None, version: None }
+    }
 }
 
 /// One reference picked among the advertised ones; its object is not peeled yet if the server did not say.
@@ -311,7 +373,7 @@ pub(crate) fn pick(
             let shown = if kind == "reference" { name.as_str() } else { name.short() };
             let wanted = format!("{kind} `{shown}`");
             let all = all()?;
-            match all.tips.is_empty() && all.head.as_ref().is_none_or(|head| head.id.is_none()) {
+            match all.is_empty() {
                 true => Err(GitError::EmptyRepository { source_name: source_name() }),
                 false => Err(not_found(source_name(), wanted, shown, group, &all)),
             }
@@ -333,8 +395,11 @@ pub(crate) fn pick(
                 }
                 (None, None) => {
                     let all = all()?;
-                    let wanted = format!("branch or tag `{}`", name.as_str());
-                    match all.tips.is_empty() {
+                    let wanted = match Abbreviation::parse(name.as_str()) {
+                        Some(_) => format!("branch, tag or commit `{}`", name.as_str()),
+                        None => format!("branch or tag `{}`", name.as_str()),
+                    };
+                    match all.is_empty() {
                         true => Err(GitError::EmptyRepository { source_name: source_name() }),
                         false => Err(not_found(source_name(), wanted, name.as_str(), "", &all)),
                     }
@@ -342,6 +407,7 @@ pub(crate) fn pick(
             }
         }
         Reference::Semver { range, prefix } => pick_version(range, prefix, source_name(), advertised),
+        Reference::Before { start, .. } => pick(start, &source_name(), advertised, all),
     }
 }
 

@@ -89,7 +89,7 @@ enum LogFormat {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Demo(demo::Args),
-    Run(run::Args),
+    Run(Box<run::Args>),
     Simulate(simulate::Args),
     Validate(validate::Args),
     Render(render::Args),

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use crate::io::git::{
-    self, Access, AccessError, CredentialTemplate, Limits, Reference, RepositoryUrl, Source, Step,
-    Subdirectory, Symlinks, UrlPrefix, UrlRules,
+    self, Access, AccessError, CredentialTemplate, Limits, Purpose, Reference, ReferenceFields,
+    RepositoryUrl, Source, Step, Subdirectory, Symlinks, UrlPrefix, UrlRules,
 };
 use crate::model::repository::Repository;
 use crate::ui::console::Console;
-use crate::ui::exit::Failure;
+use crate::ui::exit::{Exit, Failure};
 use crate::ui::progress::Progress;
 
 /// For verbs whose positional arguments are names.
@@ -25,9 +25,25 @@ pub struct RepositoryArgs {
 /// Which commit, and which part of it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct CommitArgs {
-    /// Read a commit instead of the files on disk: a branch, a tag, a full reference or 40 digits
-    #[arg(long = "ref", value_name = "REF")]
+    /// Read a commit instead of the files on disk: a branch, a tag, a full reference, a commit id or the beginning of one;
+    /// or one before it, such as HEAD~1 or main^
+    #[arg(long = "ref", value_name = "REF", conflicts_with_all = ["branch", "tag", "semver", "commit"])]
     pub reference: Option<String>,
+    /// The newest tag that is a version in a range, such as 1.x, '>=1.2 <2' or '>=1.0.0-0' (with pre-releases)
+    #[arg(long, value_name = "RANGE", help_heading = REVISION)]
+    pub semver: Option<String>,
+    /// What tags have before their version, such as prod/ in prod/v1.2.0
+    #[arg(long, value_name = "PREFIX", requires = "semver", help_heading = REVISION)]
+    pub tag_prefix: Option<String>,
+    /// A tag, also if a branch has the same name
+    #[arg(long, value_name = "NAME", help_heading = REVISION)]
+    pub tag: Option<String>,
+    /// A branch, also if a tag has the same name; with --commit, the branch that must have the commit
+    #[arg(long, value_name = "NAME", help_heading = REVISION)]
+    pub branch: Option<String>,
+    /// A commit by all its 40 digits. The most exact wins: --commit, --semver, --tag, --branch
+    #[arg(long, value_name = "ID", help_heading = REVISION)]
+    pub commit: Option<String>,
     /// The directory of the fleet inside the repository
     #[arg(long, value_name = "DIR")]
     pub path: Option<String>,
@@ -57,6 +73,8 @@ pub struct CommitArgs {
     pub proxy: Option<String>,
 }
 
+/// Where help lists the exact ways to name a commit.
+const REVISION: &str = "Which commit, exactly";
 /// Where help lists how repositories are reached and read.
 const ACCESS: &str = "Reaching and reading repositories";
 
@@ -83,18 +101,15 @@ impl CommitArgs {
         }
     }
 
-    fn access(&self) -> Result<Access, git::GitError> {
+    fn access(&self) -> Result<Access, Failure> {
         let mut templates = Vec::new();
         for text in &self.templates {
-            let Some((prefix, directory)) =
+            let Some((address, directory)) =
                 text.rsplit_once('=').filter(|(_, directory)| !directory.is_empty())
             else {
-                return Err(AccessError::Template { text: text.clone() }.into());
+                return Err(git::GitError::from(AccessError::Template { text: text.clone() }).into());
             };
-            templates.push(CredentialTemplate {
-                prefix: UrlPrefix::parse(prefix)?,
-                credentials: directory.into(),
-            });
+            templates.push(CredentialTemplate { prefix: prefix(address)?, credentials: directory.into() });
         }
         let usual = Access::default();
         Ok(Access {
@@ -105,18 +120,51 @@ impl CommitArgs {
         })
     }
 
-    /// The source that these words and `place` mean.
-    pub(super) fn source(&self, place: &str) -> Result<Source, git::GitError> {
-        let reference = match &self.reference {
-            Some(word) => Reference::any(word)?,
-            None => Reference::Head,
+    /// The commit that is asked for; `None` if none is.
+    fn reference(&self) -> Result<Option<Reference>, git::GitError> {
+        if let Some(word) = &self.reference {
+            return Ok(Some(Reference::any(word)?));
+        }
+        let fields = ReferenceFields {
+            commit: self.commit.clone(),
+            name: None,
+            semver: self.semver.clone(),
+            tag_prefix: self.tag_prefix.clone(),
+            tag: self.tag.clone(),
+            branch: self.branch.clone(),
         };
-        let prefixes: Result<Vec<UrlPrefix>, _> =
-            self.submodules.iter().map(|text| UrlPrefix::parse(text)).collect();
+        let is_asked = fields != ReferenceFields::default();
+        Ok(is_asked.then(|| fields.choose(Purpose::Review)).transpose()?)
+    }
+
+    /// True if a part of some repository is asked for, so that one must be meant.
+    pub(super) fn is_asked(&self) -> Result<bool, Failure> {
+        self.limits()?;
+        Ok(self.reference()?.is_some() || self.path.is_some())
+    }
+
+    /// The same, but for the commit.
+    fn at(&self, reference: &str) -> Self {
+        Self {
+            reference: Some(reference.to_owned()),
+            semver: None,
+            tag_prefix: None,
+            tag: None,
+            branch: None,
+            commit: None,
+            ..self.clone()
+        }
+    }
+
+    /// The source that these words and `place` mean.
+    pub(super) fn source(&self, place: &str) -> Result<Source, Failure> {
+        let reference = self.reference()?.unwrap_or(Reference::Head);
+        let submodules: Result<Vec<UrlPrefix>, Failure> =
+            self.submodules.iter().map(|text| prefix(text)).collect();
         Ok(Source {
             reference,
             symlinks: self.symlinks(),
-            submodules: prefixes?,
+            submodules: submodules?,
             access: self.access()?,
             subdirectory: Subdirectory::parse(self.path.as_deref().unwrap_or_default())?,
             limits: self.limits()?,
@@ -133,9 +181,14 @@ impl RepositoryArgs {
 
     /// The same fleet at another commit.
     pub fn open_at(&self, reference: &str, console: &Console) -> Result<Repository, Failure> {
-        let at = CommitArgs { reference: Some(reference.to_owned()), ..self.at.clone() };
-        open(&self.repo, &at, console)
+        open(&self.repo, &self.at.at(reference), console)
     }
+}
+
+/// The beginning of addresses, as an option names it.
+fn prefix(text: &str) -> Result<UrlPrefix, Failure> {
+    UrlPrefix::parse(text)
+        .map_err(|error| Failure { exit: Exit::Usage, ..Failure::from(git::GitError::from(error)) })
 }
 
 /// Reads the files of `place`.
@@ -144,7 +197,7 @@ pub fn open(place: &str, at: &CommitArgs, console: &Console) -> Result<Repositor
     let url = RepositoryUrl::parse(place, rules).map_err(git::GitError::from)?;
     let is_plain_path = !place.starts_with("file:");
     if let Some(directory) = url.local_path().filter(|path| is_plain_path && !is_bare(path))
-        && at.reference.is_none()
+        && at.reference()?.is_none()
     {
         let subdirectory = Subdirectory::parse(at.path.as_deref().unwrap_or_default())?;
         return Ok(git::read_directory(

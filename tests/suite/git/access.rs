@@ -264,7 +264,7 @@ fn git_033_a_sources_own_proxy_outranks_the_environments() {
     assert!(trap.accept().is_ok());
     let output = run(&["--proxy".to_owned(), "gopher://ada:secret@127.0.0.1:1".to_owned()]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(output.status.code(), Some(64), "{said}");
     assert!(
         said.contains("`gopher://127.0.0.1:1` cannot be used as a proxy") && !said.contains("secret"),
         "{said}"

@@ -146,11 +146,13 @@ fn references_that_lead_nowhere() {
         ("staging", "is both a branch and a tag"),
         ("blob", "is a blob, not a commit"),
         (&"8".repeat(40), "has no commit 8888888888888888888888888888888888888888"),
-        ("-x", "-x"),
-        ("a..b", "a..b"),
     ] {
         let more = [format!("--ref={reference}")];
         refused(&fixture, "fleet", &[&more[0]], 2, &[says]);
+    }
+    for reference in ["-x", "a..b", ""] {
+        let more = [format!("--ref={reference}")];
+        refused(&fixture, "fleet", &[&more[0]], 64, &[reference]);
     }
 }
 
@@ -168,7 +170,7 @@ fn directories_that_are_not_there() {
         &fixture,
         "fleet",
         &["--ref", "main", "--path", "../x"],
-        2,
+        64,
         &["is not a path inside a repository"],
     );
     refused(
@@ -209,18 +211,24 @@ fn limits_and_settings_that_stop_it() {
     for (more, says) in [
         (&["--limit", "files=1"][..], "has more than 1 directories to consider"),
         (&["--limit", "total_bytes=10"], "are more than 10 bytes together"),
-        (&["--limit", "filez=1"], "there is no limit `filez`"),
-        (&["--limit", "files=many"], "`many` is not a count above zero"),
     ] {
         refused(&fixture, &address, more, 2, &[says]);
     }
     let https = "https://127.0.0.1:1/fleet";
+    refused(
+        &fixture,
+        https,
+        &["--credentials", "nowhere"],
+        2,
+        &["the credentials `nowhere` could not be read"],
+    );
     for (more, says) in [
-        (&["--credentials", "nowhere"][..], "the credentials `nowhere` could not be read"),
+        (&["--limit", "filez=1"][..], "there is no limit `filez`"),
+        (&["--limit", "files=many"], "`many` is not a count above zero"),
         (&["--credential-template", "https://127.0.0.1:1"], "is not `PREFIX=DIRECTORY`"),
         (&["--submodules", "ext::sh"], "names a program to run"),
     ] {
-        refused(&fixture, https, more, 2, &[says]);
+        refused(&fixture, https, more, 64, &[says]);
     }
     refused(&fixture, "ssh://git@127.0.0.1:1/fleet", &[], 2, &["`known_hosts` is missing"]);
     refused(

@@ -7,6 +7,7 @@ mod local;
 mod refusals;
 mod broken;
 mod remote;
+mod revisions;
 mod ssh;
 mod sshd;
 mod access;

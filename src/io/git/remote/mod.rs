@@ -27,6 +27,7 @@ use gix::protocol::transport::{Protocol, Service};
 use gix::protocol::{Handshake, LsRefsCommand};
 
 use super::access::{Access, Credentials};
+use super::ancestry::{Abbreviation, Path};
 use super::error::{GitError, Phase};
 use super::history;
 use super::reference::{Advertised, AdvertisedHead, Picked, Reference, Resolved, Tip, pick};
@@ -74,16 +75,83 @@ impl RemoteRepository {
     }
 
     pub(super) fn resolve(&self, reference: &Reference) -> Result<Resolved, GitError> {
+        if let Reference::Before { start, path } = reference {
+            return self.resolve_before(start, path).map(Resolved::unnamed);
+        }
         let advertised = self.list(reference.prefixes())?;
         let everything = || self.list(vec!["HEAD".into(), "refs/heads/".into(), "refs/tags/".into()]);
-        let Picked { reference: name, id, peeled, version } =
-            pick(reference, &self.source_name, &advertised, everything)?;
+        let picked = match pick(reference, &self.source_name, &advertised, everything) {
+            Err(error @ GitError::RefNotFound { .. }) => {
+                let Some(digits) = reference.abbreviation() else { return Err(error) };
+                return self
+                    .resolve_abbreviated(&digits, &everything()?)?
+                    .map(Resolved::unnamed)
+                    .ok_or(error);
+            }
+            picked => picked?,
+        };
+        let Picked { reference: name, id, peeled, version } = picked;
         if let Reference::Commit { branch: Some(branch), .. } = reference {
             // Whether the commit is part of it shows when it is fetched; that it exists shows now.
             pick(&Reference::Branch(branch.clone()), &self.source_name, &advertised, everything)?;
         }
         let tag = peeled.is_some().then(|| commit_id(id));
         Ok(Resolved { commit: commit_id(peeled.unwrap_or(id)), reference: name, tag, version })
+    }
+
+    /// A commit before another one. As much history is fetched as it takes, unless it is here.
+    fn resolve_before(&self, start: &Reference, path: &Path) -> Result<CommitId, GitError> {
+        let start = self.resolve(start)?.commit;
+        let walk = || {
+            let repo = self.store.open()?;
+            path.walk(&Objects { repo: &repo, source_name: &self.source_name }, &start)
+        };
+        let start_id = object_id(&start, &self.source_name)?;
+        let known = if self.store.has(start_id)? { walk()? } else { None };
+        let found = match known {
+            Some(found) => found,
+            None => {
+                // One more than the way is long shows whether history goes on where it ends.
+                self.receive(start_id, path.depth() + 1, &|_| (), &AtomicBool::new(false))?;
+                walk()?.ok_or_else(|| path.ends_early(&self.source_name))?
+            }
+        };
+        // It came with the other: a server need not hand it out by its id.
+        self.store.lock()?.record(object_id(&found, &self.source_name)?)?;
+        Ok(found)
+    }
+
+    /// The commit that begins with some digits, among those of the branch that HEAD names and those that have a name.
+    fn resolve_abbreviated(
+        &self,
+        digits: &Abbreviation,
+        advertised: &Advertised,
+    ) -> Result<Option<CommitId>, GitError> {
+        let named: Vec<ObjectId> = advertised.tips.iter().map(|tip| tip.peeled.unwrap_or(tip.id)).collect();
+        let mut candidates: Vec<ObjectId> = named.clone();
+        if let Some(head) = advertised.head.as_ref().and_then(|head| head.id) {
+            let ancestors = || {
+                let repo = self.store.open()?;
+                history::ancestors(&Objects { repo: &repo, source_name: &self.source_name }, head)
+            };
+            let known = if self.store.has(head)? { ancestors()? } else { None };
+            candidates.extend(match known {
+                Some(known) => known,
+                None => {
+                    self.receive(head, DEPTHS[2], &|_| (), &AtomicBool::new(false))?;
+                    ancestors()?.unwrap_or_default()
+                }
+            });
+        }
+        let found = digits.find_among(&self.source_name, candidates)?;
+        if let Some(found) = &found {
+            let id = object_id(found, &self.source_name)?;
+            if !named.contains(&id) {
+                // It came with the others: a server need not hand it out by its id.
+                self.store.lock()?.record(id)?;
+            }
+        }
+        Ok(found)
     }
 
     pub(super) fn fetch(
