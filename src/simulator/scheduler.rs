@@ -4,7 +4,7 @@
 //! (Kubernetes 1.36): taints 3; node affinity, spreading and pod affinity 2; free and balanced resources 1.
 //! Preemption and image locality are left out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rand_chacha::ChaCha8Rng;
@@ -33,52 +33,116 @@ pub(super) fn bind(
     order.sort_by_key(|pod| (std::cmp::Reverse(pod.shape.priority), pod.created, pod.key));
     let mut fleet = Fleet::new(cluster);
     let mut bound = BTreeMap::new();
+    // While a pass goes on nodes only fill up: what found no place will find none, unless other pods could open one.
+    let mut hopeless: BTreeSet<ShapeId> = BTreeSet::new();
     for pod in order {
-        if let Some(node) = fleet.choose(pod, rng) {
-            fleet.put(pod, node);
-            bound.insert(pod.key, node);
+        if hopeless.contains(&shape_id(&pod.shape)) {
+            continue;
+        }
+        match fleet.choose(pod, rng) {
+            Some(node) => {
+                fleet.put(pod, node);
+                bound.insert(pod.key, node);
+            }
+            None if depends_on_itself_only(&pod.shape) => {
+                hopeless.insert(shape_id(&pod.shape));
+            }
+            None => {}
         }
     }
     bound
+}
+
+/// Whether no pod that is bound meanwhile can open a node to pods of this shape, and none of them has a volume of its own.
+fn depends_on_itself_only(shape: &PodShape) -> bool {
+    shape.affinity_required.is_empty() && shape.spreads.is_empty() && shape.volumes.is_empty()
+}
+
+/// Equal pods share their shape, so its address names it. Only for looking up: addresses have no order worth keeping.
+type ShapeId = usize;
+
+fn shape_id(shape: &Arc<PodShape>) -> ShapeId {
+    Arc::as_ptr(shape) as usize
 }
 
 /// Nodes with what is left on them, and every pod that counts, while one pass goes on.
 struct Fleet<'a> {
     cluster: &'a Cluster,
     seats: BTreeMap<NodeName, Seat<'a>>,
+    /// Pods that keep others away, one of a shape for each node.
+    guards: Vec<(NodeName, Arc<PodShape>)>,
+    /// By shape, the nodes whose taints and labels suit it, which do not change in a pass.
+    suited: BTreeMap<ShapeId, Vec<NodeName>>,
 }
 
 struct Seat<'a> {
     node: &'a Node,
     labels: Requirements,
+    hard_taints: Vec<Taint>,
     used: Resources,
-    pods: Vec<Arc<Pod>>,
+    groups: Vec<Group>,
+}
+
+/// Equal pods of a node.
+struct Group {
+    shape: Arc<PodShape>,
+    /// Those that are not being deleted.
+    staying: u32,
+}
+
+/// How many pods of each kind that a pod speaks of are in each domain: the same for every node it may go to.
+#[derive(Default)]
+struct Crowds {
+    spreads: Vec<BTreeMap<Symbol, u32>>,
+    near: Vec<BTreeMap<Symbol, u32>>,
+    apart: Vec<BTreeMap<Symbol, u32>>,
 }
 
 impl<'a> Fleet<'a> {
     fn new(cluster: &'a Cluster) -> Self {
-        let seats = cluster.nodes.values().map(|node| {
-            let pods: Vec<Arc<Pod>> =
-                cluster.pods_of(node.name).filter(|pod| !pod.is_terminal()).cloned().collect();
-            let mut used = Resources::new();
-            pods.iter().for_each(|pod| used.add(&pod.shape.requests));
+        let mut fleet = Self { cluster, seats: BTreeMap::new(), guards: Vec::new(), suited: BTreeMap::new() };
+        for node in cluster.nodes.values() {
             let mut labels = Requirements::of_labels(&node.labels);
             if labels.get(*label::HOSTNAME).is_none() {
                 labels.add(*label::HOSTNAME, Requirement::one(node.name.0));
             }
-            (node.name, Seat { node, labels, used, pods })
-        });
-        Self { cluster, seats: seats.collect() }
+            let hard = node.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
+            let hard_taints = hard.copied().collect();
+            let seat = Seat { node, labels, hard_taints, used: Resources::new(), groups: Vec::new() };
+            fleet.seats.insert(node.name, seat);
+            for pod in cluster.pods_of(node.name).filter(|pod| !pod.is_terminal()) {
+                fleet.put(pod, node.name);
+            }
+        }
+        fleet
     }
 
     fn put(&mut self, pod: &Arc<Pod>, node: NodeName) {
         let seat = self.seats.get_mut(&node).expect("the node was chosen among the seats");
         seat.used.add(&pod.shape.requests);
-        seat.pods.push(pod.clone());
+        let staying = u32::from(pod.deleted.is_none());
+        match seat.groups.iter_mut().find(|group| Arc::ptr_eq(&group.shape, &pod.shape)) {
+            Some(group) => group.staying += staying,
+            None => {
+                seat.groups.push(Group { shape: pod.shape.clone(), staying });
+                if !pod.shape.anti_affinity_required.is_empty() {
+                    self.guards.push((node, pod.shape.clone()));
+                }
+            }
+        }
     }
 
-    fn choose(&self, pod: &Pod, rng: &mut ChaCha8Rng) -> Option<NodeName> {
-        let feasible: Vec<&Seat> = self.seats.values().filter(|seat| self.admits(seat, pod)).collect();
+    fn choose(&mut self, pod: &Pod, rng: &mut ChaCha8Rng) -> Option<NodeName> {
+        let shape = &pod.shape;
+        let id = shape_id(shape);
+        if !self.suited.contains_key(&id) {
+            let suited = self.seats.values().filter(|seat| seat.suits(shape)).map(|seat| seat.node.name);
+            let suited = suited.collect();
+            self.suited.insert(id, suited);
+        }
+        let crowds = self.crowds(shape);
+        let suited = self.suited[&id].iter().map(|name| &self.seats[name]);
+        let feasible: Vec<&Seat> = suited.filter(|seat| self.admits(seat, pod, &crowds)).collect();
         let scores = self.scores(&feasible, &pod.shape);
         let best = *scores.iter().max()?;
         let ties: Vec<NodeName> = feasible
@@ -90,34 +154,35 @@ impl<'a> Fleet<'a> {
         Some(ties[chance::below(rng, ties.len() as u64) as usize])
     }
 
-    // Filters.
-
-    fn admits(&self, seat: &Seat, pod: &Pod) -> bool {
-        let shape = &*pod.shape;
-        !self.is_closed(seat, shape)
-            && fits(seat, shape)
-            && suits_affinity(&seat.labels, shape)
-            && ports_are_free(seat, &shape.host_ports)
-            && self.volumes_allow(seat, pod)
-            && shape
-                .spreads
-                .iter()
-                .filter(|spread| spread.is_required)
-                .all(|spread| self.keeps_skew(seat, shape, spread))
-            && self.pod_affinity_allows(seat, shape)
+    fn crowds(&self, shape: &PodShape) -> Crowds {
+        let of_terms = |terms: &[PodTerm]| {
+            let terms = terms.iter();
+            terms.map(|term| self.crowd_of(shape, term)).collect()
+        };
+        let required = shape.spreads.iter().filter(|spread| spread.is_required);
+        Crowds {
+            spreads: required.map(|spread| self.spread_counts(shape, spread)).collect(),
+            near: of_terms(&shape.affinity_required),
+            apart: of_terms(&shape.anti_affinity_required),
+        }
     }
 
-    fn is_closed(&self, seat: &Seat, shape: &PodShape) -> bool {
-        let cordon = Taint::new("node.kubernetes.io/unschedulable", "", Effect::NoSchedule);
-        let cordoned = seat.node.is_cordoned && first_untolerated(&[cordon], &shape.tolerations).is_some();
-        let hard: Vec<Taint> = seat
-            .node
-            .taints
-            .iter()
-            .filter(|taint| taint.effect != Effect::PreferNoSchedule)
-            .copied()
-            .collect();
-        cordoned || first_untolerated(&hard, &shape.tolerations).is_some()
+    /// Pods per domain that a term of a pod shaped `shape` is about.
+    fn crowd_of(&self, shape: &PodShape, term: &PodTerm) -> BTreeMap<Symbol, u32> {
+        self.count_domains(term.topology_key, |_| true, |other| self.term_selects(shape, term, other))
+    }
+
+    // Filters.
+
+    /// Whether a node that suits the shape of `pod` can take it now.
+    fn admits(&self, seat: &Seat, pod: &Pod, crowds: &Crowds) -> bool {
+        let shape = &*pod.shape;
+        let required = shape.spreads.iter().filter(|spread| spread.is_required);
+        fits(seat, shape)
+            && ports_are_free(seat, &shape.host_ports)
+            && self.volumes_allow(seat, pod)
+            && required.zip(&crowds.spreads).all(|(spread, counts)| keeps_skew(seat, shape, spread, counts))
+            && self.pod_affinity_allows(seat, shape, crowds)
     }
 
     fn volumes_allow(&self, seat: &Seat, pod: &Pod) -> bool {
@@ -154,12 +219,13 @@ impl<'a> Fleet<'a> {
         &self,
         key: Symbol,
         takes_part: impl Fn(&Seat) -> bool,
-        counts: impl Fn(&Pod) -> bool,
+        counts: impl Fn(&PodShape) -> bool,
     ) -> BTreeMap<Symbol, u32> {
         let mut domains = BTreeMap::new();
         for seat in self.seats.values().filter(|seat| takes_part(seat)) {
             if let Some(domain) = seat.domain(key) {
-                let here = seat.pods.iter().filter(|pod| pod.deleted.is_none() && counts(pod)).count() as u32;
+                let counted = seat.groups.iter().filter(|group| group.staying > 0 && counts(&group.shape));
+                let here: u32 = counted.map(|group| group.staying).sum();
                 *domains.entry(domain).or_default() += here;
             }
         }
@@ -177,28 +243,15 @@ impl<'a> Fleet<'a> {
                     && (!spread.honors_taints
                         || first_untolerated(&seat.node.taints, &shape.tolerations).is_none())
             },
-            |pod| pod.shape.namespace == shape.namespace && selects(selector.as_ref(), pod),
+            |other| {
+                other.namespace == shape.namespace
+                    && selector.as_ref().is_some_and(|selector| selector.selects(&other.labels))
+            },
         )
     }
 
-    fn keeps_skew(&self, seat: &Seat, shape: &PodShape, spread: &Spread) -> bool {
-        let Some(domain) = seat.domain(spread.topology_key) else { return false };
-        let counts = self.spread_counts(shape, spread);
-        let Some(here) = counts.get(&domain) else { return false };
-        let is_short = spread.min_domains.is_some_and(|wanted| counts.len() < wanted as usize);
-        let fewest = if is_short { 0 } else { counts.values().min().copied().unwrap_or(0) };
-        let own =
-            u32::from(spread_selector(shape, spread).is_some_and(|selector| selector.selects(&shape.labels)));
-        here + own - fewest.min(here + own) <= spread.max_skew
-    }
-
-    fn pod_affinity_allows(&self, seat: &Seat, shape: &PodShape) -> bool {
-        let wanted = shape.affinity_required.iter().all(|term| {
-            let counts = self.count_domains(
-                term.topology_key,
-                |_| true,
-                |pod| self.term_selects(shape, term, &pod.shape),
-            );
+    fn pod_affinity_allows(&self, seat: &Seat, shape: &PodShape, crowds: &Crowds) -> bool {
+        let wanted = shape.affinity_required.iter().zip(&crowds.near).all(|(term, counts)| {
             let Some(domain) = seat.domain(term.topology_key) else { return false };
             // The first pod of a group that wants its own company may start it anywhere.
             let starts_group =
@@ -206,24 +259,18 @@ impl<'a> Fleet<'a> {
             counts.get(&domain).is_some_and(|count| *count > 0) || starts_group
         });
         let is_alone = || {
-            shape.anti_affinity_required.iter().all(|term| {
-                let counts = self.count_domains(
-                    term.topology_key,
-                    |_| true,
-                    |pod| self.term_selects(shape, term, &pod.shape),
-                );
+            shape.anti_affinity_required.iter().zip(&crowds.apart).all(|(term, counts)| {
                 seat.domain(term.topology_key)
                     .is_none_or(|domain| counts.get(&domain).is_none_or(|count| *count == 0))
             })
         };
         let is_welcome = || {
-            self.seats.values().all(|other| {
-                other.pods.iter().all(|pod| {
-                    pod.shape.anti_affinity_required.iter().all(|term| {
-                        let same = seat.domain(term.topology_key).is_some()
-                            && seat.domain(term.topology_key) == other.domain(term.topology_key);
-                        !same || !self.term_selects(&pod.shape, term, shape)
-                    })
+            self.guards.iter().all(|(node, guard)| {
+                let other = &self.seats[node];
+                guard.anti_affinity_required.iter().all(|term| {
+                    let same = seat.domain(term.topology_key).is_some()
+                        && seat.domain(term.topology_key) == other.domain(term.topology_key);
+                    !same || !self.term_selects(guard, term, shape)
                 })
             })
         };
@@ -285,27 +332,19 @@ impl<'a> Fleet<'a> {
             );
         }
         if !shape.affinity_preferred.is_empty() || !shape.anti_affinity_preferred.is_empty() {
+            let liked = shape.affinity_preferred.iter().map(|(weight, term)| (i64::from(*weight), term));
+            let disliked =
+                shape.anti_affinity_preferred.iter().map(|(weight, term)| (-i64::from(*weight), term));
+            let wishes: Vec<_> = liked
+                .chain(disliked)
+                .map(|(weight, term)| (weight, term.topology_key, self.crowd_of(shape, term)))
+                .collect();
             let wish = |seat: &Seat| {
-                let near = |term: &PodTerm| {
-                    let counts = self.count_domains(
-                        term.topology_key,
-                        |_| true,
-                        |pod| self.term_selects(shape, term, &pod.shape),
-                    );
-                    let here = seat.domain(term.topology_key).and_then(|domain| counts.get(&domain).copied());
-                    i64::from(here.unwrap_or(0))
+                let worth = |(weight, key, counts): &(i64, Symbol, BTreeMap<Symbol, u32>)| {
+                    let here = seat.domain(*key).and_then(|domain| counts.get(&domain).copied());
+                    weight * i64::from(here.unwrap_or(0))
                 };
-                let liked: i64 = shape
-                    .affinity_preferred
-                    .iter()
-                    .map(|(weight, term)| i64::from(*weight) * near(term))
-                    .sum();
-                let disliked: i64 = shape
-                    .anti_affinity_preferred
-                    .iter()
-                    .map(|(weight, term)| i64::from(*weight) * near(term))
-                    .sum();
-                liked - disliked
+                wishes.iter().map(worth).sum()
             };
             weigh(2, normalized(each(&wish)));
         }
@@ -314,9 +353,28 @@ impl<'a> Fleet<'a> {
 }
 
 impl Seat<'_> {
+    /// What of a node neither time nor other pods change: is it open to this shape, and has it the labels?
+    fn suits(&self, shape: &PodShape) -> bool {
+        let cordon = [Taint::new("node.kubernetes.io/unschedulable", "", Effect::NoSchedule)];
+        let is_cordoned = self.node.is_cordoned && first_untolerated(&cordon, &shape.tolerations).is_some();
+        !is_cordoned
+            && first_untolerated(&self.hard_taints, &shape.tolerations).is_none()
+            && suits_affinity(&self.labels, shape)
+    }
+
     fn domain(&self, key: Symbol) -> Option<Symbol> {
         self.labels.get(key).and_then(Requirement::single)
     }
+}
+
+fn keeps_skew(seat: &Seat, shape: &PodShape, spread: &Spread, counts: &BTreeMap<Symbol, u32>) -> bool {
+    let Some(domain) = seat.domain(spread.topology_key) else { return false };
+    let Some(here) = counts.get(&domain) else { return false };
+    let is_short = spread.min_domains.is_some_and(|wanted| counts.len() < wanted as usize);
+    let fewest = if is_short { 0 } else { counts.values().min().copied().unwrap_or(0) };
+    let own =
+        u32::from(spread_selector(shape, spread).is_some_and(|selector| selector.selects(&shape.labels)));
+    here + own - fewest.min(here + own) <= spread.max_skew
 }
 
 fn fits(seat: &Seat, shape: &PodShape) -> bool {
@@ -335,7 +393,7 @@ fn suits_affinity(labels: &Requirements, shape: &PodShape) -> bool {
 }
 
 fn ports_are_free(seat: &Seat, wanted: &[HostPort]) -> bool {
-    let taken = || seat.pods.iter().flat_map(|pod| &pod.shape.host_ports);
+    let taken = || seat.groups.iter().flat_map(|group| &group.shape.host_ports);
     wanted.iter().all(|port| !taken().any(|other| port.clashes_with(other)))
 }
 
@@ -347,10 +405,6 @@ fn spread_selector(shape: &PodShape, spread: &Spread) -> Option<Selector> {
         }
     }
     Some(selector)
-}
-
-fn selects(selector: Option<&Selector>, pod: &Pod) -> bool {
-    selector.is_some_and(|selector| selector.selects(&pod.shape.labels))
 }
 
 /// Share of CPU and memory that stays free with the pod there, 0 to 100.

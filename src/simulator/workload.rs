@@ -1,5 +1,6 @@
 //! Controllers of pods: so many alike, made again when they go.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -7,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ObjectKey, Uid};
 use crate::model::pod::{Owner, Pod, PodPhase, PodShape};
-use crate::model::symbol::Symbol;
 use crate::model::taint::{Effect, Toleration, TolerationOperator};
 
 /// What kind of controller keeps the pods.
@@ -57,31 +57,25 @@ impl Workload {
         new_pod(ObjectKey::new(self.key.namespace.as_str(), &name), self.shape.clone(), owner, now)
     }
 
-    /// How its pods must change: so many to make, and these to delete, those that wait first, then the youngest.
-    pub(super) fn correction(&self, cluster: &Cluster) -> (u32, Vec<ObjectKey>) {
-        let uid = self.uid();
-        let counts = |pod: &&Arc<Pod>| {
-            let is_mine = pod.controller().is_some_and(|owner| owner.uid == uid);
-            // A finished pod of a Job stays done; one of a Deployment is replaced.
-            let is_there = match self.kind {
-                WorkloadKind::Deployment => pod.is_active(),
-                WorkloadKind::Job { .. } => pod.deleted.is_none() && pod.phase != PodPhase::Failed,
-            };
-            is_mine && is_there
+    /// Whether a pod is one of those that it wants so many of.
+    pub(super) fn counts(&self, pod: &Pod) -> bool {
+        let is_mine = pod.controller().is_some_and(|owner| owner.uid == self.uid());
+        // A finished pod of a Job stays done; one of a Deployment is replaced.
+        let is_there = match self.kind {
+            WorkloadKind::Deployment => pod.is_active(),
+            WorkloadKind::Job { .. } => pod.deleted.is_none() && pod.phase != PodPhase::Failed,
         };
-        let namespace = self.key.namespace;
-        let from = ObjectKey { namespace, name: Symbol::new("") };
-        let mut mine: Vec<&Arc<Pod>> = cluster
-            .pods
-            .range(from..)
-            .take_while(|(key, _)| key.namespace == namespace)
-            .map(|(_, pod)| pod)
-            .filter(counts)
-            .collect();
+        is_mine && is_there
+    }
+
+    /// How its pods must change: so many to make, and these to delete, those that wait first, then the youngest. `mine` are
+    /// the pods that count.
+    pub(super) fn correction(&self, mine: &BTreeSet<ObjectKey>, cluster: &Cluster) -> (u32, Vec<ObjectKey>) {
         let wanted = self.replicas as usize;
         if mine.len() <= wanted {
             return ((wanted - mine.len()) as u32, Vec::new());
         }
+        let mut mine: Vec<&Arc<Pod>> = mine.iter().filter_map(|key| cluster.pods.get(key)).collect();
         mine.sort_by_key(|pod| (pod.node.is_some(), std::cmp::Reverse(pod.created), pod.key));
         (0, mine.iter().take(mine.len() - wanted).map(|pod| pod.key).collect())
     }

@@ -80,6 +80,8 @@ pub struct World {
     cloud: Cloud,
     habits: Habits,
     workloads: BTreeMap<ObjectKey, Workload>,
+    /// The pods of each workload that count.
+    staff: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     /// What was not fetched yet.
     news: Vec<(Timestamp, Observation)>,
     is_scheduling_due: bool,
@@ -100,6 +102,7 @@ impl World {
             cloud: Cloud::default(),
             habits,
             workloads: BTreeMap::new(),
+            staff: BTreeMap::new(),
             news: Vec::new(),
             is_scheduling_due: false,
             story: Story::default(),
@@ -222,6 +225,8 @@ impl World {
 
     pub fn add_workload(&mut self, workload: Workload) {
         let key = workload.key;
+        let staff = self.objects.pods.values().filter(|pod| workload.counts(pod)).map(|pod| pod.key);
+        self.staff.insert(key, staff.collect());
         self.workloads.insert(key, workload);
         self.publish_scalable(key);
         self.control_workloads();
@@ -512,6 +517,11 @@ impl World {
     }
 
     fn end_pod(&mut self, key: ObjectKey, grace: Option<SignedDuration>) {
+        self.begin_end_of_pod(key, grace);
+        self.control_workloads();
+    }
+
+    fn begin_end_of_pod(&mut self, key: ObjectKey, grace: Option<SignedDuration>) {
         let Some(pod) = self.objects.pods.get(&key).filter(|pod| pod.deleted.is_none()) else { return };
         let mut pod = (**pod).clone();
         pod.deleted = Some(self.now);
@@ -525,7 +535,6 @@ impl World {
         } else {
             self.remove_pod(key);
         }
-        self.control_workloads();
     }
 
     fn remove_pod(&mut self, key: ObjectKey) {
@@ -539,7 +548,7 @@ impl World {
         let mut surplus = Vec::new();
         let keys: Vec<ObjectKey> = self.workloads.keys().copied().collect();
         for key in keys {
-            let (missing, spare) = self.workloads[&key].correction(&self.objects);
+            let (missing, spare) = self.workloads[&key].correction(&self.staff[&key], &self.objects);
             surplus.extend(spare);
             for _ in 0..missing {
                 let now = self.now;
@@ -548,7 +557,7 @@ impl World {
                 self.touch_scheduler();
             }
         }
-        surplus.into_iter().for_each(|pod| self.end_pod(pod, None));
+        surplus.into_iter().for_each(|pod| self.begin_end_of_pod(pod, None));
     }
 
     /// The DaemonSet controller puts its pods on a node that suits them and has none yet.
@@ -779,7 +788,34 @@ impl World {
         self.queue.insert((at.max(self.now), self.sequence), event);
     }
 
+    /// The workload that a pod is of, if it is of one.
+    fn workload_of(&self, pod: &Pod) -> Option<&Workload> {
+        let owner = pod.controller()?;
+        self.workloads.get(&ObjectKey { namespace: pod.key.namespace, name: owner.name })
+    }
+
+    /// Keeps the count of a workload's pods.
+    fn count(&mut self, pod: &Pod, is_gone: bool) {
+        let Some(workload) = self.workload_of(pod) else { return };
+        let (key, counts) = (workload.key, !is_gone && workload.counts(pod));
+        let staff = self.staff.entry(key).or_default();
+        if counts {
+            staff.insert(pod.key);
+        } else {
+            staff.remove(&pod.key);
+        }
+    }
+
     fn publish(&mut self, observation: Observation) {
+        match &observation {
+            Observation::Pod(pod) => self.count(pod, false),
+            Observation::PodGone(key) => {
+                if let Some(pod) = self.objects.pods.get(key).cloned() {
+                    self.count(&pod, true);
+                }
+            }
+            _ => {}
+        }
         self.objects.observe(self.now, &observation);
         self.news.push((self.now, observation));
     }
