@@ -184,6 +184,23 @@ fn a_source_that_does_not_answer_removes_nothing() {
 }
 
 #[test]
+fn syn_018_a_stale_render_that_lacks_a_pool_of_the_commit_removes_nothing() {
+    let mut bench = applied(pruning(), [class("default"), pool("web"), pool("old")]);
+    let heavier = with(pool("web"), "/spec/weight", json!(5));
+    let fresh = commit(2, [class("default"), heavier.clone(), pool("old")]);
+    // The same commit, as something that is not its rendering has it.
+    let stale = commit(2, [class("default"), heavier]);
+    bench.sync.observe(bench.now, GitEvent::Rendered { desired: stale, proof: twice(&fresh) });
+    bench.run_for(3600);
+    assert!(bench.writes().is_empty(), "nothing is removed, and nothing of it is applied");
+    bench.push(&fresh);
+    bench.run_for(60);
+    assert_eq!(bench.writes(), ["apply NodePool/web"], "the fresh render counts");
+    assert_eq!(bench.sync.status(bench.now).sync, SyncState::Synced);
+    assert!(bench.sync.plan().expect("planned").is_in_sync());
+}
+
+#[test]
 fn syn_019_two_renders_that_differ_write_nothing() {
     let mut bench = applied(pruning(), [class("default"), pool("web"), pool("old")]);
     let desired = commit(2, [class("default"), pool("web"), pool("new")]);
