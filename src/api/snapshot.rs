@@ -81,10 +81,19 @@ impl fmt::Display for SnapshotError {
 /// How many problems of a file are told: more help nobody.
 const PROBLEMS_MAX: usize = 20;
 
+/// How many pods may be made up for the controllers of a file, unless somebody says otherwise: twice the largest
+/// cluster that Kubernetes promises to carry.
+pub const PODS_MAX: u32 = 300_000;
+
 /// Reads the objects of `text`: YAML documents, JSON values, lists of objects. `file` names it in messages.
 pub fn read(text: &str, file: &str) -> Result<Snapshot, SnapshotError> {
+    read_up_to(text, file, PODS_MAX)
+}
+
+/// The same, with another limit for the pods that are made up.
+pub fn read_up_to(text: &str, file: &str, pods_max: u32) -> Result<Snapshot, SnapshotError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut reading = Reading::new(file);
+    let mut reading = Reading::new(file, pods_max);
     // Pods name their class, and the class may stand after them.
     if text.contains("PriorityClass") {
         each_object(text, |_, found| {
@@ -106,7 +115,7 @@ pub fn read(text: &str, file: &str) -> Result<Snapshot, SnapshotError> {
 pub(crate) fn each_value(text: &str, file: &str, mut sink: impl FnMut(Value)) -> Result<(), SnapshotError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     each_object(text, |_, found| sink(found.value)).map_err(|failure| {
-        let mut reading = Reading::new(file);
+        let mut reading = Reading::new(file, PODS_MAX);
         reading.failures.push(failure);
         reading.explain()
     })
@@ -262,6 +271,7 @@ struct Wrong<'t> {
 
 struct Reading<'t> {
     file: String,
+    pods_max: u32,
     reader: Reader,
     snapshot: Snapshot,
     seen: BTreeSet<(Symbol, Symbol, Symbol)>,
@@ -272,9 +282,10 @@ struct Reading<'t> {
 }
 
 impl<'t> Reading<'t> {
-    fn new(file: &str) -> Self {
+    fn new(file: &str, pods_max: u32) -> Self {
         Self {
             file: file.into(),
+            pods_max,
             reader: Reader::default(),
             snapshot: Snapshot::default(),
             seen: BTreeSet::new(),
@@ -314,6 +325,15 @@ impl<'t> Reading<'t> {
                     self.wrong.push(Wrong { document, path, object: label(), errors: vec![error] });
                     return;
                 }
+                if let Object::Workload(workload) = &object
+                    && workload.pods > self.pods_max
+                {
+                    let path_of_count = if kind == "Job" { "spec.parallelism" } else { "spec.replicas" };
+                    let mut error = too_many_pods("wants", u64::from(workload.pods), self.pods_max);
+                    error.path = path_of_count.into();
+                    self.wrong.push(Wrong { document, path, object: label(), errors: vec![error] });
+                    return;
+                }
                 if object.is_karpenter() {
                     self.snapshot.manifests.push(value);
                 }
@@ -335,7 +355,20 @@ impl<'t> Reading<'t> {
         }
         self.snapshot.notices.extend(notice_of_skipped(&self.skipped));
         self.snapshot.shapes = self.reader.shapes;
-        make_up_pods(&mut self.snapshot);
+        let with_pods = with_pods(&self.snapshot.objects);
+        let pods = self.snapshot.objects.iter().filter_map(|object| match object {
+            Object::Workload(workload) if !with_pods.contains(&(workload.kind, workload.key)) => {
+                Some(u64::from(workload.pods))
+            }
+            _ => None,
+        });
+        let pods: u64 = pods.sum();
+        if pods > u64::from(self.pods_max) {
+            let error = too_many_pods("the controllers want", pods, self.pods_max);
+            let problem = Problem { file: self.file, position: None, object: None, error };
+            return Err(SnapshotError { problems: vec![problem], omitted: 0 });
+        }
+        make_up_pods(&mut self.snapshot, &with_pods);
         Ok(self.snapshot)
     }
 
@@ -375,6 +408,15 @@ impl<'t> Reading<'t> {
     }
 }
 
+fn too_many_pods(wants: &str, pods: u64, pods_max: u32) -> FieldError {
+    FieldError {
+        path: String::new(),
+        message: format!("{wants} {pods} pods, and {pods_max} may be made up for a file"),
+        help: Some("lower the count, or accept more with `provisor plan --max-pods N`".into()),
+        stage: Stage::Admission,
+    }
+}
+
 /// One sentence for all that was skipped.
 fn notice_of_skipped(skipped: &BTreeMap<(Symbol, Symbol), usize>) -> Option<String> {
     if skipped.is_empty() {
@@ -389,19 +431,14 @@ fn notice_of_skipped(skipped: &BTreeMap<(Symbol, Symbol), usize>) -> Option<Stri
 
 // --------------------------------------------------------------------------------------------------- pods that are made up
 
-/// Adds the pods of controllers that have none, and the volume claims that come with them.
-fn make_up_pods(snapshot: &mut Snapshot) {
+/// Controllers whose pods are in the file, or are another controller's business.
+fn with_pods(objects: &[Object]) -> BTreeSet<(Symbol, ObjectKey)> {
     let mut with_pods: BTreeSet<(Symbol, ObjectKey)> = BTreeSet::new();
-    let mut taken: BTreeSet<ObjectKey> = BTreeSet::new();
     let key =
         |owner: &Owner, of: &ObjectKey| (owner.kind, ObjectKey { namespace: of.namespace, name: owner.name });
-    let mut claims: BTreeSet<ObjectKey> = BTreeSet::new();
-    let mut late_classes: BTreeSet<Symbol> = BTreeSet::new();
-    let mut default_class = None;
-    for object in &snapshot.objects {
+    for object in objects {
         match object {
             Object::Pod(pod) => {
-                taken.insert(pod.key);
                 for owner in &pod.owners {
                     with_pods.insert(key(owner, &pod.key));
                     // Its ReplicaSet need not be in the file; its name is the Deployment's and a hash.
@@ -419,6 +456,23 @@ fn make_up_pods(snapshot: &mut Snapshot) {
                 for owner in &workload.owners {
                     with_pods.insert(key(owner, &workload.key));
                 }
+            }
+            _ => {}
+        }
+    }
+    with_pods
+}
+
+/// Adds the pods of controllers that have none, and the volume claims that come with them.
+fn make_up_pods(snapshot: &mut Snapshot, with_pods: &BTreeSet<(Symbol, ObjectKey)>) {
+    let mut taken: BTreeSet<ObjectKey> = BTreeSet::new();
+    let mut claims: BTreeSet<ObjectKey> = BTreeSet::new();
+    let mut late_classes: BTreeSet<Symbol> = BTreeSet::new();
+    let mut default_class = None;
+    for object in &snapshot.objects {
+        match object {
+            Object::Pod(pod) => {
+                taken.insert(pod.key);
             }
             Object::PersistentVolumeClaim(claim) => {
                 claims.insert(claim.key);

@@ -483,7 +483,7 @@ fn subject(name: &str) -> String {
 }
 
 /// The first line of a value, so that a caret does not underline a whole table.
-fn head(node: &Node) -> crate::gitops::diagnostic::Place {
+pub(crate) fn head(node: &Node) -> crate::gitops::diagnostic::Place {
     let mut place = node.place.clone();
     let text = &place.source.text[place.bytes()];
     if let Some(end) = text.find('\n') {

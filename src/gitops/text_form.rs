@@ -20,7 +20,7 @@ struct Form {
     hint: fn(&str) -> Option<String>,
 }
 
-const FORMS: [Form; 12] = [
+const FORMS: [Form; 13] = [
     Form {
         name: "name",
         expected: "a name: lower-case letters, digits and hyphens, at most 63 characters",
@@ -41,6 +41,13 @@ const FORMS: [Form; 12] = [
         example: "\"720h\"",
         matches: |text| text == "Never" || duration(text).is_some(),
         hint: duration_hint,
+    },
+    Form {
+        name: "date-time",
+        expected: "a moment",
+        example: "\"2026-03-02T08:00:00Z\"",
+        matches: |text| text.parse::<jiff::Timestamp>().is_ok(),
+        hint: |_| None,
     },
     Form {
         name: "cron",

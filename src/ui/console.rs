@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 use serde_json::json;
 
-use super::cli::document::{DiagnosticDocument, ErrorBody, ErrorDocument};
+use super::cli::document::{DiagnosticDocument, ErrorBody, ErrorDocument, NoticeDocument};
 use super::diagnostics::draw;
 use super::exit::Failure;
 use crate::gitops::diagnostic::Diagnostics;
@@ -120,7 +120,10 @@ impl Console {
     /// Something a person should know that is no data. Under `--output json` it is one line of JSON.
     pub fn notice(&self, text: &str) {
         if self.is_json() {
-            self.tell(&json!({ "version": 1, "notice": text }).to_string());
+            let notice = Some(text.to_owned());
+            self.tell(
+                &json!(NoticeDocument { version: 1, notice, warnings: Vec::new(), hidden: None }).to_string(),
+            );
         } else {
             self.tell(&format!("{} {text}", paint(self.err_color, Tone::Notice, "notice:")));
         }
@@ -130,10 +133,9 @@ impl Console {
     pub fn warn(&self, diagnostics: &Diagnostics) {
         if diagnostics.is_empty() {
         } else if self.is_json() {
-            let shown: Vec<_> = diagnostics.shown().iter().map(DiagnosticDocument::from).collect();
-            self.tell(
-                &json!({ "version": 1, "warnings": shown, "hidden": diagnostics.hidden() }).to_string(),
-            );
+            let warnings = diagnostics.shown().iter().map(DiagnosticDocument::from).collect();
+            let hidden = Some(diagnostics.hidden());
+            self.tell(&json!(NoticeDocument { version: 1, notice: None, warnings, hidden }).to_string());
         } else {
             self.tell(draw(diagnostics, self.err_color).trim_end());
         }

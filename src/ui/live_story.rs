@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::json;
 
+use super::cli::line::LineDocument;
 use super::console::{Console, Tone};
 use super::exit::Failure;
 use crate::capacity::decision::{Decision, Planned};
@@ -75,11 +75,8 @@ impl<'c> LiveStory<'c> {
         message: &str,
     ) -> Result<(), Failure> {
         if self.console.is_json() {
-            let document = json!({
-                "version": 1, "simulated": self.is_simulated, "at": at.to_string(), "kind": kind, "subject": subject,
-                "message": message,
-            });
-            return self.console.data(&format!("{document}\n"));
+            let event = LineDocument::event(at, kind, subject.to_owned(), message.to_owned());
+            return LineDocument { simulated: self.is_simulated, ..event }.tell(self.console);
         }
         let word = self.console.paint(tone, &format!("{word:<10}"));
         let about = if subject.is_empty() { String::new() } else { format!("{subject}: ") };

@@ -9,6 +9,7 @@ pub mod progress;
 pub mod diagnostics;
 mod interrupt;
 mod example;
+mod script;
 pub mod play;
 mod story;
 mod live_story;

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::exit::Failure;
+use super::script::{self, SCRIPT};
 use crate::api::Object;
 use crate::api::snapshot;
 use crate::capacity::engine::EngineSettings;
@@ -27,10 +28,8 @@ use crate::simulator::cloud::{CloudHabits, OfferingKey};
 use crate::simulator::script::{Commit, Expectation, Script, Shortage};
 use crate::simulator::world::Habits;
 
-/// The script of a repository.
-pub const SCRIPT: &str = "simulation.toml";
-
 /// A workload for fleets that bring none: five pods of one CPU come and go.
+const STAND_IN_KEY: &str = "default/inflate";
 const STAND_IN: &str = include_str!("../../examples/inflate-lab/workload/inflate.yaml");
 
 /// What a script asks for that the cluster does not do by itself.
@@ -68,15 +67,7 @@ pub fn script_of(
     repository: &Repository,
     environment: Option<&str>,
 ) -> Result<(Script, Option<String>), Failure> {
-    if let Some(text) = repository.files.get(SCRIPT) {
-        let text = std::str::from_utf8(text).map_err(|_| Failure::input(format!("{SCRIPT} is not UTF-8")))?;
-        let mut script = Script::parse(text).map_err(|error| {
-            let at = error.span.as_ref().map_or(0, |span| span.start);
-            let line = text[..at].matches('\n').count() + 1;
-            let column = at - text[..at].rfind('\n').map_or(0, |end| end + 1) + 1;
-            Failure::input(format!("{SCRIPT}:{line}:{column}: {error}"))
-                .help("docs/guide/simulate.md describes every word of a script")
-        })?;
+    if let Some(mut script) = script::read(repository)? {
         if let Some(environment) = environment {
             script.environment = environment.to_string();
         }
@@ -95,21 +86,7 @@ pub fn script_of(
                 .help(format!("add --env with one of {}", environments.join(", "))));
         }
     };
-    let text = r#"
-        environment = "any"
-        duration = "30m"
-        [[events]]
-        at = "1m"
-        scale = { workload = "default/inflate", to = 5 }
-        [[events]]
-        at = "15m"
-        scale = { workload = "default/inflate", to = 0 }
-        "#;
-    let mut script = Script::parse(text).map_err(|error| Failure::input(error.to_string()))?;
-    if let Some(region) = region_of(repository, &chosen) {
-        script.region = region;
-    }
-    script.environment = chosen;
+    let script = Script::made_up(&chosen, STAND_IN_KEY, region_of(repository, &chosen));
     let notice = format!(
         "the fleet has no {SCRIPT}, so a made-up workload is played: five pods of one CPU come after a minute and go after fifteen"
     );
@@ -128,9 +105,30 @@ pub fn scripted_policy() -> SyncPolicy {
 
 /// The region that an environment names, if it does.
 pub fn region_of(repository: &Repository, environment: &str) -> Option<String> {
+    word_of(repository, environment, "region")
+}
+
+/// What an environment writes for a field of its own, inherited or not.
+fn word_of(repository: &Repository, environment: &str, field: &str) -> Option<String> {
     let fleet = Fleet::load(repository).ok()?;
     let resolved = fleet.resolve(environment).ok()?;
-    resolved.tree.get("region").and_then(Node::as_text).map(ToString::to_string)
+    resolved.tree.get(field).and_then(Node::as_text).map(ToString::to_string)
+}
+
+/// Who provisions an environment in a cluster: `provisor` or `karpenter`.
+pub fn engine_of(repository: &Repository, environment: &str) -> String {
+    word_of(repository, environment, "engine").unwrap_or_else(|| "provisor".to_owned())
+}
+
+/// What a simulation of the environment does otherwise than its cluster, because somebody else provisions there.
+pub fn engine_notice(repository: &Repository, environment: &str) -> Option<String> {
+    (engine_of(repository, environment) == "karpenter").then(|| {
+        format!(
+            "{environment} has `engine = \"karpenter\"`: in its cluster Provisor only renders and syncs the objects, and the \
+             Karpenter installed there provisions. No Karpenter runs here: Provisor's own engine stands in for it, and what \
+             it buys, moves and gives back shows what the objects allow, not what that Karpenter would choose"
+        )
+    })
 }
 
 impl Play {
@@ -227,6 +225,11 @@ impl Play {
 
     pub fn start(&self) -> Timestamp {
         self.start
+    }
+
+    /// The commit that was taken last.
+    pub fn repository(&self) -> &Repository {
+        &self.repository
     }
 
     pub fn end(&self) -> Timestamp {

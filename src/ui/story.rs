@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde_json::json;
 
+use super::cli::line::LineDocument;
 use super::console::{Console, Tone};
 use super::exit::Failure;
 use crate::capacity::decision::Reason;
@@ -20,13 +20,8 @@ pub fn say(console: &Console, text: &str) -> Result<(), Failure> {
     if !console.is_json() {
         return console.data(text);
     }
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.into_iter().try_for_each(|message| {
-        console.data(&format!(
-            "{}\n",
-            json!({ "version": 1, "simulated": true, "kind": "Note", "message": message })
-        ))
-    })
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.try_for_each(|message| LineDocument::new("Note", message).tell(console))
 }
 
 /// Something that was decided, and why.
@@ -167,28 +162,17 @@ impl<'c> Narrator<'c> {
 
 impl Narrator<'_> {
     fn tell_programs(&mut self, reconciler: &Reconciler, turn: &Turn) -> Result<(), Failure> {
-        let document = |at: Timestamp, kind: &str, subject: String, message: String| {
-            let document = json!({
-                "version": 1, "simulated": true, "at": at.to_string(), "kind": kind, "subject": subject, "message": message,
-            });
-            self.console.data(&format!("{document}\n"))
-        };
+        let now = reconciler.now();
         for decision in &turn.promotions {
-            let mut line = json!({
-                "version": 1, "simulated": true, "at": reconciler.now().to_string(), "kind": decision.code(),
-                "subject": &*decision.environment, "message": decision.to_string(),
-            });
-            if let Ok(proposal) = &decision.outcome {
-                line["proposal"] = json!(proposal);
-            }
-            self.console.data(&format!("{line}\n"))?;
+            LineDocument::promotion(now, decision).tell(self.console)?;
         }
         for Decided { kind, subject, message } in decided(reconciler, turn) {
-            document(reconciler.now(), &kind, subject, message)?;
+            LineDocument::event(now, &kind, subject, message).tell(self.console)?;
         }
         let story = reconciler.cluster().world().story();
         for (at, happening) in story.since(self.told) {
-            document(*at, happening.kind(), happening.subject(), happening.message())?;
+            LineDocument::event(*at, happening.kind(), happening.subject(), happening.message())
+                .tell(self.console)?;
         }
         self.told = story.len();
         Ok(())

@@ -1,5 +1,8 @@
 //! `provisor ack`: a person's word that a rewritten history is wanted.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::repository::{RepositoryArgs, cache};
 use crate::gitops::render::list_environments;
 use crate::io::git::{self, Acknowledgement};
@@ -26,6 +29,17 @@ pub struct Args {
     repository: RepositoryArgs,
 }
 
+/// The commit that may be followed although history was rewritten.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct AckDocument {
+    version: u32,
+    environment: String,
+    /// All digits of its id.
+    commit: String,
+    /// The first line of its message.
+    subject: String,
+}
+
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let commit = CommitId::parse(&args.revision).ok_or_else(|| {
         Failure::usage(format!("`{}` is not a whole commit id", args.revision))
@@ -44,6 +58,14 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let source = git::open(&args.repository.at.source(&args.repository.repo)?, &cache())?;
     Acknowledgement::of(&source, &args.environment, &cache()).write(&commit)?;
+    if console.is_json() {
+        console.json(&AckDocument {
+            version: 1,
+            environment: args.environment.clone(),
+            commit: commit.to_string(),
+            subject: repository.revision.subject.to_string(),
+        })?;
+    }
     console.talk(&format!(
         "{} will follow {} \"{}\" at its next poll, if that is still the head",
         args.environment,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::simulate::{nodes_of, nodes_table};
+use super::line::{LineDocument, OutcomeDocument};
+use super::simulate::{cost_of, expectations_of, nodes_of, nodes_table};
 use crate::gitops::render::list_environments;
 use crate::io::clock;
 use crate::io::git::{self, Author, Change, GitSource, Source, Watch};
@@ -15,7 +16,7 @@ use crate::simulator::script::Commit;
 use crate::ui::console::{Console, Tone};
 use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::play::{Play, price_notice, script_of, scripted_policy};
+use crate::ui::play::{Play, engine_notice, price_notice, script_of, scripted_policy};
 use crate::ui::story::{Narrator, say};
 
 /// Watch the whole job on a simulated cluster: a commit becomes running nodes
@@ -84,6 +85,9 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
         say(console, &format!("   {notice}\n"))?;
     }
+    if let Some(notice) = engine_notice(&repository, &play.script.environment) {
+        say(console, &format!("   {notice}\n"))?;
+    }
     let desired = play.take_commit(repository)?;
     say(console, &format!("   {} becomes {} objects:", play.script.environment, desired.objects.len()))?;
     let names: Vec<String> = desired.objects.keys().map(ToString::to_string).collect();
@@ -110,8 +114,12 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
         say(console, &format!("   main is now {short}, seen after {} ms\n", took.as_millis()))?;
         play.take_commit(repository)?;
         if let Some(plan) = play.reconciler.preview() {
-            for line in plan.to_string().lines() {
-                say(console, &format!("   {line}\n"))?;
+            if console.is_json() {
+                LineDocument::plan(&plan).tell(console)?;
+            } else {
+                for line in plan.to_string().lines() {
+                    say(console, &format!("   {line}\n"))?;
+                }
             }
         }
         heading("5. Rolled out within its budgets; then EC2 takes a machine back, and it gets quiet")?;
@@ -119,23 +127,28 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
 
     heading("6. What came of it")?;
     let nodes = nodes_of(&play);
-    say(console, &nodes_table(&nodes).to_string())?;
+    if !console.is_json() {
+        say(console, &nodes_table(&nodes).to_string())?;
+    }
     let world = play.reconciler.cluster().world();
     let ledger = world.ledger();
     let parts: Vec<String> =
         ledger.by_capacity_type.iter().map(|(kind, usd)| format!("${usd} {kind}")).collect();
-    say(
-        console,
-        &format!(
-            "\n{} machines were bought, {} taken back, {} pods moved; ${} simulated dollars in {} ({})\n",
-            world.story().count("Launched"),
-            world.story().count("SpotWarning"),
-            world.story().count("Evicted"),
-            ledger.total_usd,
-            play.elapsed(play.end()),
-            parts.join(", "),
-        ),
-    )?;
+    let sum = format!(
+        "{} machines were bought, {} taken back, {} pods moved; ${} simulated dollars in {} ({})",
+        world.story().count("Launched"),
+        world.story().count("SpotWarning"),
+        world.story().count("Evicted"),
+        ledger.total_usd,
+        play.elapsed(play.end()),
+        parts.join(", "),
+    );
+    if console.is_json() {
+        let outcome = OutcomeDocument { nodes, cost: cost_of(&play), expectations: expectations_of(&play) };
+        LineDocument { outcome: Some(outcome), ..LineDocument::new("Outcome", sum) }.tell(console)?;
+    } else {
+        say(console, &format!("\n{sum}\n"))?;
+    }
     let broken: Vec<_> = play.verdicts().iter().filter(|verdict| !verdict.failures.is_empty()).collect();
     for verdict in play.verdicts() {
         let (tone, word) =

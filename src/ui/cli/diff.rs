@@ -23,6 +23,7 @@ Examples:
   provisor diff                          what is on disk against the last commit, all environments
   provisor diff prod --revision v1.4.0   what prod would become since that tag
   provisor diff prod --revision v1.4.0 --ref main
+  provisor diff --revision HEAD~1        and what is on disk since the commit before the last
   provisor diff --env dev --env prod     what sets two environments apart")]
 pub struct Args {
     /// An environment by name; all that are not abstract by default
@@ -31,7 +32,7 @@ pub struct Args {
     /// Compare two environments of one state: give it twice
     #[arg(long, value_name = "ENV", action = clap::ArgAction::Append, conflicts_with = "revision")]
     env: Vec<String>,
-    /// The commit to compare with: a branch, a tag, a full reference or 40 digits
+    /// The commit to compare with, as --ref names one: v1.4.0, main, HEAD~1, 8c1f0a9
     #[arg(long, value_name = "REF", default_value = "HEAD")]
     revision: String,
     #[command(flatten)]

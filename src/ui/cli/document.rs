@@ -113,21 +113,40 @@ pub struct ErrorBody {
     pub hidden: usize,
 }
 
-/// The schemas of all answers by name: one per verb, and `error` for what goes to stderr.
+/// What goes to stderr under `--output json` beside errors, a line each: a sentence, or warnings.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct NoticeDocument {
+    pub version: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub notice: Option<String>,
+    /// Mistakes that stop nothing, at most fifty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<DiagnosticDocument>,
+    /// How many more there are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<usize>,
+}
+
+/// The schemas of all answers by name: one per verb, `error` and `notice` for what goes to stderr.
 pub fn output_schemas() -> Vec<(&'static str, Value)> {
     vec![
+        ("ack", of::<super::ack::AckDocument>()),
         ("catalog", of::<super::catalog::CatalogDocument>()),
         ("completion", of::<super::completion::CompletionDocument>()),
+        ("demo", of::<super::line::LineDocument>()),
         ("diff", of::<super::diff::DiffDocument>()),
         ("error", of::<ErrorDocument>()),
         ("explain", of::<super::explain::ExplainDocument>()),
         ("init", of::<super::init::InitDocument>()),
         ("lock", of::<super::lock::LockDocument>()),
         ("migrate", of::<super::migrate::MigrateDocument>()),
+        ("notice", of::<NoticeDocument>()),
         ("plan", of::<super::plan::document::PlanDocument>()),
         ("promote", of::<super::promote::PromoteDocument>()),
         ("render", of::<super::render::RenderDocument>()),
         ("review", of::<crate::review::report::Review>()),
+        ("run", of::<super::line::LineDocument>()),
+        ("schema", of::<super::schema::SchemaDocument>()),
         ("simulate", of::<super::simulate::SimulationDocument>()),
         ("validate", of::<super::validate::ValidateDocument>()),
         ("version", of::<super::version::VersionDocument>()),

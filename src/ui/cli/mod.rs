@@ -3,6 +3,7 @@
 mod repository;
 mod rewrite;
 pub(in crate::ui) mod document;
+pub(in crate::ui) mod line;
 mod demo;
 mod run;
 mod simulate;

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use super::catalog::CatalogArgs;
 use super::render::{sorted, states};
 use super::repository::{self, CommitArgs};
+use crate::api::snapshot::PODS_MAX;
 use crate::capacity::disruption;
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::scheduling::{MinValuesPolicy, PreferencePolicy, Settings};
@@ -54,6 +55,9 @@ pub struct Args {
     /// Kubernetes objects that stand for the cluster, as YAML documents or JSON; `-` is standard input
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
+    /// How many pods may be made up for controllers that have none in the snapshot
+    #[arg(long, value_name = "N", default_value_t = PODS_MAX)]
+    max_pods: u32,
     #[command(flatten)]
     catalog: CatalogArgs,
     /// The moment to take as the present; by default the latest one in the snapshot, else the clock
@@ -119,7 +123,7 @@ enum MinValuesChoice {
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let gates = args.behavior.gates()?;
     let mut picture = match &args.snapshot {
-        Some(file) => Picture::read(file, console)?,
+        Some(file) => Picture::read(file, args.max_pods, console)?,
         None => Picture::default(),
     };
     let (desired, region) = desired(args, console)?.unzip();
@@ -147,6 +151,7 @@ fn desired(args: &Args, console: &Console) -> Result<Option<(DesiredState, Optio
     let place = match (&args.repo, &args.environment, &args.snapshot) {
         (Some(place), ..) => place,
         (None, Some(_), _) => ".",
+        (None, None, _) if args.at.is_asked()? => ".",
         (None, None, Some(_)) => return Ok(None),
         (None, None, None) => {
             return Err(Failure::usage("there is nothing to plan for").help(

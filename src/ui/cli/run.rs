@@ -13,10 +13,11 @@ use tokio::sync::mpsc;
 
 pub use live::LiveArgs;
 
+use super::line::LineDocument;
 use super::repository::{CommitArgs, cache};
 use super::simulate::tell_notices;
 use crate::controllers::source::{Answer, FollowSettings, Follower, Question, Told};
-use crate::gitops::plan::Consent;
+use crate::gitops::plan::{Consent, SyncPlan};
 use crate::gitops::policy::{PruneMode, SyncMode, SyncPolicy};
 use crate::gitops::reads::WatchPath;
 use crate::gitops::render::RenderSettings;
@@ -25,10 +26,10 @@ use crate::gitops::sync::{GitEvent, SyncRequest};
 use crate::io::clock::{self, Stopwatch};
 use crate::io::git::{self, Acknowledgement, Change, GitError, GitSource, INTERVAL};
 use crate::model::repository::Revision;
-use crate::model::time::parse_duration;
+use crate::model::time::{parse_duration, render_duration};
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::play::{Play, price_notice, script_of};
+use crate::ui::play::{Play, engine_notice, price_notice, script_of};
 use crate::ui::story::{Narrator, say};
 
 /// Follow a Git repository and keep a cluster as its commits want it
@@ -40,7 +41,7 @@ pods are not. The workloads and events of the fleet's simulation.toml are played
 With --kubeconfig the cluster is real: NodePools are applied, and machines made for its pods, simulated ones with
 --cloud simulated. Replicas share a lease, so that one of them acts.
 
-With --output json every line is one document.
+With --output json every line is one document (`provisor schema output/run`).
 
 What a commit no longer has stays, unless --prune says otherwise; and what takes away more than one pool or a tenth of the
 nodes waits for a person: type `confirm PLAN` with the digits that the plan shows.
@@ -50,7 +51,8 @@ A commit that cannot be used changes nothing: the last good state stays, and the
 Examples:
   provisor run --repo my-fleet                     then edit, commit, and watch
   provisor run --repo my-fleet --env dev --speed 60 --for 30s
-  provisor run --repo https://git.example.com/fleet.git --ref main
+  provisor run --repo https://git.example.com/fleet.git --branch main
+  provisor run --repo https://git.example.com/fleet.git --semver 1.x --tag-prefix prod/   the newest release of prod
   provisor run --repo my-fleet --env dev --kubeconfig ~/.kube/config --cloud simulated")]
 pub struct Args {
     /// The fleet: the address or path of a Git repository
@@ -193,6 +195,8 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
         say(console, &format!("{notice}\n"))?;
     }
+    let mut told = Known::default();
+    told.tell_engine(engine_notice(repository, &play.script.environment), console);
     let heard = follower.hear(clock::now(), Ok(answer));
     heard.events.into_iter().for_each(|event| play.reconciler.observe(event));
     if let Some(repository) = &heard.in_force {
@@ -238,7 +242,7 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
             _ = tick.tick() => clock.elapsed() >= next_poll,
         };
         if is_asked {
-            next_poll = clock.elapsed() + take_news(&mut follower, &mut play, console).await?;
+            next_poll = clock.elapsed() + take_news(&mut follower, &mut play, &mut told, console).await?;
         }
         let lived = SignedDuration::try_from(clock.elapsed()).unwrap_or(SignedDuration::MAX);
         let now = play.start() + lived * i32::try_from(args.speed).unwrap_or(1);
@@ -304,13 +308,39 @@ async fn next_change(watch: &mut Option<git::Watch>) -> Change {
     }
 }
 
+/// What was told and need not be told again.
+#[derive(Default)]
+struct Known {
+    engine: Option<String>,
+    is_failing: bool,
+}
+
+impl Known {
+    fn tell_engine(&mut self, notice: Option<String>, console: &Console) {
+        if let Some(text) = notice.as_ref().filter(|_| notice != self.engine) {
+            console.notice(text);
+        }
+        self.engine = notice;
+    }
+}
+
 /// Asks the source and takes what is new. How long until it is asked again.
-async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) -> Result<Duration, Failure> {
+async fn take_news(
+    follower: &mut Follower,
+    play: &mut Play,
+    known: &mut Known,
+    console: &Console,
+) -> Result<Duration, Failure> {
     let answer = ask(follower.question()).await;
     let heard = follower.hear(clock::now(), answer);
     heard.events.into_iter().for_each(|event| play.reconciler.observe(event));
     if let Some(repository) = &heard.in_force {
         play.take_rules(repository);
+        known.tell_engine(engine_notice(repository, &play.script.environment), console);
+    }
+    if known.is_failing && !matches!(heard.told, Told::Failed { .. }) {
+        known.is_failing = false;
+        console.notice(&format!("{} answers again", follower.source().name()));
     }
     match heard.told {
         Told::Nothing => {}
@@ -332,7 +362,7 @@ async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) 
                 Ok(_) => {
                     tell_notices(play, console);
                     if let Some(plan) = play.reconciler.preview() {
-                        say(console, &format!("{plan}\n"))?;
+                        say_plan(console, &plan)?;
                     }
                 }
                 Err(diagnostics) => {
@@ -342,12 +372,30 @@ async fn take_news(follower: &mut Follower, play: &mut Play, console: &Console) 
                 }
             }
         }
-        Told::Failed { error, .. } => console.complain(&Failure::from(error)),
+        Told::Failed { error, .. } => {
+            known.is_failing = true;
+            console.complain(&Failure::from(error));
+            let wait = SignedDuration::try_from(heard.next_delay).unwrap_or(SignedDuration::MAX);
+            console.talk(&format!(
+                "the last good commit stays in force; the source is asked again in {}",
+                render_duration(wait)
+            ));
+        }
     }
     Ok(heard.next_delay)
 }
 
 fn say_commit(console: &Console, revision: &Revision) -> Result<(), Failure> {
+    if console.is_json() {
+        return LineDocument::commit(revision).tell(console);
+    }
     let word = console.paint(Tone::Strong, "commit");
     say(console, &format!("\n{word} {} \"{}\"\n", revision.commit.short(), revision.subject))
+}
+
+fn say_plan(console: &Console, plan: &SyncPlan) -> Result<(), Failure> {
+    match console.is_json() {
+        true => LineDocument::plan(plan).tell(console),
+        false => say(console, &format!("{plan}\n")),
+    }
 }

@@ -1,10 +1,13 @@
 //! `provisor schema`: what a strategy file and an answer look like, for editors and other programs.
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::document::output_schemas;
 use crate::gitops::environment::definitions;
 use crate::gitops::schema::{Draft, SchemaKind, schema_of};
+use crate::simulator::script;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::table::Table;
@@ -16,15 +19,34 @@ Examples:
   provisor schema                                            which schemas there are
   provisor schema environment > environment.schema.json      of environments/NAME.toml and .yaml
   provisor schema environment --draft 4                      for taplo and other TOML language servers
+  provisor schema simulation                                 of simulation.toml
   provisor schema output/plan                                of `provisor plan --output json`
   provisor schema crd | kubectl apply --server-side -f -     teach a cluster the kinds")]
 pub struct Args {
-    /// `fleet`, `environment`, `output/VERB`, `crd` for every CustomResourceDefinition, or `crd/PLURAL` for one
+    /// `fleet`, `environment`, `simulation`, `output/VERB`, `crd` for every CustomResourceDefinition, or `crd/PLURAL` for one
     kind: Option<String>,
     /// The draft of JSON Schema for strategy files
     #[arg(long, value_enum, default_value_t)]
     draft: DraftChoice,
 }
+
+/// The answer of a bare `provisor schema --output json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SchemaDocument {
+    version: u32,
+    schemas: Vec<SchemaEntry>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct SchemaEntry {
+    /// What `provisor schema` takes.
+    kind: String,
+    /// What has this form.
+    of: String,
+}
+
+/// The schema of a simulation's script.
+const SIMULATION: &str = "simulation";
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum DraftChoice {
@@ -54,6 +76,10 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         console.data(&documents.concat())?;
         return Ok(Exit::Done);
     }
+    if wanted == SIMULATION {
+        console.data(&format!("{:#}\n", script::schema()))?;
+        return Ok(Exit::Done);
+    }
     let text = match (SchemaKind::parse(wanted), wanted.strip_prefix("output/")) {
         (Some(kind), _) => schema_of(kind, draft),
         (None, Some(verb)) => {
@@ -81,6 +107,8 @@ fn names() -> Vec<(String, String)> {
     let outputs = output_schemas().into_iter().map(|(verb, _)| {
         let of = match verb {
             "error" => "standard error under --output json, if a verb fails".to_owned(),
+            "notice" => "standard error under --output json, a line for what a person should know".to_owned(),
+            "run" | "demo" => format!("each line of provisor {verb} --output json"),
             verb => format!("provisor {verb} --output json"),
         };
         (format!("output/{verb}"), of)
@@ -89,14 +117,15 @@ fn names() -> Vec<(String, String)> {
         let of = format!("the CustomResourceDefinition of {}", definition.kind);
         (format!("crd/{}", definition.plural), of)
     });
-    inputs.chain(outputs).chain(kinds).collect()
+    let script = [(SIMULATION.to_owned(), "simulation.toml".to_owned())];
+    inputs.chain(script).chain(outputs).chain(kinds).collect()
 }
 
 fn list(console: &Console) -> Result<Exit, Failure> {
     if console.is_json() {
-        let schemas: Vec<_> =
-            names().into_iter().map(|(kind, of)| serde_json::json!({ "kind": kind, "of": of })).collect();
-        console.json(&serde_json::json!({ "version": 1, "schemas": schemas }))?;
+        let schemas: Vec<SchemaEntry> =
+            names().into_iter().map(|(kind, of)| SchemaEntry { kind, of }).collect();
+        console.json(&SchemaDocument { version: 1, schemas })?;
     } else {
         let mut table = Table::new(&["KIND", "OF"]);
         for (kind, of) in names() {

@@ -17,8 +17,9 @@ use crate::simulator::story::Happening;
 use crate::ui::console::{Console, Tone};
 use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::play::{Play, price_notice, script_of, scripted_policy};
+use crate::ui::play::{Play, engine_notice, engine_of, price_notice, script_of, scripted_policy};
 use crate::ui::progress::Progress;
+use crate::ui::script::DURATION_MAX;
 use crate::ui::story::{Decided, decided};
 use crate::ui::table::Table;
 
@@ -61,6 +62,10 @@ pub struct SimulationDocument {
     pub simulated: bool,
     pub environment: String,
     pub region: String,
+    /// Who provisions the environment in its cluster: `provisor` or `karpenter`.
+    pub engine: String,
+    /// Set if that is not who provisions here.
+    pub engine_notice: Option<String>,
     /// Set if the prices are not those of the region.
     pub price_notice: Option<String>,
     pub seed: u64,
@@ -153,6 +158,7 @@ pub struct CostDocument {
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let repository = match &args.repo {
         Some(place) => open(place, &args.at, console)?,
+        None if args.at.is_asked()? => open(".", &args.at, console)?,
         None => example::repository(),
     };
     let (mut script, notice) = script_of(&repository, args.env.as_deref())?;
@@ -161,6 +167,12 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     if let Some(text) = &args.duration {
         script.duration = parse_duration(text).map_err(|error| Failure::usage(error.to_string()))?;
+        if script.duration > DURATION_MAX {
+            return Err(Failure::usage(format!(
+                "`--for {text}` is longer than a simulation may be ({})",
+                render_duration(DURATION_MAX)
+            )));
+        }
         script.events.retain(|event| event.at <= script.duration);
         script.expect.retain(|expectation| expectation.at <= script.duration);
     }
@@ -232,7 +244,6 @@ fn told_in_order(play: &Play, decisions: Vec<(Timestamp, Decided)>) -> Vec<Event
 
 fn document(play: &Play, events: &[Event], promotions: Vec<PromotionDocument>) -> SimulationDocument {
     let world = play.reconciler.cluster().world();
-    let ledger = world.ledger();
     let mut counts = BTreeMap::new();
     for event in events {
         *counts.entry(event.told.kind.clone()).or_default() += 1;
@@ -242,36 +253,49 @@ fn document(play: &Play, events: &[Event], promotions: Vec<PromotionDocument>) -
         simulated: true,
         environment: play.script.environment.clone(),
         region: play.script.region.clone(),
+        engine: engine_of(play.repository(), &play.script.environment),
+        engine_notice: engine_notice(play.repository(), &play.script.environment),
         price_notice: price_notice(&play.prices, &play.script.region),
         seed: play.script.seed,
         start: play.start().to_string(),
         end: play.end().to_string(),
         events: events.iter().map(event_document).collect(),
-        expectations: play
-            .verdicts()
-            .iter()
-            .map(|verdict| ExpectationDocument {
-                at: verdict.at.to_string(),
-                about: verdict.about.clone(),
-                holds: verdict.failures.is_empty(),
-                failures: verdict.failures.clone(),
-            })
-            .collect(),
+        expectations: expectations_of(play),
         promotions,
         nodes: nodes_of(play),
         pending_pods: pending(world.objects()),
-        cost: CostDocument {
-            total_usd: ledger.total_usd.to_string(),
-            usd_per_hour_at_end: world.cloud().price_now().to_string(),
-            by_pool: ledger.by_pool.iter().map(|(pool, usd)| (pool.to_string(), usd.to_string())).collect(),
-            by_capacity_type: ledger
-                .by_capacity_type
-                .iter()
-                .map(|(kind, usd)| (kind.to_string(), usd.to_string()))
-                .collect(),
-            machine_seconds: ledger.machine_seconds,
-        },
+        cost: cost_of(play),
         counts,
+    }
+}
+
+/// What the script expected, and whether it held.
+pub(super) fn expectations_of(play: &Play) -> Vec<ExpectationDocument> {
+    let verdicts = play.verdicts().iter();
+    verdicts
+        .map(|verdict| ExpectationDocument {
+            at: verdict.at.to_string(),
+            about: verdict.about.clone(),
+            holds: verdict.failures.is_empty(),
+            failures: verdict.failures.clone(),
+        })
+        .collect()
+}
+
+/// What was paid until now.
+pub(super) fn cost_of(play: &Play) -> CostDocument {
+    let world = play.reconciler.cluster().world();
+    let ledger = world.ledger();
+    CostDocument {
+        total_usd: ledger.total_usd.to_string(),
+        usd_per_hour_at_end: world.cloud().price_now().to_string(),
+        by_pool: ledger.by_pool.iter().map(|(pool, usd)| (pool.to_string(), usd.to_string())).collect(),
+        by_capacity_type: ledger
+            .by_capacity_type
+            .iter()
+            .map(|(kind, usd)| (kind.to_string(), usd.to_string()))
+            .collect(),
+        machine_seconds: ledger.machine_seconds,
     }
 }
 
@@ -336,7 +360,7 @@ fn text(play: &Play, document: &SimulationDocument, events: &[Event], console: &
         render_duration(play.script.duration),
         document.start
     );
-    if let Some(notice) = &document.price_notice {
+    for notice in [&document.engine_notice, &document.price_notice].into_iter().flatten() {
         text.push_str(&format!("{notice}\n"));
     }
     text.push('\n');

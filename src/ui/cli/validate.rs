@@ -13,9 +13,10 @@ use crate::gitops::render::{RenderSettings, Report, validate_repository};
 use crate::model::catalog::Catalog;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
+use crate::ui::script;
 use crate::ui::table::counted;
 
-/// Judge a fleet repository: every file, environment and template
+/// Judge a fleet repository: every file, environment and template, and its simulation.toml
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit codes: 0 everything is right (warnings may be shown), 2 something is wrong.
@@ -23,6 +24,8 @@ Exit codes: 0 everything is right (warnings may be shown), 2 something is wrong.
 Examples:
   provisor validate                                      the files of this directory
   provisor validate fleet --ref main                     the last commit of a branch
+  provisor validate fleet --ref HEAD~1                   the commit before the last
+  provisor validate fleet --semver '>=1.0 <2.0'          the newest tag in a range of versions
   provisor validate https://git.example.com/fleet.git    a repository elsewhere
   provisor validate --output json | jq '.diagnostics[].message'")]
 pub struct Args {
@@ -69,7 +72,11 @@ struct EnvironmentDocument {
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let repository = repository::open(&args.place, &args.at, console)?;
-    let report = validate_repository(&repository, &settings());
+    let mut report = validate_repository(&repository, &settings());
+    let mut found = Vec::new();
+    script::judge(&repository, &mut found);
+    report.diagnostics.extend(found);
+    report.diagnostics = report.diagnostics.sorted();
     let is_valid = report.is_valid() && (!args.strict || report.diagnostics.is_empty());
     let pools: usize = report.environments.iter().map(|environment| environment.pools).sum();
     if console.is_json() {

@@ -3,6 +3,7 @@
 mod fleet_verbs;
 mod plan;
 mod schema;
+mod script;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

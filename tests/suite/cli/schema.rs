@@ -1,8 +1,11 @@
 //! Answers for programs against the schemas that the program publishes, and those against what is checked in.
 
+use std::path::Path;
+use std::process::Stdio;
+
 use serde_json::Value;
 
-use super::{VERBS, code, err, fleet, json, out, recorded, run};
+use super::{VERBS, code, edit, err, fleet, json, out, recorded, run};
 
 /// Fails unless `document` is what the schema `name` says, and has no field that the schema does not know.
 pub fn conforms(name: &str, document: &Value) {
@@ -83,9 +86,7 @@ fn syn_067_every_answer_is_one_versioned_document_of_its_schema() {
         assert_eq!(code(&done), 0, "{verb}: {}", err(&done));
         let document = json(&out(&done));
         assert_eq!(document["version"], 1, "{verb}");
-        if verb != "schema" {
-            conforms(verb, &document);
-        }
+        conforms(verb, &document);
     }
     let done = run(&fleet, "diff --env dev --env prod --output json");
     assert_eq!(code(&done), 1);
@@ -95,8 +96,143 @@ fn syn_067_every_answer_is_one_versioned_document_of_its_schema() {
 #[test]
 fn schemas_are_printed_by_the_program() {
     let (_dir, fleet) = fleet();
-    for kind in ["fleet", "environment", "output/plan", "environment --draft 4"] {
+    for kind in ["fleet", "environment", "simulation", "output/plan", "output/run", "environment --draft 4"] {
         let schema = json(&out(&run(&fleet, &format!("schema {kind}"))));
         assert!(schema["$schema"].as_str().is_some_and(|name| name.contains("json-schema.org")), "{kind}");
     }
+}
+
+/// The verbs that the program says it has; `snapshot` prints objects of Kubernetes, whose forms are not ours.
+fn verbs() -> Vec<String> {
+    let help = out(&run(std::path::Path::new("."), "--help"));
+    let commands = help.split("Commands:\n").nth(1).expect("there are commands");
+    let lines = commands.lines().take_while(|line| !line.is_empty());
+    let words = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    words
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|word| !matches!(*word, "help" | "snapshot"))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn git(fleet: &Path, words: &[&str]) -> String {
+    let done = std::process::Command::new("git")
+        .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.com"])
+        .args(words)
+        .current_dir(fleet)
+        .output()
+        .expect("git starts");
+    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("text").trim().to_owned()
+}
+
+#[test]
+fn every_verb_has_a_schema_and_its_real_answers_are_of_it() {
+    let (dir, fleet) = fleet();
+    let known: Vec<&str> = provisor::ui::cli::output_schemas().into_iter().map(|(name, _)| name).collect();
+    let verbs = verbs();
+    assert!(verbs.len() >= 17, "{verbs:?}");
+    for verb in &verbs {
+        assert!(known.contains(&verb.as_str()), "{verb} has no schema");
+    }
+    edit(
+        &fleet,
+        "environments/prod.toml",
+        "region = ",
+        "promotion = { from = [\"dev\"], paths = [\"pools.*.limits\"], soak = \"2h\" }\nregion = ",
+    );
+    git(&fleet, &["add", "--all"]);
+    git(&fleet, &["commit", "--quiet", "-m", "one"]);
+    let head = git(&fleet, &["rev-parse", "HEAD"]);
+    let mut seen: Vec<String> = VERBS.iter().map(|(verb, _)| (*verb).to_owned()).collect();
+    for (verb, line) in [
+        ("ack", format!("ack dev --revision {head}")),
+        ("lock", "lock --check".to_owned()),
+        ("migrate", "migrate --check".to_owned()),
+        ("promote", "promote prod --bypass incident".to_owned()),
+    ] {
+        let done = super::command(&fleet, &format!("{line} --output json"))
+            .env("XDG_CACHE_HOME", dir.path().join("cache"))
+            .output()
+            .expect("the program starts");
+        assert_eq!(code(&done), 0, "{verb}: {}", err(&done));
+        conforms(verb, &json(&out(&done)));
+        seen.push(verb.to_owned());
+    }
+    let told = run(&fleet, "demo --no-wait -o json");
+    assert_eq!(code(&told), 0, "{}", err(&told));
+    let mut kinds = Vec::new();
+    for line in out(&told).lines() {
+        let line = json(line);
+        conforms("demo", &line);
+        kinds.push(line["kind"].as_str().expect("a kind").to_owned());
+    }
+    for kind in ["Note", "Plan", "Outcome", "Launched"] {
+        assert!(kinds.iter().any(|known| known == kind), "{kind} is missing");
+    }
+    seen.extend(["demo".to_owned(), "run".to_owned()]);
+    seen.sort();
+    let mut verbs = verbs;
+    verbs.sort();
+    assert_eq!(seen, verbs, "every verb is tried");
+}
+
+#[test]
+fn a_followed_commit_is_told_to_programs_as_a_commit_and_its_plan() {
+    let (_dir, fleet) = fleet();
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
+        .args(["run", "--env", "prod", "--for", "10s", "-o", "json", "--repo"])
+        .arg(&fleet)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdout = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let mut first = String::new();
+    while !first.contains("following") {
+        first.clear();
+        assert!(std::io::BufRead::read_line(&mut stdout, &mut first).expect("text") > 0, "it follows");
+        conforms("run", &json(&first));
+    }
+    edit(&fleet, "environments/prod.toml", "weight = 10", "weight = 11");
+    git(&fleet, &["commit", "--quiet", "-a", "-m", "heavier"]);
+    let commit = git(&fleet, &["rev-parse", "HEAD"]);
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut stdout, &mut rest).expect("text");
+    let said = std::io::read_to_string(child.stderr.take().expect("piped")).expect("text");
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{said}");
+    let lines: Vec<Value> = rest.lines().map(json).collect();
+    lines.iter().for_each(|line| conforms("run", line));
+    let of_kind =
+        |kind: &str| lines.iter().find(|line| line["kind"] == kind).unwrap_or_else(|| panic!("{rest}"));
+    assert_eq!(of_kind("Commit")["commit"]["id"], *commit);
+    let plan = &of_kind("Plan")["plan"];
+    assert_eq!((&plan["commit"], &plan["summary"]["update"]), (&Value::from(commit), &Value::from(1)));
+    let change = &plan["changes"][0];
+    assert_eq!((&change["action"], &change["verdict"]), (&Value::from("update"), &Value::from("proceed")));
+    assert_eq!(change["fields"][0]["path"], "spec.weight");
+    assert_eq!(
+        (&change["fields"][0]["from"], &change["fields"][0]["to"]),
+        (&Value::from(10), &Value::from(11))
+    );
+    for line in said.lines() {
+        conforms(if line.contains("\"error\":") { "error" } else { "notice" }, &json(line));
+    }
+}
+
+#[test]
+fn a_fleet_of_another_provisioner_is_simulated_with_a_word_about_it() {
+    let (_dir, fleet) = fleet();
+    edit(&fleet, "environments/prod.toml", "region = ", "engine = \"karpenter\"\nregion = ");
+    let played = run(&fleet, "simulate --repo . --env prod --for 1m -o json");
+    assert_eq!(code(&played), 0, "{}", err(&played));
+    let document = json(&out(&played));
+    conforms("simulate", &document);
+    assert_eq!(document["engine"], "karpenter");
+    let notice = document["engineNotice"].as_str().expect("told");
+    assert!(notice.contains("Provisor's own engine stands in for it"), "{notice}");
+    assert!(out(&run(&fleet, "simulate --repo . --env prod --for 1m")).contains(notice));
+    let ours = json(&out(&run(&fleet, "simulate --repo . --env dev --for 1m -o json")));
+    assert_eq!((&ours["engine"], &ours["engineNotice"]), (&Value::from("provisor"), &Value::Null));
 }

@@ -41,7 +41,7 @@ pub struct Picture {
 
 impl Picture {
     /// Reads the objects of a file, or of standard input for `-`.
-    pub fn read(file: &Path, console: &Console) -> Result<Self, Failure> {
+    pub fn read(file: &Path, pods_max: u32, console: &Console) -> Result<Self, Failure> {
         let (bytes, name) = read_input(file)?;
         let progress = Progress::start(console, &format!("reading {name}"));
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -50,7 +50,7 @@ impl Picture {
             Failure::input(format!("{name}:{line}: the snapshot is not UTF-8 text"))
                 .help("Write it with `kubectl get … -o yaml`.")
         })?;
-        let snapshot = snapshot::read(&text, &name).map_err(|error| {
+        let snapshot = snapshot::read_up_to(&text, &name, pods_max).map_err(|error| {
             Failure::input(error.to_string()).help("`kubectl get … -A -o yaml` writes what is expected here.")
         })?;
         drop(progress);

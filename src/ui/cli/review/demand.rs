@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::Args;
 use super::life::Beginning;
+use crate::api::snapshot::PODS_MAX;
 use crate::api::{self, Object};
 use crate::capacity::engine::EngineSettings;
 use crate::gitops::desired::DesiredState;
@@ -24,7 +25,8 @@ use crate::simulator::workload::{Workload, WorkloadKind};
 use crate::ui::cli::plan::{Picture, observation};
 use crate::ui::console::Console;
 use crate::ui::exit::Failure;
-use crate::ui::play::{SCRIPT, price_notice, script_of};
+use crate::ui::play::{price_notice, script_of};
+use crate::ui::script::SCRIPT;
 
 /// Workloads that the sentence about the demand names.
 const NAMED_MAX: usize = 5;
@@ -195,7 +197,7 @@ fn of_snapshot(
     names: &[String],
     console: &Console,
 ) -> Result<Source, Failure> {
-    let picture = Picture::read(file, console)?;
+    let picture = Picture::read(file, PODS_MAX, console)?;
     let environment = environment_of(args, &picture, names)?;
     let region = || {
         let named = [head, base].into_iter().find_map(|side| {

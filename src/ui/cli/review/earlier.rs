@@ -11,7 +11,8 @@ use crate::ui::cli::plan::read_input;
 use crate::ui::cli::repository::{CommitArgs, Proposal, open, open_proposal};
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::play::{SCRIPT, script_of};
+use crate::ui::play::script_of;
+use crate::ui::script::SCRIPT;
 
 /// As much of a report as has to be known.
 #[derive(Deserialize)]
