@@ -48,8 +48,8 @@ mod tests {
     fn a_copied_tracking_id_says_nothing() {
         let marks = |id: &str| Labels::from([(*annotation::TRACKING_ID, id.into())]);
         let who = |id: &str| Owner::who_applied(&marks(id), "karpenter.sh/NodePool", "general".into());
-        let us = Some(Owner::new("provisor", "dev"));
-        assert_eq!(who("provisor:dev:karpenter.sh/NodePool:/general"), us);
+        let us = Owner::new("provisor", "dev");
+        assert_eq!(who("provisor:dev:karpenter.sh/NodePool:/general"), Some(us));
         for id in [
             "provisor:dev:karpenter.sh/NodePool:/other",
             "provisor:dev:karpenter.sh/NodeOverlay:/general",
@@ -58,8 +58,8 @@ mod tests {
         ] {
             assert_eq!(who(id), None, "{id}");
         }
-        let made = Labels::from([(*annotation::OWNER, Symbol::new(&us.unwrap().to_string()))]);
-        assert_eq!(Owner::who_made(&made), us);
+        let made = Labels::from([(*annotation::OWNER, Symbol::new(&us.to_string()))]);
+        assert_eq!(Owner::who_made(&made), Some(us));
         assert_eq!(Owner::who_made(&Labels::new()), None);
     }
 }
