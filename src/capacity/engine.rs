@@ -151,6 +151,13 @@ impl Engine {
         &self.plan
     }
 
+    /// Whether what follows from a notice is on objects for everybody to see, so that nobody has to be told again.
+    pub fn is_answered(&self, instance: ProviderId, notice: InterruptionNotice) -> bool {
+        let Some(claim) = self.cluster.claim_by_instance(instance) else { return true };
+        let is_advice = notice == InterruptionNotice::RebalanceRecommendation;
+        is_advice || (claim.deleted.is_some() && !self.unconfirmed.has_claim(claim.name))
+    }
+
     /// Takes in one piece of news.
     pub fn observe(&mut self, at: Timestamp, seen: Observation) {
         if let Some(seen) = self.sort(at, seen) {

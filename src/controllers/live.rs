@@ -22,7 +22,7 @@ use crate::gitops::live::Fleet;
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::sync::{GitEvent, SyncDecision};
 use crate::io::clock;
-use crate::io::cloud::CloudProvider;
+use crate::io::cloud::{CloudProvider, Notices, Receipt};
 use crate::io::kube::apply::Writer;
 use crate::io::kube::lease::Permit;
 use crate::io::kube::watch::{Event, Watches};
@@ -36,7 +36,9 @@ pub use super::git_half::Ledger;
 const NEWS_MAX: usize = 4096;
 /// How often prices are asked for, and how often all machines are listed.
 const CATALOG_PERIOD: Duration = Duration::from_secs(5 * 60);
-const INSTANCES_PERIOD: Duration = Duration::from_secs(60);
+/// Soon after the start, when a former process may have left something, and then at rest (aws.md 8.2).
+const INSTANCES_PERIODS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(120));
+const INSTANCES_SOON: usize = 20;
 /// The Git half is told of nodes that came and went at most so often.
 const FLEET_REST: SignedDuration = SignedDuration::from_secs(2);
 /// Whoever asks for less would keep the loop busy for nothing.
@@ -86,6 +88,8 @@ pub struct Live<P> {
     synced: mpsc::UnboundedReceiver<Synced>,
     /// Kinds that were not listed completely yet.
     missing: Vec<Kind>,
+    /// What the cloud tells again until its consequences are written.
+    told: Vec<Notices>,
     fleet: Fleet,
     fleet_due: Option<Timestamp>,
     on_seen: Box<dyn Fn(&Observation) + Send>,
@@ -129,6 +133,7 @@ impl<P: CloudProvider> Live<P> {
             answers,
             synced,
             missing: Kind::ALL.to_vec(),
+            told: Vec::new(),
             fleet: Fleet::default(),
             fleet_due: None,
             on_seen,
@@ -169,7 +174,10 @@ impl<P: CloudProvider> Live<P> {
                     }
                 }
                 Some(done) = self.synced.recv() => self.git.finished(clock::now(), done),
-                Some(seen) = cloud.recv() => self.see(seen),
+                Some(news) = cloud.recv() => match news {
+                    News::Seen(seen) => self.see(seen),
+                    News::Told(told) => self.be_told(told),
+                },
                 commit = commits.recv() => match commit {
                     Some(event) => self.git.observe(clock::now(), event),
                     None => return Ended::SourceGone,
@@ -185,6 +193,7 @@ impl<P: CloudProvider> Live<P> {
                 () = timer => {}
             }
             wake = self.decide();
+            self.acknowledge();
         }
     }
 
@@ -244,6 +253,37 @@ impl<P: CloudProvider> Live<P> {
         self.engine.observe(clock::now(), seen);
     }
 
+    fn be_told(&mut self, told: Notices) {
+        for (instance, notice) in told.notices.iter().copied() {
+            self.see(Observation::Interruption { instance, notice });
+        }
+        // The same again has newer receipts.
+        self.told.retain(|former| former.notices != told.notices);
+        self.told.push(told);
+    }
+
+    /// Lets the cloud forget what a successor would find on objects.
+    fn acknowledge(&mut self) {
+        if self.told.is_empty() || !self.missing.is_empty() {
+            return;
+        }
+        let engine = &self.engine;
+        let is_answered = |told: &mut Notices| {
+            told.notices.iter().all(|(instance, notice)| engine.is_answered(*instance, *notice))
+        };
+        let answered = self.told.extract_if(.., is_answered);
+        let receipts: Vec<Receipt> = answered.flat_map(|told| told.receipts).collect();
+        if receipts.is_empty() {
+            return;
+        }
+        let provider = self.provider.clone();
+        tokio::spawn(async move {
+            if let Err(error) = provider.acknowledge(receipts).await {
+                tracing::warn!("notices will be told again: {error}");
+            }
+        });
+    }
+
     /// Asks both halves; the next moment at which to ask again.
     fn decide(&mut self) -> Option<Timestamp> {
         if !self.missing.is_empty() {
@@ -281,10 +321,16 @@ impl<P: CloudProvider> Live<P> {
     }
 }
 
+/// What the cloud says.
+enum News {
+    Seen(Observation),
+    Told(Notices),
+}
+
 /// Asks the cloud what it sells and what is running, again and again, and waits for its notices.
 fn ask_cloud<P: CloudProvider>(
     provider: Arc<P>,
-    news: mpsc::UnboundedSender<Observation>,
+    news: mpsc::UnboundedSender<News>,
 ) -> tokio::task::JoinSet<()> {
     let mut tasks = tokio::task::JoinSet::new();
     {
@@ -296,7 +342,7 @@ fn ask_cloud<P: CloudProvider>(
                     Ok(catalog) => {
                         if known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, &catalog)) {
                             known = Some(catalog.clone());
-                            drop(news.send(Observation::Catalog(catalog)));
+                            drop(news.send(News::Seen(Observation::Catalog(catalog))));
                         }
                         CATALOG_PERIOD
                     }
@@ -312,10 +358,11 @@ fn ask_cloud<P: CloudProvider>(
     {
         let (provider, news) = (provider.clone(), news.clone());
         tasks.spawn(async move {
-            loop {
-                tokio::time::sleep(INSTANCES_PERIOD).await;
+            for count in 0.. {
+                let (soon, later) = INSTANCES_PERIODS;
+                tokio::time::sleep(if count < INSTANCES_SOON { soon } else { later }).await;
                 match provider.instances().await {
-                    Ok(list) => drop(news.send(Observation::Instances(list.into()))),
+                    Ok(list) => drop(news.send(News::Seen(Observation::Instances(list.into())))),
                     Err(error) => tracing::warn!("the machines are not listed: {error}"),
                 }
             }
@@ -324,14 +371,8 @@ fn ask_cloud<P: CloudProvider>(
     tasks.spawn(async move {
         loop {
             match provider.notices().await {
-                Ok(told) => {
-                    for (instance, notice) in told.notices {
-                        drop(news.send(Observation::Interruption { instance, notice }));
-                    }
-                    if let Err(error) = provider.acknowledge(told.receipts).await {
-                        tracing::warn!("notices will be told again: {error}");
-                    }
-                }
+                Ok(told) if told.receipts.is_empty() => {}
+                Ok(told) => drop(news.send(News::Told(told))),
                 Err(error) => {
                     tracing::warn!("notices of the cloud are not heard: {error}; trying again");
                     tokio::time::sleep(Duration::from_secs(10)).await;

@@ -70,6 +70,10 @@ impl Unconfirmed {
         }
     }
 
+    pub fn has_claim(&self, name: ClaimName) -> bool {
+        self.claims.contains_key(&name)
+    }
+
     pub fn confirm_claim(&mut self, name: ClaimName) {
         self.claims.remove(&name);
     }

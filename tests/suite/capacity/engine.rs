@@ -350,6 +350,10 @@ fn a_spot_warning_taints_drains_and_replaces_before_the_machine_is_gone() {
     let claim = &engine.cluster().claims[&ClaimName::new("n1-claim")];
     assert!(claim.deleted.is_some());
     assert_eq!(claim.annotations[&*annotation::TERMINATION_TIMESTAMP].as_str(), reclaimed.to_string());
+    assert!(!engine.is_answered(instance, notice), "a successor would not find it on the claim");
+    let written = claim.clone();
+    engine.observe(town.now, Observation::Claim(written));
+    assert!(engine.is_answered(instance, notice), "it is seen in the cluster");
     for step in 0..80 {
         for planned in engine.decide(town.now + SignedDuration::from_millis(100 * step)).actions {
             if let Action::Launch { options, .. } = planned.action {
