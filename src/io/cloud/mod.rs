@@ -4,16 +4,16 @@
 //! to try, in which order, is in the order it is given.
 
 pub mod simulated;
-#[cfg(feature = "aws")]
+// Without the feature the same names are there, and say so.
+#[cfg_attr(not(feature = "aws"), path = "absent.rs")]
 pub mod aws;
 
 use std::future::Future;
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
+use crate::api::ec2::Cluster;
 use crate::model::action::LaunchOption;
-use crate::model::catalog::Catalog;
+use crate::model::catalog::{CapacitySettings, Catalog};
 use crate::model::claim::NodeClaim;
 use crate::model::class::{ClassStatus, NodeClass};
 use crate::model::name::ProviderId;
@@ -64,6 +64,19 @@ pub struct Notices {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt(pub String);
 
+/// Where machines of EC2 are bought, and for which cluster.
+#[derive(Clone, Debug)]
+pub struct AwsSettings {
+    pub region: String,
+    pub cluster: Cluster,
+    /// The name of the SQS queue for notices; `None`: nobody tells us when machines are taken.
+    pub queue: Option<String>,
+    pub capacity: CapacitySettings,
+}
+
+/// Whether this build can talk to AWS.
+pub const HAS_AWS: bool = cfg!(feature = "aws");
+
 /// A build without the feature `aws` was asked for AWS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this build cannot talk to AWS; build one with `cargo build --release --features aws`")]
@@ -84,16 +97,4 @@ pub enum CloudError {
     /// EC2 always sells something, so an empty answer is a fault, not a fact.
     #[error("{call} in {region} answered with nothing")]
     Empty { call: &'static str, region: String },
-}
-
-/// Asks EC2 what `region` sells at `now`: types, zones and spot prices. On-demand prices stay those of the built-in catalogue,
-/// because EC2 does not tell them.
-pub async fn describe_catalog(region: &str, now: Timestamp) -> Result<Catalog, CloudError> {
-    #[cfg(feature = "aws")]
-    return aws::describe_catalog(region, now).await;
-    #[cfg(not(feature = "aws"))]
-    {
-        let _ = (region, now);
-        Err(aws_unavailable().into())
-    }
 }

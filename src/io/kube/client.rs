@@ -62,6 +62,10 @@ impl KubeError {
         self.code() == 404
     }
 
+    pub fn is_forbidden(&self) -> bool {
+        self.code() == 403
+    }
+
     /// Somebody else changed the object meanwhile, or it is another one by now.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { code: 409, reason, .. } if reason != "AlreadyExists")
@@ -115,6 +119,15 @@ pub struct Kube {
     pace: Arc<Pace>,
     host: Arc<str>,
     namespace: Arc<str>,
+    pub(super) server: Server,
+}
+
+/// How an API server is reached and recognised.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub url: Arc<str>,
+    /// DER, one each.
+    pub authorities: Arc<[Vec<u8>]>,
 }
 
 impl fmt::Debug for Kube {
@@ -141,10 +154,14 @@ impl Kube {
         };
         let host = config.cluster_url.host().unwrap_or("the cluster").into();
         let namespace = config.default_namespace.as_str().into();
+        let server = Server {
+            url: config.cluster_url.to_string().trim_end_matches('/').into(),
+            authorities: config.root_cert.clone().unwrap_or_default().into(),
+        };
         let client = kube::Client::try_from(config)
             .map_err(|error| KubeError::of("the connection cannot be prepared".into(), error))?;
         let pace = Arc::new(Pace::new(requests_per_second));
-        Ok(Self { client, pace, host, namespace })
+        Ok(Self { client, pace, host, namespace, server })
     }
 
     /// The host of the API server, for people.
@@ -173,6 +190,13 @@ impl Kube {
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// What the API server says at `path`, which is no object's.
+    pub(super) async fn ask_at(&self, path: &str) -> Result<Value, KubeError> {
+        let request =
+            http::Request::get(path).body(Vec::new()).map_err(kube::core::request::Error::BuildRequest);
+        self.ask(|| format!("reading {path}"), request).await
     }
 
     pub(super) async fn list<T: DeserializeOwned>(

@@ -21,6 +21,8 @@ impl Resource {
     pub const LEASE: Self = namespaced("coordination.k8s.io/v1", "Lease", "leases");
     pub const CONFIG_MAP: Self = namespaced("v1", "ConfigMap", "configmaps");
     pub const EVENT: Self = namespaced("v1", "Event", "events");
+    pub const SERVICE: Self = namespaced("v1", "Service", "services");
+    pub const SERVICE_CIDR: Self = cluster("networking.k8s.io/v1", "ServiceCIDR", "servicecidrs");
     const OLD_BUFFER: Self = namespaced("autoscaling.x-k8s.io/v1alpha1", "CapacityBuffer", "capacitybuffers");
 
     /// The path of the collection, of one namespace or of all.

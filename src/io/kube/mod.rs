@@ -4,6 +4,7 @@
 //! something is written; it says what came of it.
 
 mod client;
+pub mod joining;
 mod kind;
 mod trim;
 mod record;

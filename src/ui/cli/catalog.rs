@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::plan::read_input;
 use crate::io::clock;
-use crate::io::cloud::{CloudError, describe_catalog};
+use crate::io::cloud::CloudError;
+use crate::io::cloud::aws::describe_catalog;
 use crate::model::catalog::{Catalog, PriceSource};
 use crate::model::class::NodeClass;
 use crate::model::offering::{CapacityType, InstanceType};
@@ -73,6 +74,16 @@ pub struct CatalogArgs {
 }
 
 impl CatalogArgs {
+    /// The region that the command line names, where the catalogue itself comes from the cloud.
+    pub fn region_alone(&self) -> Result<Option<&str>, Failure> {
+        match &self.catalog {
+            Some(_) => Err(Failure::usage(
+                "EC2 itself says what it sells; --catalog is for machines that are not bought",
+            )),
+            None => Ok(self.region.as_deref()),
+        }
+    }
+
     /// The file, or the built-in types of the region that the command line or `guess` names.
     pub fn open(&self, guess: impl FnOnce() -> Option<String>) -> Result<Arc<Catalog>, Failure> {
         let Some(file) = &self.catalog else {

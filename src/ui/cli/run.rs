@@ -1,6 +1,7 @@
 //! `provisor run`: follow a Git repository and keep a cluster as its commits want it.
 
 mod commits;
+mod ec2;
 mod live;
 
 use std::path::Path;
@@ -39,7 +40,7 @@ Without a kubeconfig the cluster is simulated, and the first line says so: commi
 pods are not. The workloads and events of the fleet's simulation.toml are played in real time, or faster with --speed.
 
 With --kubeconfig the cluster is real: NodePools are applied, and machines made for its pods, simulated ones with
---cloud simulated. Replicas share a lease, so that one of them acts.
+--cloud simulated, EC2's with --cloud aws. Replicas share a lease, so that one of them acts.
 
 With --output json every line is one document (`provisor schema output/run`).
 
@@ -53,7 +54,8 @@ Examples:
   provisor run --repo my-fleet --env dev --speed 60 --for 30s
   provisor run --repo https://git.example.com/fleet.git --branch main
   provisor run --repo https://git.example.com/fleet.git --semver 1.x --tag-prefix prod/   the newest release of prod
-  provisor run --repo my-fleet --env dev --kubeconfig ~/.kube/config --cloud simulated")]
+  provisor run --repo my-fleet --env dev --kubeconfig ~/.kube/config --cloud simulated
+  provisor run --repo my-fleet --env prod --kubeconfig ~/.kube/config --cloud aws --cluster-name prod")]
 pub struct Args {
     /// The fleet: the address or path of a Git repository
     #[arg(long, value_name = "PATH_OR_URL", default_value = ".", env = "PROVISOR_REPO")]
@@ -85,7 +87,7 @@ pub struct Args {
     #[arg(long)]
     protected: bool,
     #[command(flatten)]
-    live: LiveArgs,
+    live: Box<LiveArgs>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

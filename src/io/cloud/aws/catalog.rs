@@ -26,7 +26,7 @@ const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 
 /// Asks EC2 what `region` sells at `now`. On-demand prices stay those of the built-in catalogue.
 pub async fn describe_catalog(region: &str, now: Timestamp) -> Result<Catalog, CloudError> {
-    let client = Client::new(&super::load_config(region).await);
+    let client = Client::new(&super::Account::of_environment(Some(region)).await?.0);
     describe(&client, region, now).await
 }
 

@@ -22,8 +22,7 @@ use serde_json::Value;
 
 pub use catalog::describe_catalog;
 
-use super::{CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
-use crate::api::ec2::Cluster;
+use super::{CloudError, CloudProvider, CloudUnavailable, LaunchOrder, Notices, Receipt};
 use crate::api::ec2::spec::ClassSpec;
 use crate::io::clock;
 use crate::model::catalog::Catalog;
@@ -35,21 +34,31 @@ use batch::{Batcher, Missing};
 use failure::CallFailure;
 use signed::SignedClient;
 
+pub use super::AwsSettings;
 pub use crate::model::catalog::CapacitySettings;
 
-/// Where machines are bought, and for which cluster.
+/// What the environment says about AWS: credentials, endpoints, retries, and the region unless one is named.
 #[derive(Clone, Debug)]
-pub struct AwsSettings {
-    pub region: String,
-    pub cluster: Cluster,
-    /// The name of the SQS queue for notices; `None`: nobody tells us when machines are taken.
-    pub queue: Option<String>,
-    pub capacity: CapacitySettings,
-}
+pub struct Account(SdkConfig);
 
-/// Loads what the environment says about AWS: credentials, endpoints, retries.
-pub async fn load_config(region: &str) -> SdkConfig {
-    aws_config::defaults(BehaviorVersion::latest()).region(Region::new(region.to_owned())).load().await
+impl Account {
+    pub async fn of_environment(region: Option<&str>) -> Result<Self, CloudUnavailable> {
+        let mut loader = aws_config::defaults(BehaviorVersion::latest());
+        if let Some(region) = region {
+            loader = loader.region(Region::new(region.to_owned()));
+        }
+        Ok(Self(loader.load().await))
+    }
+
+    /// `None` if nothing says which.
+    pub fn region(&self) -> Option<&str> {
+        self.0.region().map(Region::as_ref)
+    }
+
+    /// A provider that remembers nothing yet. Must be called inside a runtime, which then carries the batches.
+    pub fn provider(&self, settings: AwsSettings) -> AwsProvider {
+        AwsProvider::new(&self.0, settings)
+    }
 }
 
 /// EC2 as a provider of machines.

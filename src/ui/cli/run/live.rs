@@ -8,13 +8,15 @@ use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
 use super::commits::{self, Commits};
+use super::ec2::Ec2Args;
 use super::{Args, deadline};
 use crate::capacity::engine::EngineSettings;
 use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
 use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::io::clock;
-use crate::io::cloud::CloudProvider;
+use crate::io::cloud::aws::Account;
 use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings};
+use crate::io::cloud::{CloudProvider, CloudUnavailable, HAS_AWS, aws_unavailable};
 use crate::io::kube::lease::{self, LeaseSettings, Permit};
 use crate::io::kube::{Address, Kube, KubeError};
 use crate::model::observation::Observation;
@@ -65,6 +67,8 @@ pub struct LiveArgs {
     /// Make only the Node objects of simulated machines: something else plays their kubelets
     #[arg(long)]
     no_simulated_kubelets: bool,
+    #[command(flatten)]
+    ec2: Ec2Args,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -86,6 +90,10 @@ impl LiveArgs {
         self.cloud.ok_or_else(|| Failure::usage("nothing says who sells the machines").help(help))
     }
 
+    fn address(&self) -> Address {
+        Address { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
+    }
+
     fn simulated(&self, seed: u64) -> Result<SimulatedSettings, Failure> {
         Ok(SimulatedSettings {
             seed,
@@ -98,22 +106,27 @@ impl LiveArgs {
 
 pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let cloud = args.live.cloud()?;
-    if cloud == CloudKind::Aws {
-        return Err(Failure::usage(crate::io::cloud::aws_unavailable().to_string()));
+    if cloud == CloudKind::Aws && !HAS_AWS {
+        return Err(aws_unavailable().into());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
-    let outcome = runtime.block_on(live(args, console));
+    let outcome = runtime.block_on(async {
+        match cloud {
+            CloudKind::Simulated => on_simulated(args, console).await,
+            CloudKind::Aws => on_ec2(args, console).await,
+        }
+    });
     // Requests that nobody waits for any more must not keep the program.
     runtime.shutdown_timeout(Duration::from_millis(200));
     outcome
 }
 
-async fn live(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let address = Address { kubeconfig: args.live.kubeconfig.clone(), context: args.live.context.clone() };
+async fn on_simulated(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let address = args.live.address();
     let kube = Kube::connect(&address, args.live.kube_qps).await?;
     let first = format!(
         "{} the cluster {} and the commits are real; EC2 and its machines are simulated, nothing is bought\n",
@@ -134,6 +147,35 @@ async fn live(args: &Args, console: &Console) -> Result<Exit, Failure> {
         (provider, Box::new(move |seen: &Observation| listener.observe(seen)) as Listener)
     };
     keep(args, console, kube, commits, (CloudKind::Simulated, seed), make).await
+}
+
+async fn on_ec2(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let live = &args.live;
+    let account = Account::of_environment(live.catalog.region_alone()?).await?;
+    let Some(region) = account.region().map(str::to_owned) else {
+        return Err(Failure::usage("nothing says in which region machines are bought")
+            .help("add --region, or set AWS_REGION"));
+    };
+    let kube = Kube::connect(&live.address(), live.kube_qps).await?;
+    let settings = live.ec2.settings(&region, kube.joining().await?, live.kubeconfig.is_none())?;
+    let first = format!(
+        "{} machines are bought from EC2 in {region} for the cluster {} at {}, Kubernetes {}; {}\n",
+        console.paint(Tone::Notice, "Real:"),
+        settings.cluster.name,
+        settings.cluster.endpoint,
+        settings.cluster.version,
+        settings.queue.as_ref().map_or_else(
+            || "nobody tells when they are taken back".to_owned(),
+            |queue| format!("the queue {queue} tells when they are taken back")
+        )
+    );
+    say(console, &first)?;
+    let commits = Commits::open(args, console).await?;
+    let seed = args.seed.unwrap_or_else(|| seed_of(&live.installation, commits.environment()));
+    // A new one whenever the lease was got: another replica may have bought meanwhile.
+    let make =
+        move || (Arc::new(account.provider(settings.clone())), Box::new(|_: &Observation| {}) as Listener);
+    keep(args, console, kube, commits, (CloudKind::Aws, seed), make).await
 }
 
 type Listener = Box<dyn Fn(&Observation) + Send>;
@@ -247,6 +289,12 @@ fn holder() -> String {
 fn seed_of(installation: &str, environment: &str) -> u64 {
     let digest = Sha256::digest(format!("{installation}/{environment}"));
     digest.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte))
+}
+
+impl From<CloudUnavailable> for Failure {
+    fn from(error: CloudUnavailable) -> Self {
+        Self::usage(error.to_string())
+    }
 }
 
 impl From<KubeError> for Failure {
