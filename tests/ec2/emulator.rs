@@ -42,8 +42,13 @@ impl Drop for Emulator {
 }
 
 impl Emulator {
-    /// An empty cloud.
+    /// An empty cloud that sells everything.
     pub async fn start() -> Self {
+        Self::selling("").await
+    }
+
+    /// An empty cloud that sells a few families; all of them if none is named.
+    pub async fn selling(families: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
         let ensured =
             Command::new(folder.join("ensure.sh")).stderr(Stdio::inherit()).output().expect("bash runs");
@@ -51,6 +56,7 @@ impl Emulator {
         let python = String::from_utf8(ensured.stdout).expect("a path");
         let mut process = Command::new(python.trim())
             .arg(folder.join("emulator.py"))
+            .args(["--families", families])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -80,6 +86,13 @@ impl Emulator {
     /// A cloud with what the class of [`class`] selects: tagged subnets in three zones, a security group, images, a role.
     pub async fn furnished() -> Self {
         let cloud = Self::start().await;
+        cloud.furnish(("net", "nodes"), "nodes", "1.34").await;
+        cloud
+    }
+
+    /// Makes subnets in three zones and a security group with a tag, images for a version of Kubernetes, and a role.
+    pub async fn furnish(&self, (key, value): (&str, &str), role: &str, version: &str) {
+        let cloud = self;
         let zones = Filter::builder()
             .name("availability-zone")
             .set_values(Some(["a", "b", "c"].map(|zone| format!("{REGION}{zone}")).to_vec()))
@@ -88,14 +101,7 @@ impl Emulator {
         let ids: Vec<String> =
             subnets.subnets().iter().filter_map(|subnet| subnet.subnet_id()).map(str::to_owned).collect();
         assert_eq!(ids.len(), 3, "moto has a subnet in every zone");
-        cloud
-            .ec2
-            .create_tags()
-            .set_resources(Some(ids))
-            .tags(tag("net", "nodes"))
-            .send()
-            .await
-            .expect("tags");
+        cloud.ec2.create_tags().set_resources(Some(ids)).tags(tag(key, value)).send().await.expect("tags");
         cloud
             .ec2
             .create_security_group()
@@ -104,7 +110,7 @@ impl Emulator {
             .tag_specifications(
                 TagSpecification::builder()
                     .resource_type(ResourceType::SecurityGroup)
-                    .tags(tag("net", "nodes"))
+                    .tags(tag(key, value))
                     .build(),
             )
             .send()
@@ -112,7 +118,7 @@ impl Emulator {
             .expect("a security group");
         let amd64 = cloud.image("al2023-amd64", ArchitectureValues::X8664).await;
         let arm64 = cloud.image("al2023-arm64", ArchitectureValues::Arm64).await;
-        let folder = "/aws/service/eks/optimized-ami/1.34/amazon-linux-2023";
+        let folder = format!("/aws/service/eks/optimized-ami/{version}/amazon-linux-2023");
         cloud
             .control(
                 "parameters",
@@ -123,12 +129,8 @@ impl Emulator {
             )
             .await;
         cloud
-            .raw(
-                "iam",
-                &[("Action", "CreateRole"), ("RoleName", "nodes"), ("AssumeRolePolicyDocument", "{}")],
-            )
+            .raw("iam", &[("Action", "CreateRole"), ("RoleName", role), ("AssumeRolePolicyDocument", "{}")])
             .await;
-        cloud
     }
 
     pub async fn image(&self, name: &str, arch: ArchitectureValues) -> String {

@@ -7,3 +7,19 @@ mod interruption;
 mod resolving;
 mod refreshing;
 mod permissions;
+
+// A whole cluster on it: the control plane and the bench of the other tests, and machines that join.
+mod deploy;
+mod git;
+#[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
+#[path = "../suite/plane/mod.rs"]
+mod plane;
+#[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
+#[path = "../suite/live/bench.rs"]
+mod bench;
+mod userdata;
+mod kubelets;
+mod region;
+mod story;
+mod scarcity;
+mod crash;

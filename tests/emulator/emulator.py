@@ -1,8 +1,8 @@
 """EC2 for tests: moto, and in front of it what EC2 does and moto does not.
 
-    emulator.py [--port N]
+    emulator.py [--port N] [--families m5,c5,...]
 
-Prints its address as the first line, and ends when its standard input does, so that no test leaves it behind.
+With families it sells nothing else, and describes itself much sooner. Prints its address as the first line, and ends when its standard input does, so that no test leaves it behind.
 Everything that is not about a fault goes through to moto unchanged. Control, as JSON:
 
     POST /_emulator/no-capacity   [["m5.large", "us-east-1a", "spot"], ...]  replaces the offerings that have no capacity;
@@ -12,7 +12,8 @@ Everything that is not about a fault goes through to moto unchanged. Control, as
                                   so that the caller loses the answer
     POST /_emulator/delays        {"running": 0.5, "terminated": 0.5, "visible": 0.5}   seconds until a machine gets there
     POST /_emulator/parameters    {"/aws/service/...": "ami-..."}   adds public parameters of Systems Manager
-    GET  /_emulator/calls         [{"service", "action", "parameters"}, ...] in the order of arrival
+    GET  /_emulator/calls         [{"who", "service", "action", "parameters", "at"}, ...] in the order of arrival: `who`
+                                  is an access key, `at` in seconds since 1970
     GET  /_emulator/instances     [{"id", "type", "zone", "state", "tags", "user_data", "lifecycle"}, ...] of all states
 """
 
@@ -34,7 +35,7 @@ from xml.sax.saxutils import escape
 os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 
 from moto.ec2.models import ec2_backends  # noqa: E402
-from moto.ec2.models.instance_types import INSTANCE_TYPES  # noqa: E402
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES  # noqa: E402
 from moto.moto_server.werkzeug_app import (  # noqa: E402
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -49,6 +50,8 @@ EMPTY_ANSWERS = {
     "DescribeCapacityReservations": "capacityReservationSet",
     "DescribePlacementGroups": "placementGroupSet",
 }
+# What EC2 sells does not change while a test runs, and moto takes seconds to write it down.
+UNCHANGING = {"DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"}
 
 
 class Emulator:
@@ -65,6 +68,7 @@ class Emulator:
         self.parameters = {}
         self.tokens = {}
         self.hidden = {}
+        self.written = {}
 
     # ------------------------------------------------------------------------------------------------ one request
 
@@ -116,6 +120,11 @@ class Emulator:
             return handler(call)
         if call.service == "ec2" and call.action in EMPTY_ANSWERS:
             return call.xml(f"<{EMPTY_ANSWERS[call.action]}/>")
+        if call.service == "ec2" and call.action in UNCHANGING:
+            key = (call.region, call.fingerprint())
+            if key not in self.written:
+                self.written[key] = self.forward(call)
+            return self.written[key]
         return self.forward(call)
 
     def forward(self, call, body=None):
@@ -135,7 +144,15 @@ class Emulator:
 
     def record(self, call):
         with self.lock:
-            self.calls.append({"service": call.service, "action": call.action, "parameters": call.parameters})
+            self.calls.append(
+                {
+                    "who": call.who,
+                    "service": call.service,
+                    "action": call.action,
+                    "parameters": call.parameters,
+                    "at": call.arrived,
+                }
+            )
 
     def take_failure(self, action):
         for failure in self.failures:
@@ -348,10 +365,11 @@ class Call:
     """One request to AWS, as far as the wire says what it is."""
 
     def __init__(self, environ, body):
+        self.arrived = time.time()
         self.environ = environ
         self.body = body
-        scope = re.search(r"Credential=[^/]+/\d+/([^/]+)/([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
-        self.region, self.service = (scope[1], scope[2]) if scope else ("us-east-1", "unknown")
+        scope = re.search(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/", environ.get("HTTP_AUTHORIZATION", ""))
+        self.who, self.region, self.service = scope.groups() if scope else ("", "us-east-1", "unknown")
         target = environ.get("HTTP_X_AMZ_TARGET", "")
         if target:
             self.action = target.rsplit(".", 1)[-1]
@@ -361,7 +379,8 @@ class Call:
             self.action = self.parameters.get("Action", "unknown")
 
     def fingerprint(self):
-        said = sorted((name, value) for name, value in self.parameters.items() if name != "ClientToken")
+        left_out = {"ClientToken", "StartTime"}
+        said = sorted((name, value) for name, value in self.parameters.items() if name not in left_out)
         return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
     def xml(self, inner, status="200 OK"):
@@ -382,6 +401,15 @@ class Call:
         return f"{status} ERROR", "text/xml", text
 
 
+def sell_only(families):
+    """Forgets all types of other families."""
+    for kind in [kind for kind in INSTANCE_TYPES if kind.split(".")[0] not in families]:
+        del INSTANCE_TYPES[kind]
+    for regions in INSTANCE_TYPE_OFFERINGS.values():
+        for offerings in regions.values():
+            offerings[:] = [offering for offering in offerings if offering["InstanceType"] in INSTANCE_TYPES]
+
+
 class QuietHandler(MotoRequestHandler):
     def log(self, *_):
         pass
@@ -390,7 +418,10 @@ class QuietHandler(MotoRequestHandler):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--families", default="")
     arguments = parser.parse_args()
+    if arguments.families:
+        sell_only(set(arguments.families.split(",")))
     application = Emulator(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", arguments.port, application, threaded=True, request_handler=QuietHandler)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)

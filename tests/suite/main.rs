@@ -18,6 +18,8 @@ mod guardrails;
 mod language;
 mod live;
 mod plane;
+#[path = "plane/selftest.rs"]
+mod plane_itself;
 mod mistakes;
 mod promotion;
 mod rendering;

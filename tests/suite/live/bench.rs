@@ -43,32 +43,39 @@ pub fn environment(generation: &str) -> String {
 
 impl Bench {
     pub fn new() -> Self {
+        Self::of(&environment("one"))
+    }
+
+    /// With a repository whose environment `dev` says this.
+    pub fn of(environment: &str) -> Self {
         let plane = Plane::start(Size::Everything);
         plane.install_kinds();
-        let fleet = Fixture::with(&[
-            ("fleet.toml", "name = \"live\"\n"),
-            ("environments/dev.toml", &environment("one")),
-        ]);
+        let fleet =
+            Fixture::with(&[("fleet.toml", "name = \"live\"\n"), ("environments/dev.toml", environment)]);
         let namespace = plane.namespace("work");
         Self { plane, fleet, namespace }
     }
 
-    /// Starts Provisor; it ends with the test, or when the answer is killed or dropped.
+    /// Starts Provisor with simulated machines; it ends with the test, or when the answer is killed or dropped.
     pub fn start(&self, more: &[&str]) -> Running {
+        self.run(&[&["--cloud", "simulated", "--simulated-boot", "1s"], more].concat(), &[])
+    }
+
+    pub fn run(&self, more: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log");
         command
-            .args(["run", "--env", "dev", "--cloud", "simulated", "--simulated-boot", "1s"])
-            .args(["--namespace", "default", "--interval", "10s", "--kubeconfig"])
+            .args(["run", "--env", "dev", "--namespace", "default", "--interval", "10s", "--kubeconfig"])
             .arg(self.plane.kubeconfig())
             .arg("--repo")
             .arg(self.fleet.work_tree())
             .args(more)
             .env("XDG_CACHE_HOME", self.fleet.cache())
             .env_remove("AWS_REGION")
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stderr(file.try_clone().expect("a log"))
             .stdout(file);
@@ -91,10 +98,10 @@ impl Bench {
         claims
     }
 
-    /// Nodes that Provisor made.
+    /// All nodes but the stranger's.
     pub fn nodes(&self) -> Vec<Value> {
         let mut nodes = self.list("/api/v1/nodes");
-        nodes.retain(|node| text(node, "/spec/providerID").contains("/i-51a7"));
+        nodes.retain(|node| text(node, "/metadata/name") != "theirs");
         nodes
     }
 

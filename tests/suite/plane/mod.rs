@@ -9,7 +9,6 @@ mod assets;
 pub(crate) mod bound;
 mod certificates;
 mod home;
-mod selftest;
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Plane, Server, Size, bound, path_of};
+use crate::plane::{Plane, Server, Size, bound, path_of};
 
 #[test]
 fn pods_are_made_and_bound_and_strangers_may_nothing() {
@@ -24,7 +24,7 @@ fn pods_are_made_and_bound_and_strangers_may_nothing() {
             },
         }},
     });
-    plane.api.post(&super::collection_of(&deployment), &deployment).expect("a deployment");
+    plane.api.post(&crate::plane::collection_of(&deployment), &deployment).expect("a deployment");
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": namespace, "labels": {"test": namespace}},
     });
@@ -42,9 +42,9 @@ fn pods_are_made_and_bound_and_strangers_may_nothing() {
         answer.body["items"].as_array().is_some_and(|pods| pods.len() == 2 && pods.iter().all(bound))
     });
 
-    let stranger = super::Api::of(&plane.user("stranger"));
+    let stranger = crate::plane::Api::of(&plane.user("stranger"));
     assert_eq!(stranger.get(&pods).code, 403);
-    let account = super::Api::of(&plane.service_account(&namespace, "default"));
+    let account = crate::plane::Api::of(&plane.service_account(&namespace, "default"));
     let refused = account.get(&pods);
     assert_eq!(refused.code, 403);
     let name = format!("system:serviceaccount:{namespace}:default");
@@ -79,7 +79,7 @@ fn holds_a_process() {
 fn nothing_survives_a_killed_test() {
     let own = std::env::current_exe().expect("this test");
     let mut held = Command::new(own)
-        .args(["--ignored", "--exact", "--nocapture", "plane::selftest::holds_a_process"])
+        .args(["--ignored", "--exact", "--nocapture", "plane_itself::holds_a_process"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("a test process");

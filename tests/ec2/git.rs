@@ -1,0 +1,3 @@
+#[allow(dead_code, reason = "the suite uses the rest")]
+#[path = "../suite/git/fixture.rs"]
+pub mod fixture;
