@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use super::{manifests, objects_of};
 use crate::plane::{Api, Plane, Size, collection_of, made_by, path_of};
 
+/// What `cloud=aws` needs besides.
+const AWS: [&str; 2] = ["--set", "cloud=aws,aws.clusterName=east,aws.clusterEndpoint=https://api.east"];
 const REPO: &str = "source.repo=https://git.example.com/fleet.git";
 
 fn helm(arguments: &[&str]) -> Output {
@@ -53,6 +55,7 @@ fn the_chart_brings_the_kinds_and_refuses_what_it_does_not_know() {
     for wrong in [
         vec![],
         vec!["--set", REPO, "--set", "cloud=azure"],
+        vec!["--set", REPO, "--set", "aws.clusterNames=east"],
         vec!["--set", REPO, "--set", "replica=1"],
         vec!["--set", REPO, "--set-string", "replicas=two"],
     ] {
@@ -62,9 +65,8 @@ fn the_chart_brings_the_kinds_and_refuses_what_it_does_not_know() {
 
 #[test]
 fn a_real_cloud_needs_no_right_to_make_nodes() {
-    let rules = |cloud: &str| {
-        let cloud = format!("cloud={cloud}");
-        let objects = rendered(&["--set", &cloud]);
+    let rules = |cloud: [&str; 2]| {
+        let objects = rendered(&cloud);
         let role = objects
             .iter()
             .find(|object| object["kind"] == "ClusterRole" && object["metadata"]["name"] == "provisor");
@@ -77,10 +79,23 @@ fn a_real_cloud_needs_no_right_to_make_nodes() {
                 has("resources", resource) && has("verbs", verb)
             })
         };
-        (may("nodes", "create"), may("pods/status", "patch"), objects.len())
+        (may("nodes", "create"), may("pods/status", "patch"), may("servicecidrs", "get"), objects.len())
     };
-    assert_eq!(rules("simulated"), (true, true, 10));
-    assert_eq!(rules("aws"), (false, false, 8));
+    assert_eq!(rules(["--set", "cloud=simulated"]), (true, true, false, 10));
+    assert_eq!(rules(AWS), (false, false, true, 8));
+}
+
+#[test]
+fn a_real_cloud_needs_the_name_and_the_address_of_the_cluster() {
+    assert!(!helm(&["--set", REPO, "--set", "cloud=aws"]).status.success());
+    let objects = rendered(&[&AWS[..], &["--set", "aws.interruptionQueue=east"]].concat());
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a deployment");
+    let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
+    for expected in
+        ["--cluster-name=east", "--cluster-endpoint=https://api.east", "--interruption-queue=east"]
+    {
+        assert!(arguments.as_array().expect("a list").contains(&expected.into()), "{expected}: {arguments}");
+    }
 }
 
 #[test]
