@@ -78,7 +78,7 @@ pub(super) struct Disrupting {
     proposals: Vec<(Timestamp, Command)>,
     /// The last pass, and what it knew.
     last: Option<(Timestamp, u64)>,
-    /// When a budget's window opens or closes next.
+    /// When something changes that nobody tells of: a budget's window opens or closes, a node is kept for a pod no longer.
     window_at: Option<Timestamp>,
 }
 
@@ -223,7 +223,8 @@ impl Engine {
         }
         let windows =
             self.cluster.pools.values().filter_map(|pool| disruption::budgets::next_change(pool, now));
-        self.disrupting.window_at = windows.min();
+        let kept = self.provisioning.nominated.values().copied();
+        self.disrupting.window_at = windows.chain(kept).min();
         self.disrupting.last = Some((now, self.revision));
         let former = (*self.plan).clone();
         self.plan = Arc::new(Plan { disruption: plan, ..former });
