@@ -251,6 +251,11 @@ impl Engine {
                 self.notices.insert(*instance, (at, *notice));
             }
             Observation::ActionFailed { subject, .. } => {
+                if let Some(pod) = subject.strip_prefix("Pod ").and_then(|name| name.split_once('/')) {
+                    let pod = ObjectKey::new(pod.0, pod.1);
+                    self.endings.refused(pod, at);
+                    self.touch_node_of(pod);
+                }
                 for name in self.unconfirmed.take_back(subject, &mut self.cluster) {
                     self.claims_due.touch(name);
                 }
@@ -261,8 +266,12 @@ impl Engine {
             | Observation::DaemonSet(_)
             | Observation::DaemonSetGone(_)
             | Observation::Volume(_)
-            | Observation::VolumeClaim(_)
-            | Observation::EvictionBlocked { .. } => self.revision += 1,
+            | Observation::VolumeClaim(_) => self.revision += 1,
+            Observation::EvictionBlocked { pod, .. } => {
+                self.endings.refused(*pod, at);
+                self.touch_node_of(*pod);
+                self.revision += 1;
+            }
             Observation::Evicted { pod } => {
                 self.endings.granted(*pod, at);
                 self.revision += 1;
@@ -420,6 +429,12 @@ impl Engine {
         }
     }
 
+    fn touch_node_of(&mut self, pod: ObjectKey) {
+        if let Some(node) = self.cluster.pods.get(&pod).and_then(|pod| pod.node) {
+            self.touch_going(node);
+        }
+    }
+
     fn touch_instance(&mut self, instance: ProviderId) {
         if let Some(claim) = self.cluster.claim_by_instance(instance).map(|claim| claim.name) {
             self.touch_claim(claim);
@@ -478,7 +493,14 @@ impl Engine {
     }
 
     /// Takes over `steps`: they change the picture as they will change the cluster.
-    fn take(&mut self, steps: Steps, now: Timestamp, out: &mut Steps) {
+    fn take(&mut self, mut steps: Steps, now: Timestamp, out: &mut Steps) {
+        for planned in &mut steps.actions {
+            if let Action::UpdateClaim { change: ClaimChange { conditions: Some(conditions), .. }, .. } =
+                &mut planned.action
+            {
+                conditions.conclude(ConditionType::Ready, &lifecycle::PARTS_OF_READY, now);
+            }
+        }
         for planned in &steps.actions {
             self.unconfirmed.note(&planned.action, &self.cluster, now);
             if let Action::FinalizeNode { node } | Action::DeleteNode { node } = &planned.action {

@@ -31,6 +31,10 @@ const ANSWER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 const RETRY_LEAST: SignedDuration = SignedDuration::from_secs(1);
 const RETRY_MOST: SignedDuration = SignedDuration::from_secs(60);
 
+/// A claim is ready when all of these are true.
+pub(crate) const PARTS_OF_READY: [ConditionType; 3] =
+    [ConditionType::Launched, ConditionType::Registered, ConditionType::Initialized];
+
 /// What the engine remembers of launches under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Launches {

@@ -28,6 +28,8 @@ const STUCK: SignedDuration = SignedDuration::from_secs(60);
 /// First and longest wait between two tries to evict a pod.
 const EVICTION_LEAST: SignedDuration = SignedDuration::from_millis(100);
 const EVICTION_MOST: SignedDuration = SignedDuration::from_secs(10);
+/// How long an eviction that was asked for is left to answer before it is asked for again.
+const EVICTION_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 /// When a machine that was told to end is asked about again.
 const TERMINATION_RETRY: SignedDuration = SignedDuration::from_secs(60);
 /// Pods of the classes system-cluster-critical and system-node-critical have at least this priority.
@@ -57,6 +59,14 @@ impl Endings {
         let entries = self.evictions.range_mut((pod, Uid::new(""))..);
         for (_, (_, next)) in entries.take_while(|((key, _), _)| *key == pod) {
             *next = (*next).max(now + EVICTION_MOST);
+        }
+    }
+
+    /// The pod may not go now, or could not be asked: it is asked again after a pause, a longer one each time.
+    pub fn refused(&mut self, pod: ObjectKey, now: Timestamp) {
+        let entries = self.evictions.range_mut((pod, Uid::new(""))..);
+        for (_, (tries, next)) in entries.take_while(|((key, _), _)| *key == pod) {
+            *next = now + pause_after(*tries);
         }
     }
 
@@ -360,9 +370,19 @@ fn evict(endings: &mut Endings, pod: &Pod, now: Timestamp, steps: &mut Steps) {
         return;
     }
     if is_turn(endings, pod, now, steps) {
+        // Nothing else happens to it until the answer is there.
+        if let Some((_, next)) = endings.evictions.get_mut(&(pod.key, pod.uid)) {
+            *next = now + EVICTION_PATIENCE;
+            steps.wake(*next);
+        }
         let message = "its node is being drained";
         steps.push(Action::Evict { pod: pod.key, uid: pod.uid }, "Evict", message);
     }
+}
+
+/// How long after so many tries the next one is.
+fn pause_after(tries: u32) -> SignedDuration {
+    (EVICTION_LEAST * 2_i32.pow(tries.saturating_sub(1).min(7))).min(EVICTION_MOST)
 }
 
 /// Whether `pod` may be asked to go now; the next time comes later each time.
@@ -372,7 +392,7 @@ fn is_turn(endings: &mut Endings, pod: &Pod, now: Timestamp, steps: &mut Steps) 
         steps.wake(next);
         return false;
     }
-    let next = now + (EVICTION_LEAST * 2_i32.pow(tries.min(7))).min(EVICTION_MOST);
+    let next = now + pause_after(tries + 1);
     endings.evictions.insert((pod.key, pod.uid), (tries + 1, next));
     steps.wake(next);
     true

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
@@ -72,6 +73,30 @@ pub(super) struct Performer<P> {
     waiting: HashMap<Row, VecDeque<Job>>,
     running: JoinSet<Row>,
     busy: HashMap<Row, ()>,
+    nominations: Pace,
+}
+
+/// Where a pod is expected is told of the first pods of many: a burst, then so many a second, as in Karpenter.
+const NOMINATED: &str = "Nominated";
+const NOMINATED_BURST: usize = 10;
+const NOMINATED_PERIOD: SignedDuration = SignedDuration::from_secs(2);
+
+/// When the last things were told that are told only so often.
+#[derive(Default)]
+struct Pace(VecDeque<Timestamp>);
+
+impl Pace {
+    /// Whether one more may be told now: then it counts as told.
+    fn allows(&mut self, now: Timestamp) -> bool {
+        while self.0.front().is_some_and(|at| now.duration_since(*at) >= NOMINATED_PERIOD) {
+            self.0.pop_front();
+        }
+        let is_allowed = self.0.len() < NOMINATED_BURST;
+        if is_allowed {
+            self.0.push_back(now);
+        }
+        is_allowed
+    }
 }
 
 struct Hands<P> {
@@ -91,7 +116,13 @@ impl<P: CloudProvider> Performer<P> {
     ) -> Self {
         let width = Semaphore::new(WIDTH);
         let hands = Arc::new(Hands { writer, provider, permit, width, answers });
-        Self { hands, waiting: HashMap::new(), running: JoinSet::new(), busy: HashMap::new() }
+        Self {
+            hands,
+            waiting: HashMap::new(),
+            running: JoinSet::new(),
+            busy: HashMap::new(),
+            nominations: Pace::default(),
+        }
     }
 
     /// Takes what was decided; tells which objects will be written.
@@ -99,6 +130,12 @@ impl<P: CloudProvider> Performer<P> {
         let mut objects = Vec::new();
         for planned in actions {
             let action = planned.action;
+            if let Action::Publish(notice) = &action
+                && &*notice.reason == NOMINATED
+                && !self.nominations.allows(clock::now())
+            {
+                continue;
+            }
             let row = row_of(&action, cluster);
             let object = written_by(&action);
             let claim = match &action {
@@ -154,7 +191,22 @@ impl<P: CloudProvider> Hands<P> {
     async fn carry_out(&self, jobs: VecDeque<Job>) {
         let mut objects = Vec::new();
         let mut broken: Option<String> = None;
-        for job in jobs {
+        let mut jobs = jobs;
+        while let Some(job) = jobs.pop_front() {
+            if is_about_a_pod(&job.action) && broken.is_none() {
+                // Pods do not wait for each other.
+                let end = jobs.iter().position(|job| !is_about_a_pod(&job.action)).unwrap_or(jobs.len());
+                let pods = std::iter::once(job).chain(jobs.drain(..end));
+                let goes = pods.map(async |job| {
+                    if self.permit.is_valid() {
+                        drop(self.perform(job).await);
+                    } else {
+                        self.fail(&job.action, "another replica acts now");
+                    }
+                });
+                futures_util::future::join_all(goes).await;
+                continue;
+            }
             objects.extend(written_by(&job.action));
             if broken.is_none() && !self.permit.is_valid() {
                 broken = Some("another replica acts now".into());
@@ -278,6 +330,10 @@ impl<P: CloudProvider> Hands<P> {
         tracing::warn!("{subject}: {why}");
         self.see(Observation::ActionFailed { subject: subject.into(), message: why.into() });
     }
+}
+
+fn is_about_a_pod(action: &Action) -> bool {
+    matches!(action, Action::Evict { .. } | Action::DeletePod { .. })
 }
 
 /// The object that an action writes.

@@ -55,7 +55,7 @@ impl<'c> LiveStory<'c> {
             if matches!(planned.action, Action::Evict { .. }) {
                 *evicted.entry(planned.reason.code).or_default() += 1;
             }
-            let Some((tone, word, subject)) = shown(planned) else { continue };
+            let Some((tone, word, subject)) = shown(planned, self.console.is_json()) else { continue };
             self.line(now, tone, word, planned.reason.code, &subject, &planned.reason.message)?;
         }
         for (code, pods) in evicted {
@@ -85,8 +85,8 @@ impl<'c> LiveStory<'c> {
     }
 }
 
-/// What a person wants to follow; the rest is in the objects' status and events.
-fn shown(planned: &Planned) -> Option<(Tone, &'static str, String)> {
+/// What a person wants to follow; the rest is in the objects' status and events. Programs are told all that is an event.
+fn shown(planned: &Planned, is_for_programs: bool) -> Option<(Tone, &'static str, String)> {
     Some(match &planned.action {
         Action::Launch { claim, .. } => (Tone::Good, "launch", claim.to_string()),
         Action::UpdateClaim { claim, change } if change.node.is_some() => {
@@ -96,7 +96,9 @@ fn shown(planned: &Planned) -> Option<(Tone, &'static str, String)> {
         Action::FinalizeClaim { claim } => (Tone::Notice, "gone", claim.to_string()),
         Action::Terminate { instance } => (Tone::Notice, "terminate", instance.instance().to_string()),
         Action::DeletePod { pod, .. } => (Tone::Bad, "force", pod.to_string()),
-        Action::Publish(notice) if notice.is_warning && !matches!(notice.subject, Subject::Node(_)) => {
+        Action::Publish(notice)
+            if is_for_programs || (notice.is_warning && !matches!(notice.subject, Subject::Node(_))) =>
+        {
             let subject = match notice.subject {
                 Subject::Pool(name) => name.to_string(),
                 Subject::Claim(name) => name.to_string(),

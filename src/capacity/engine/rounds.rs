@@ -17,7 +17,7 @@ use crate::capacity::scheduling::{self, Mode, NewNode, Place, Request, Solution}
 use crate::capacity::static_capacity;
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::NodeClaim;
-use crate::model::name::{ClaimName, NodeName};
+use crate::model::name::{ClaimName, NodeName, ObjectKey};
 
 /// Pods that wait although nothing new came are looked at again after so long, if anything else changed.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
@@ -152,6 +152,10 @@ impl Engine {
             hosting.bought(pods, Place::Claim(claim.name));
             let message = bought(&solution.new_nodes, pods);
             steps.push(Action::CreateClaim(claim.clone()), "Provisioned", message);
+            nominate(pods, &Place::Claim(claim.name), &view, &mut steps);
+        }
+        for (place, pods) in &solution.existing {
+            nominate(pods, place, &view, &mut steps);
         }
         for pod in solution.unschedulable.iter().filter(|pod| waiting.contains(&pod.pod)) {
             let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
@@ -313,7 +317,7 @@ impl Engine {
     }
 }
 
-fn bought(nodes: &[NewNode], pods: &[crate::model::name::ObjectKey]) -> String {
+fn bought(nodes: &[NewNode], pods: &[ObjectKey]) -> String {
     let node = nodes.iter().find(|node| node.pods == pods);
     let cheapest = node.map_or_else(String::new, |node| {
         let launch = node.launch();
@@ -323,7 +327,25 @@ fn bought(nodes: &[NewNode], pods: &[crate::model::name::ObjectKey]) -> String {
     format!("{} pods need a node{cheapest}", pods.len())
 }
 
-fn failed_scheduling(pod: crate::model::name::ObjectKey, why: &str) -> Action {
+/// Tells real pods where they are expected to run. kube-scheduler decides.
+fn nominate(pods: &[ObjectKey], place: &Place, cluster: &Cluster, steps: &mut Steps) {
+    let place = match place {
+        Place::Node(node) => format!("node/{node}"),
+        Place::Claim(claim) => format!("nodeclaim/{claim}"),
+    };
+    let message: Arc<str> = format!("should schedule on {place}").into();
+    for pod in pods.iter().filter(|pod| cluster.pods.contains_key(pod)) {
+        let notice = Notice {
+            subject: Subject::Pod(*pod),
+            is_warning: false,
+            reason: "Nominated".into(),
+            message: message.clone(),
+        };
+        steps.push(Action::Publish(notice), "Nominated", &*message);
+    }
+}
+
+fn failed_scheduling(pod: ObjectKey, why: &str) -> Action {
     Action::Publish(Notice {
         subject: Subject::Pod(pod),
         is_warning: true,

@@ -139,7 +139,16 @@ impl fmt::Debug for Kube {
 impl Kube {
     /// Opens the connection lazily: the first request finds out whether anybody listens.
     pub async fn connect(address: &Address, requests_per_second: u32) -> Result<Self, KubeError> {
-        let config = match &address.kubeconfig {
+        Self::connect_as(FIELD_MANAGER, address, requests_per_second).await
+    }
+
+    /// The same under another name: what an API server tells its requests apart by.
+    pub async fn connect_as(
+        agent: &str,
+        address: &Address,
+        requests_per_second: u32,
+    ) -> Result<Self, KubeError> {
+        let mut config = match &address.kubeconfig {
             Some(path) => {
                 let unusable = |error: kube::config::KubeconfigError| {
                     let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
@@ -158,6 +167,10 @@ impl Kube {
             url: config.cluster_url.to_string().trim_end_matches('/').into(),
             authorities: config.root_cert.clone().unwrap_or_default().into(),
         };
+        let agent = format!("{agent}/{}", env!("CARGO_PKG_VERSION"));
+        if let (Ok(name), Ok(value)) = ("user-agent".parse(), agent.parse()) {
+            config.headers.push((name, value));
+        }
         let client = kube::Client::try_from(config)
             .map_err(|error| KubeError::of("the connection cannot be prepared".into(), error))?;
         let pace = Arc::new(Pace::new(requests_per_second));

@@ -1,6 +1,6 @@
 //! A control plane, a repository, and Provisor running between them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::git::fixture::Fixture;
-use crate::plane::{Plane, Size, bound, collection_of, path_of};
+use crate::plane::{AUDITED, Plane, Size, bound, collection_of, path_of};
 
 /// How long one stage of a story may take on a machine that does other things too.
-pub const PATIENCE: Duration = Duration::from_secs(180);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
+pub const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 pub const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
 pub const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 
@@ -22,6 +23,8 @@ pub struct Bench {
     pub plane: Plane,
     pub fleet: Fixture,
     pub namespace: String,
+    /// A user of Provisor's own, whose requests the API server records.
+    kubeconfig: PathBuf,
 }
 
 /// The environment `dev` with one pool whose nodes carry `generation` as a label.
@@ -34,9 +37,9 @@ pub fn environment(generation: &str) -> String {
         limits = {{ cpu = "200" }}
         max-instance-cpu = 16
         consolidation-policy = "WhenEmpty"
-        consolidate-after = "3s"
+        consolidate-after = "1s"
         labels = {{ generation = "{generation}" }}
-        budgets = [{{ nodes = "40%" }}]
+        budgets = [{{ nodes = "40%", reasons = ["Drifted"] }}]
         "#
     )
 }
@@ -53,7 +56,15 @@ impl Bench {
         let fleet =
             Fixture::with(&[("fleet.toml", "name = \"live\"\n"), ("environments/dev.toml", environment)]);
         let namespace = plane.namespace("work");
-        Self { plane, fleet, namespace }
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": AUDITED },
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin" },
+            "subjects": [{ "apiGroup": group, "kind": "User", "name": AUDITED }],
+        });
+        plane.api.post(&collection_of(&binding), &binding).expect("a binding");
+        let kubeconfig = plane.user(AUDITED);
+        Self { plane, fleet, namespace, kubeconfig }
     }
 
     /// Starts Provisor with simulated machines; it ends with the test, or when the answer is killed or dropped.
@@ -69,7 +80,7 @@ impl Bench {
         let file = File::options().create(true).append(true).open(&log).expect("a log");
         command
             .args(["run", "--env", "dev", "--namespace", "default", "--interval", "10s", "--kubeconfig"])
-            .arg(self.plane.kubeconfig())
+            .arg(&self.kubeconfig)
             .arg("--repo")
             .arg(self.fleet.work_tree())
             .args(more)
@@ -105,6 +116,36 @@ impl Bench {
         nodes
     }
 
+    /// What was asked of the API server by Provisor itself; simulated kubelets are not it.
+    pub fn requests(&self) -> Vec<Value> {
+        let mut requests = self.plane.audit();
+        requests.retain(|request| text(request, "/userAgent").starts_with("provisor/"));
+        requests
+    }
+
+    /// How often each pod was evicted, by name.
+    pub fn evictions(&self) -> BTreeMap<String, u32> {
+        let mut counts = BTreeMap::new();
+        for request in self.requests() {
+            let is_granted = request["responseStatus"]["code"] == 201;
+            if is_granted && request["objectRef"]["subresource"] == "eviction" {
+                *counts.entry(text(&request, "/objectRef/name").to_owned()).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// The names of all claims that were ever made.
+    pub fn claims_made(&self) -> Vec<String> {
+        let mut requests = self.requests();
+        requests.retain(|request| {
+            request["verb"] == "create"
+                && request["objectRef"]["resource"] == "nodeclaims"
+                && request["responseStatus"]["code"] == 201
+        });
+        requests.iter().map(|request| text(request, "/objectRef/name").to_owned()).collect()
+    }
+
     /// Waits until `is_so`, and says of what it waited in vain.
     #[track_caller]
     pub fn wait(&self, what: &str, running: &Running, is_so: impl Fn() -> bool) -> Duration {
@@ -126,18 +167,19 @@ impl Bench {
             );
             std::thread::sleep(Duration::from_millis(25));
         }
+        eprintln!("{what} after {:?}", start.elapsed());
         start.elapsed()
     }
 
     /// A Deployment of pods of one size.
-    pub fn deploy(&self, name: &str, replicas: u32, cpu: &str, memory: &str) {
+    pub fn deploy(&self, name: &str, replicas: u32, cpu: &str, memory: &str, selector: Value) {
         let labels = json!({ "app": name });
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": { "name": name, "namespace": self.namespace },
             "spec": { "replicas": replicas, "selector": { "matchLabels": labels }, "template": {
                 "metadata": { "labels": labels },
-                "spec": { "terminationGracePeriodSeconds": 1, "containers": [{
+                "spec": { "terminationGracePeriodSeconds": 1, "nodeSelector": selector, "containers": [{
                     "name": "main", "image": "pause",
                     "resources": { "requests": { "cpu": cpu, "memory": memory } },
                 }] },
@@ -277,6 +319,12 @@ impl Running {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// Ends it as a power failure would.
+    pub fn kill(mut self) -> String {
+        self.child.kill().and_then(|()| self.child.wait()).expect("it was running");
+        self.log()
+    }
+
     /// Asks it to end, as a cluster asks its pods.
     pub fn stop(mut self) -> i32 {
         let pid = self.child.id().to_string();
@@ -294,4 +342,9 @@ impl Drop for Running {
 
 pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a condition of the object is true.
+pub fn is_true(object: &Value, kind: &str) -> bool {
+    crate::plane::has_condition(object, kind)
 }

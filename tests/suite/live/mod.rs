@@ -2,3 +2,5 @@
 
 mod bench;
 mod replicas;
+mod whole;
+mod crash;

@@ -116,6 +116,7 @@ impl Plane {
         let admin = authority.user("admin", Some("system:masters"));
         let kubeconfig = write_kubeconfig(&home, ports, "admin", &admin);
         home.write("scheduler.yaml", &scheduler_settings(home.path()));
+        home.write("audit.yaml", &audit_policy());
         let plane = Self {
             servers: Mutex::default(),
             size,
@@ -159,6 +160,13 @@ impl Plane {
         let user = json!({"token": issued["status"]["token"]});
         let file = kubeconfig(self.ports, &self.home.path().join("authority.crt"), &user);
         self.home.write(&format!("account-{namespace}-{name}.kubeconfig"), &file.to_string())
+    }
+
+    /// What [`AUDITED`] asked of this API server, as its audit log has it: whole requests, in the order of their answers.
+    pub(crate) fn audit(&self) -> Vec<Value> {
+        let log = std::fs::read_to_string(self.home.path().join("audit.log")).unwrap_or_default();
+        // The last line may not be there completely.
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     /// A new namespace whose name begins so, ready for pods.
@@ -229,6 +237,7 @@ impl Plane {
                  --tls-cert-file=server.crt --tls-private-key-file=server.key --cert-dir=. \
                  --client-ca-file=authority.crt --authorization-mode=Node,RBAC \
                  --service-cluster-ip-range=10.0.0.0/16 \
+                 --audit-policy-file=audit.yaml --audit-log-path=audit.log \
                  --service-account-issuer=https://kubernetes.default.svc \
                  --service-account-key-file=tokens.pub --service-account-signing-key-file=tokens.key{}",
                 match self.size {
@@ -348,6 +357,17 @@ fn write_kubeconfig(home: &Home, ports: Ports, user: &str, identity: &Identity) 
     let shown = json!({"client-certificate": certificate, "client-key": key});
     let file = kubeconfig(ports, &home.path().join("authority.crt"), &shown);
     home.write(&format!("{user}.kubeconfig"), &file.to_string())
+}
+
+/// The user whose requests are recorded.
+pub(crate) const AUDITED: &str = "provisor";
+
+fn audit_policy() -> String {
+    json!({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+        "rules": [{ "level": "Metadata", "users": [AUDITED] }, { "level": "None" }],
+    })
+    .to_string()
 }
 
 /// The scheduler's own limit of requests would be the slowest part of a test of a thousand pods.

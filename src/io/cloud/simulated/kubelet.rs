@@ -210,8 +210,12 @@ impl Kubelet {
             pods.iter().for_each(|pod| self.attend(&mut state, pod));
         }
         let mut is_made = false;
+        let mut uid = None;
         loop {
-            let lease = lease(node);
+            if uid.is_none() {
+                uid = self.uid_of(node).await;
+            }
+            let lease = lease(node, uid.as_deref());
             let answer = if is_made {
                 let change = json!({ "spec": lease["spec"] });
                 self.kube.merge(Resource::LEASE, Some(LEASES), node.as_str(), None, &change).await
@@ -227,6 +231,11 @@ impl Kubelet {
             }
             tokio::time::sleep(RENEWAL).await;
         }
+    }
+
+    async fn uid_of(&self, node: NodeName) -> Option<String> {
+        let object = self.kube.get(Kind::Node.resource(), None, node.as_str()).await.ok()??;
+        object.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned)
     }
 
     /// What a machine leaves behind: pods that nobody runs any more, and its node.
@@ -319,12 +328,18 @@ fn address(uid: Symbol) -> String {
     format!("10.{}.{b}.{}", a % 250, c.clamp(1, 254))
 }
 
-fn lease(node: NodeName) -> Value {
+/// As a kubelet makes it: it goes with its node, whoever deletes that.
+fn lease(node: NodeName, uid: Option<&str>) -> Value {
     let now = format!("{:.6}", clock::now());
-    json!({
+    let mut lease = json!({
         "apiVersion": Resource::LEASE.api_version,
         "kind": Resource::LEASE.kind,
         "metadata": { "name": node.as_str(), "namespace": LEASES },
         "spec": { "holderIdentity": node.as_str(), "leaseDurationSeconds": 40, "renewTime": now },
-    })
+    });
+    if let Some(uid) = uid {
+        lease["metadata"]["ownerReferences"] =
+            json!([{ "apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": uid }]);
+    }
+    lease
 }

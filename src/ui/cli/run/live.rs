@@ -138,7 +138,8 @@ async fn on_simulated(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let catalog = args.live.catalog.open(|| commits.region())?;
     let seed = args.seed.unwrap_or_else(|| seed_of(&args.live.installation, commits.environment()));
     // Kubelets have a pace of their own: in a real cluster each has its own connection.
-    let theirs = Kube::connect(&address, args.live.kube_qps.saturating_mul(2)).await?;
+    let theirs =
+        Kube::connect_as("simulated-kubelets", &address, args.live.kube_qps.saturating_mul(2)).await?;
     let settings = args.live.simulated(seed)?;
     let make = move || {
         let kubelet = Kubelet::new(theirs.clone(), settings.has_kubelets);

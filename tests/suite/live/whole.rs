@@ -1,0 +1,103 @@
+//! The whole story once, with what is nobody's of ours beside it.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, CLASSES, POOLS, environment, is_true, text};
+
+/// Groups of pods each of which fits on one node, so that there is one right place for every pod: how many, of what size, and
+/// in which zone.
+const GROUPS: [(&str, u32, &str, &str, &str); 3] = [
+    ("small", 25, "250m", "512Mi", "us-east-1a"),
+    ("large", 15, "900m", "2Gi", "us-east-1b"),
+    ("middle", 10, "500m", "2Gi", "us-east-1c"),
+];
+
+/// For every pod the claim that the plan made for it, as the log tells.
+fn planned(log: &str) -> BTreeMap<String, String> {
+    let documents = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let told = documents.filter(|document| document["kind"] == "Nominated");
+    told.filter_map(|document| {
+        let claim = text(&document, "/message").rsplit_once("nodeclaim/")?.1.to_owned();
+        Some((text(&document, "/subject").to_owned(), claim))
+    })
+    .collect()
+}
+
+#[test]
+fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
+    let bench = Bench::new();
+    let strangers = bench.plant_strangers();
+    let running = bench.start(&["--output", "json"]);
+
+    // A commit becomes objects, and what they refer to is ready.
+    bench.wait("pool and class ready", &running, || {
+        let ready = |path: &str| bench.plane.api.get(path).body;
+        is_true(&ready(&format!("{POOLS}/general")), "Ready")
+            && bench.list(CLASSES).iter().any(|class| is_true(class, "Ready"))
+    });
+
+    // Fifty pods of three kinds wait, get nodes, and run where the plan wanted them.
+    for (name, replicas, cpu, memory, zone) in GROUPS {
+        bench.deploy(name, replicas, cpu, memory, json!({ "topology.kubernetes.io/zone": zone }));
+    }
+    bench.wait("all running", &running, || bench.all_run(50));
+    bench.wait("all initialized", &running, || {
+        bench.claims().iter().all(|claim| is_true(claim, "Initialized") && is_true(claim, "Ready"))
+    });
+    let (nodes, claims) = (bench.nodes(), bench.claims());
+    let node_of: BTreeMap<&str, &str> =
+        claims.iter().map(|claim| (text(claim, "/metadata/name"), text(claim, "/status/nodeName"))).collect();
+    assert_eq!(node_of.len(), GROUPS.len(), "one node is bought for each group: {node_of:?}");
+    assert_eq!(nodes.len(), claims.len(), "one claim, one node");
+    let plan = planned(&running.log());
+    for pod in bench.pods() {
+        let key = format!("{}/{}", bench.namespace, text(&pod, "/metadata/name"));
+        let claim = plan.get(&key).unwrap_or_else(|| panic!("{key} is in no plan: {plan:#?}"));
+        assert_eq!(text(&pod, "/spec/nodeName"), node_of[claim.as_str()], "{key} is bound as planned");
+    }
+    for claim in &claims {
+        assert_eq!(text(claim, "/metadata/ownerReferences/0/name"), "general");
+        assert_eq!(text(claim, "/metadata/annotations/provisor.dev~1owner"), "provisor:dev");
+    }
+    for node in &nodes {
+        assert_eq!(text(node, "/metadata/labels/karpenter.sh~1nodepool"), "general");
+        assert_eq!(text(node, "/metadata/labels/generation"), "one");
+        assert_eq!(text(node, "/metadata/labels/karpenter.sh~1initialized"), "true");
+        assert!(
+            node.pointer("/spec/taints").is_none_or(|taints| taints.as_array().is_none_or(Vec::is_empty))
+        );
+    }
+
+    // A second commit rolls the pool, no more than two of three nodes at a time, and pods move along.
+    bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
+    let going_most = Mutex::new(0);
+    bench.wait("rolled", &running, || {
+        let nodes = bench.nodes();
+        let is_going = |node: &&Value| !node["metadata"]["deletionTimestamp"].is_null();
+        let going = nodes.iter().filter(is_going).count();
+        let mut most = going_most.lock().expect("nobody panics in between");
+        *most = going.max(*most);
+        !nodes.is_empty() && nodes.iter().all(|node| text(node, "/metadata/labels/generation") == "two")
+    });
+    let going_most = going_most.into_inner().expect("nobody panicked");
+    assert!(going_most <= 2, "the budget is 40 % of three nodes: {going_most} went at a time");
+    bench.wait("all running again", &running, || bench.all_run(50));
+
+    // Without pods there are no nodes, claims or machines.
+    for (name, ..) in GROUPS {
+        bench.scale(name, 0);
+    }
+    bench.wait("empty", &running, || {
+        bench.pods().is_empty() && bench.nodes().is_empty() && bench.claims().is_empty()
+    });
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    bench.wait("without leases of nodes", &running, || bench.list(leases).is_empty());
+    bench.expect_untouched(&strangers);
+    let evictions = bench.evictions();
+    assert!(evictions.len() >= 50, "every pod was asked to move: {}", evictions.len());
+    assert!(evictions.values().all(|times| *times == 1), "each once: {evictions:?}");
+    assert_eq!(running.stop(), 130, "asked to end, it ends");
+}
