@@ -135,14 +135,24 @@ impl Bench {
         counts
     }
 
-    /// The names of all claims that were ever made.
-    pub fn claims_made(&self) -> Vec<String> {
+    /// Granted requests of one kind about one kind of object.
+    pub fn requests_for(&self, resource: &str, verb: &str) -> Vec<Value> {
         let mut requests = self.requests();
         requests.retain(|request| {
-            request["verb"] == "create"
-                && request["objectRef"]["resource"] == "nodeclaims"
-                && request["responseStatus"]["code"] == 201
+            request["verb"] == verb
+                && request["objectRef"]["resource"] == resource
+                && matches!(request["responseStatus"]["code"].as_u64(), Some(200..=299))
         });
+        requests
+    }
+
+    pub fn pool_is_ready(&self) -> bool {
+        is_true(&self.plane.api.get(&format!("{POOLS}/general")).body, "Ready")
+    }
+
+    /// The names of all claims that were ever made.
+    pub fn claims_made(&self) -> Vec<String> {
+        let requests = self.requests_for("nodeclaims", "create");
         requests.iter().map(|request| text(request, "/objectRef/name").to_owned()).collect()
     }
 
@@ -325,10 +335,23 @@ impl Running {
         self.log()
     }
 
+    /// It neither hears nor does anything until it is thawed.
+    pub fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    pub fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        std::process::Command::new("kill").args([signal, &pid]).status().expect("kill runs");
+    }
+
     /// Asks it to end, as a cluster asks its pods.
     pub fn stop(mut self) -> i32 {
-        let pid = self.child.id().to_string();
-        std::process::Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        self.signal("-TERM");
         self.child.wait().expect("it ends").code().unwrap_or(-1)
     }
 }

@@ -4,3 +4,4 @@ mod bench;
 mod replicas;
 mod whole;
 mod crash;
+mod rest;

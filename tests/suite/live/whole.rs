@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, CLASSES, POOLS, environment, is_true, text};
+use super::bench::{Bench, CLASSES, environment, is_true, text};
 
 /// Groups of pods each of which fits on one node, so that there is one right place for every pod: how many, of what size, and
 /// in which zone.
@@ -34,9 +34,7 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
 
     // A commit becomes objects, and what they refer to is ready.
     bench.wait("pool and class ready", &running, || {
-        let ready = |path: &str| bench.plane.api.get(path).body;
-        is_true(&ready(&format!("{POOLS}/general")), "Ready")
-            && bench.list(CLASSES).iter().any(|class| is_true(class, "Ready"))
+        bench.pool_is_ready() && bench.list(CLASSES).iter().any(|class| is_true(class, "Ready"))
     });
 
     // Fifty pods of three kinds wait, get nodes, and run where the plan wanted them.
