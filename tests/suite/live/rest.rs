@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, text};
-use crate::plane::{Server, path_of};
+use crate::plane::Server;
 
 /// Everybody's requests are named once, at whatever stage they were recorded.
 fn asked(requests: &[Value]) -> BTreeSet<&str> {
@@ -67,7 +67,9 @@ fn what_happened_while_nobody_listened_is_found_out() {
     // Their kubelets are frozen, too: nobody else lets the pods go.
     bench.wait("without pods", &running, || {
         for pod in bench.pods() {
-            bench.plane.api.delete(&format!("{}?gracePeriodSeconds=0", path_of(&pod)));
+            let (namespace, name) = (&bench.namespace, text(&pod, "/metadata/name"));
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0");
+            bench.plane.api.delete(&path);
         }
         bench.pods().is_empty()
     });
