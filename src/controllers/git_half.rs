@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::fleet::fleet_of;
+use super::standing::Standing;
 use crate::capacity::cluster::Cluster;
 use crate::gitops::desired::ObjectRef;
 use crate::gitops::live::{Inventory, LiveObject, LiveState, object_ref};
@@ -130,6 +131,11 @@ impl GitHalf {
             let live = LiveState { objects, fleet: fleet_of(cluster), inventory: None };
             self.sync.observe(now, GitEvent::Live(live));
         }
+    }
+
+    /// How the environment stands, and what was applied.
+    pub fn standing(&self, now: Timestamp) -> Standing {
+        (self.sync.status(now), self.sync.inventory().cloned())
     }
 
     pub fn is_ready(&self) -> bool {

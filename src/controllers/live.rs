@@ -16,6 +16,7 @@ use super::classes::Classes;
 use super::fleet::fleet_of;
 use super::git_half::{GitHalf, Synced};
 use super::perform::{Answer, Performer};
+use super::standing::Teller;
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
 use crate::gitops::live::Fleet;
@@ -81,6 +82,7 @@ pub struct Live<P> {
     permit: Permit,
     engine: Engine,
     git: GitHalf,
+    teller: Teller,
     classes: Classes<P>,
     performer: Performer<P>,
     believed: Believed,
@@ -108,6 +110,7 @@ impl<P: CloudProvider> Live<P> {
     ) -> Result<Self, KubeError> {
         let watches = Watches::start(&kube).await?;
         let inventory = settings.ledger.read(&kube).await?;
+        let teller = Teller::new(&settings.environment, kube.clone(), permit.clone());
         let writer = Writer::new(kube);
         let (answer_sender, answers) = mpsc::unbounded_channel();
         let (result_sender, synced) = mpsc::unbounded_channel();
@@ -129,6 +132,7 @@ impl<P: CloudProvider> Live<P> {
             permit,
             engine: Engine::new(settings.engine),
             git,
+            teller,
             believed: Believed::default(),
             answers,
             synced,
@@ -173,7 +177,10 @@ impl<P: CloudProvider> Live<P> {
                         self.answered(answer);
                     }
                 }
-                Some(done) = self.synced.recv() => self.git.finished(clock::now(), done),
+                Some(done) = self.synced.recv() => {
+                    self.git.finished(clock::now(), done);
+                    self.teller.touch(clock::now());
+                }
                 Some(news) = cloud.recv() => match news {
                     News::Seen(seen) => self.see(seen),
                     News::Told(told) => self.be_told(told),
@@ -306,6 +313,7 @@ impl<P: CloudProvider> Live<P> {
             if fleet != self.fleet {
                 self.fleet = fleet.clone();
                 self.git.observe(now, GitEvent::FleetChanged(fleet));
+                self.teller.touch(now);
             }
         }
         wakes.push(self.fleet_due);
@@ -313,8 +321,11 @@ impl<P: CloudProvider> Live<P> {
             let decision = self.git.decide(now);
             wakes.push(decision.wake_at);
             if decision.is_news || !decision.actions.is_empty() {
+                self.teller.touch(now);
                 drop(self.reports.send(Report::Git(decision)));
             }
+            let git = &self.git;
+            wakes.push(self.teller.tell(now, || git.standing(now)));
         }
         let earliest = wakes.into_iter().flatten().min();
         earliest.map(|at| at.max(now + WAKE_LEAST))

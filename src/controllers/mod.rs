@@ -5,5 +5,6 @@ mod fleet;
 mod perform;
 mod classes;
 mod git_half;
+mod standing;
 pub mod live;
 pub mod reconciler;

@@ -40,5 +40,6 @@ pub mod environment;
 pub mod policy;
 pub mod plan;
 pub mod sync;
+pub mod standing;
 // From one environment to the next.
 pub mod promotion;

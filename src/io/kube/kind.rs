@@ -20,6 +20,7 @@ const fn namespaced(api_version: &'static str, kind: &'static str, plural: &'sta
 impl Resource {
     pub const LEASE: Self = namespaced("coordination.k8s.io/v1", "Lease", "leases");
     pub const CONFIG_MAP: Self = namespaced("v1", "ConfigMap", "configmaps");
+    pub const ENVIRONMENT: Self = cluster("provisor.dev/v1alpha1", "Environment", "environments");
     pub const EVENT: Self = namespaced("v1", "Event", "events");
     pub const SERVICE: Self = namespaced("v1", "Service", "services");
     pub const SERVICE_CIDR: Self = cluster("networking.k8s.io/v1", "ServiceCIDR", "servicecidrs");

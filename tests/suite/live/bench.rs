@@ -182,7 +182,12 @@ impl Bench {
     }
 
     /// A Deployment of pods of one size.
-    pub fn deploy(&self, name: &str, replicas: u32, cpu: &str, memory: &str, selector: Value) {
+    pub fn deploy(&self, name: &str, replicas: u32, cpu: &str, memory: &str) {
+        self.deploy_on(name, replicas, cpu, memory, json!({}));
+    }
+
+    /// The same, of pods that only go to nodes with these labels.
+    pub fn deploy_on(&self, name: &str, replicas: u32, cpu: &str, memory: &str, selector: Value) {
         let labels = json!({ "app": name });
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
@@ -210,6 +215,16 @@ impl Bench {
             && pods.iter().all(|pod| {
                 text(pod, "/status/phase") == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
             })
+    }
+
+    /// The object on which it is told how the environment stands; its path.
+    pub fn plant_environment(&self) -> String {
+        let object = json!({
+            "apiVersion": "provisor.dev/v1alpha1", "kind": "Environment", "metadata": { "name": "dev" },
+            "spec": { "source": { "url": "https://git.example.com/fleet", "branch": "main" } },
+        });
+        self.plane.api.post(&collection_of(&object), &object).expect("an environment");
+        path_of(&object)
     }
 
     /// Things that are nobody's of ours, and how they looked when they were made.

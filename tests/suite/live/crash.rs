@@ -40,7 +40,7 @@ fn a_process_that_is_killed_again_and_again_comes_to_the_same_end() {
     let bench = Bench::new();
     let strangers = bench.plant_strangers();
     let mut moments = Moments(20_261_121);
-    bench.deploy("web", 24, "900m", "1Gi", json!({ "topology.kubernetes.io/zone": "us-east-1a" }));
+    bench.deploy_on("web", 24, "900m", "1Gi", json!({ "topology.kubernetes.io/zone": "us-east-1a" }));
     let are_initialized = || {
         let claims = bench.claims();
         !claims.is_empty() && claims.iter().all(|claim| is_true(claim, "Initialized"))
@@ -68,7 +68,11 @@ fn a_process_that_is_killed_again_and_again_comes_to_the_same_end() {
     assert!(evictions.len() >= 24, "the roll moved every pod: {evictions:?}");
     let made = bench.claims_made();
     assert_eq!(made.len(), made.iter().collect::<BTreeSet<_>>().len(), "no claim is made twice: {made:?}");
-    assert!(made.len() <= 2 * bought + 2, "what a roll replaces is replaced once: {made:?}");
+    // A replacement that was ordered a moment before the end stands idle and is given back or used by the successor.
+    assert!(
+        made.len() <= 2 * bought + 8,
+        "at most one more for each time that the roll was broken off: {made:?}"
+    );
     bench.expect_untouched(&strangers);
     drop(running);
 }

@@ -1,7 +1,5 @@
 //! Two processes over one cluster: one acts, and the other takes over.
 
-use serde_json::json;
-
 use super::bench::{Bench, POOLS};
 
 #[test]
@@ -12,7 +10,7 @@ fn of_two_replicas_one_acts_and_the_other_takes_over() {
     bench.wait("pool applied", &first, || bench.plane.api.get(&format!("{POOLS}/general")).is_success());
     let second = bench.start(&[]);
     bench.wait("second waits", &second, || second.log().contains("this replica waits"));
-    bench.deploy("web", 6, "900m", "1Gi", json!({}));
+    bench.deploy("web", 6, "900m", "1Gi");
     bench.wait("all running", &first, || bench.all_run(6));
     assert!(!second.log().contains("launch"), "only the first acts: {}", second.log());
 

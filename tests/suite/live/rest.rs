@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::bench::{Bench, text};
 use crate::plane::Server;
@@ -24,7 +24,7 @@ fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
     let mut waits: Vec<Duration> = Vec::new();
     for name in ["one", "two", "three"] {
         let (known, begun) = (bench.claims_made().len(), Timestamp::now());
-        bench.deploy(name, 1, "9", "1Gi", json!({}));
+        bench.deploy(name, 1, "9", "1Gi");
         bench.wait("a claim", &running, || bench.claims_made().len() > known);
         let made = bench.requests_for("nodeclaims", "create").pop().expect("it was made");
         let at: Timestamp = text(&made, "/requestReceivedTimestamp").parse().expect("a moment");
@@ -53,7 +53,7 @@ fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
 fn what_happened_while_nobody_listened_is_found_out() {
     let bench = Bench::new();
     let running = bench.start(&["--no-lease"]);
-    bench.deploy("web", 3, "900m", "1Gi", json!({}));
+    bench.deploy("web", 3, "900m", "1Gi");
     bench.wait("all running", &running, || bench.all_run(3));
     assert!(!bench.nodes().is_empty());
 

@@ -30,6 +30,7 @@ fn planned(log: &str) -> BTreeMap<String, String> {
 fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     let bench = Bench::new();
     let strangers = bench.plant_strangers();
+    let path = bench.plant_environment();
     let running = bench.start(&["--output", "json"]);
 
     // A commit becomes objects, and what they refer to is ready.
@@ -37,9 +38,15 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
         bench.pool_is_ready() && bench.list(CLASSES).iter().any(|class| is_true(class, "Ready"))
     });
 
+    bench.wait("told by its Environment", &running, || {
+        let environment = bench.plane.api.get(&path).body;
+        let applied = environment["status"]["inventory"].as_array().map_or(0, Vec::len);
+        is_true(&environment, "Ready") && text(&environment, "/status/sync") == "Synced" && applied == 2
+    });
+
     // Fifty pods of three kinds wait, get nodes, and run where the plan wanted them.
     for (name, replicas, cpu, memory, zone) in GROUPS {
-        bench.deploy(name, replicas, cpu, memory, json!({ "topology.kubernetes.io/zone": zone }));
+        bench.deploy_on(name, replicas, cpu, memory, json!({ "topology.kubernetes.io/zone": zone }));
     }
     bench.wait("all running", &running, || bench.all_run(50));
     bench.wait("all initialized", &running, || {
@@ -83,6 +90,10 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     let going_most = going_most.into_inner().expect("nobody panicked");
     assert!(going_most <= 2, "the budget is 40 % of three nodes: {going_most} went at a time");
     bench.wait("all running again", &running, || bench.all_run(50));
+
+    bench.wait("rolled out in the eyes of its Environment", &running, || {
+        text(&bench.plane.api.get(&path).body, "/status/rollout/state") == "Complete"
+    });
 
     // Without pods there are no nodes, claims or machines.
     for (name, ..) in GROUPS {

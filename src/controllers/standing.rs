@@ -1,0 +1,104 @@
+//! Writes how the environment stands on its Environment object, if somebody made one: seldom, and only what changed.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use crate::gitops::live::Inventory;
+use crate::gitops::standing::render_standing;
+use crate::gitops::sync::SyncStatus;
+use crate::io::kube::lease::Permit;
+use crate::io::kube::{Kube, KubeError, Resource};
+
+/// While objects are written the status changes with each of them.
+const REST: SignedDuration = SignedDuration::from_secs(2);
+/// Health and rollout change without anything being decided.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+
+/// How the environment stands, and what was applied.
+pub(super) type Standing = (SyncStatus, Option<Inventory>);
+
+/// Says when the status has to be looked at, and hands it to whoever writes.
+pub(super) struct Teller {
+    due: Option<Timestamp>,
+    newest: mpsc::UnboundedSender<Standing>,
+}
+
+impl Teller {
+    pub fn new(environment: &str, kube: Kube, permit: Permit) -> Self {
+        let (newest, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(keep(environment.to_owned(), waiting, kube, permit));
+        Self { due: Some(Timestamp::MIN), newest }
+    }
+
+    /// Something about it may have changed.
+    pub fn touch(&mut self, now: Timestamp) {
+        let soon = now + REST;
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
+    /// Tells if it is due; when to be asked again.
+    pub fn tell(&mut self, now: Timestamp, standing: impl FnOnce() -> Standing) -> Option<Timestamp> {
+        if self.due.is_none_or(|due| due <= now) {
+            self.due = Some(now + LOOK_AGAIN);
+            drop(self.newest.send(standing()));
+        }
+        self.due
+    }
+}
+
+async fn keep(name: String, mut waiting: mpsc::UnboundedReceiver<Standing>, kube: Kube, permit: Permit) {
+    let mut known: Option<Value> = None;
+    let mut complained = String::new();
+    while let Some(mut standing) = waiting.recv().await {
+        while let Ok(newer) = waiting.try_recv() {
+            standing = newer;
+        }
+        if !permit.is_valid() {
+            continue;
+        }
+        match write(&kube, &name, &standing, &mut known).await {
+            Ok(()) => complained.clear(),
+            Err(error) => {
+                known = None;
+                let message = error.to_string();
+                if message != complained {
+                    tracing::warn!("how the environment stands is not written: {message}");
+                    complained = message;
+                }
+            }
+        }
+    }
+}
+
+/// Writes what differs from the object as it was answered last.
+async fn write(
+    kube: &Kube,
+    name: &str,
+    (status, inventory): &Standing,
+    known: &mut Option<Value>,
+) -> Result<(), KubeError> {
+    if known.is_none() {
+        *known = kube.get(Resource::ENVIRONMENT, None, name).await?;
+    }
+    // Nobody made one: everything that it would say is in the log, too.
+    let Some(object) = known else { return Ok(()) };
+    let wanted = render_standing(status, inventory.as_ref(), object);
+    if object.get("status") == Some(&wanted) {
+        return Ok(());
+    }
+    let mut patch = wanted.clone();
+    // What is not said any more has to be taken away by name.
+    let former = object.get("status").and_then(Value::as_object);
+    for field in former.into_iter().flat_map(|former| former.keys()) {
+        if patch.get(field).is_none() {
+            patch[field] = Value::Null;
+        }
+    }
+    match kube.merge(Resource::ENVIRONMENT, None, name, Some("status"), &json!({ "status": patch })).await {
+        Ok(object) => *known = Some(object),
+        Err(error) if error.is_missing() => *known = None,
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
