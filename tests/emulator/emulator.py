@@ -36,6 +36,7 @@ os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 
 from moto.ec2.models import ec2_backends  # noqa: E402
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES  # noqa: E402
+from moto.iam.models import ManagedPolicy  # noqa: E402
 from moto.moto_server.werkzeug_app import (  # noqa: E402
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -52,6 +53,20 @@ EMPTY_ANSWERS = {
 }
 # What EC2 sells does not change while a test runs, and moto takes seconds to write it down.
 UNCHANGING = {"DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"}
+
+
+def policies_as_text():
+    """Lets CloudFormation take the document of a managed policy as text, which is how names get into keys of conditions."""
+    plain = ManagedPolicy.create_from_cloudformation_json.__func__
+
+    def create(cls, resource_name, cloudformation_json, account_id, region_name, **rest):
+        properties = cloudformation_json["Properties"]
+        if isinstance(properties["PolicyDocument"], str):
+            properties = {**properties, "PolicyDocument": json.loads(properties["PolicyDocument"])}
+            cloudformation_json = {**cloudformation_json, "Properties": properties}
+        return plain(cls, resource_name, cloudformation_json, account_id, region_name, **rest)
+
+    ManagedPolicy.create_from_cloudformation_json = classmethod(create)
 
 
 class Emulator:
@@ -422,6 +437,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.families:
         sell_only(set(arguments.families.split(",")))
+    policies_as_text()
     application = Emulator(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", arguments.port, application, threaded=True, request_handler=QuietHandler)
     print(f"http://127.0.0.1:{server.server_port}", flush=True)

@@ -234,7 +234,61 @@ fn rules() -> [(&'static str, Value); 5] {
     ]
 }
 
-/// A CloudFormation template with the policies, the queue and its rules.
+/// What the controller runs as: its account of the cluster may take the role, by EKS Pod Identity, and nobody else.
+fn controller_role() -> Value {
+    let cluster = "arn:${AWS::Partition}:eks:${AWS::Region}:${AWS::AccountId}:cluster/${ClusterName}";
+    let policies: Vec<Value> =
+        policies().iter().map(|policy| json!({ "Ref": format!("{}Policy", policy.name) })).collect();
+    json!({
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "RoleName": { "Fn::Sub": "ProvisorController-${ClusterName}" },
+            "AssumeRolePolicyDocument": {
+                "Version": "2012-10-17",
+                "Statement": [{
+                    "Effect": "Allow",
+                    "Principal": { "Service": "pods.eks.amazonaws.com" },
+                    "Action": ["sts:AssumeRole", "sts:TagSession"],
+                    "Condition": {
+                        "StringEquals": { "aws:SourceAccount": { "Ref": "AWS::AccountId" } },
+                        "ArnEquals": { "aws:SourceArn": { "Fn::Sub": cluster } },
+                    },
+                }],
+            },
+            "ManagedPolicyArns": policies,
+        },
+    })
+}
+
+/// What machines run as: they join the cluster, pull images, and give pods their addresses.
+fn node_role() -> Value {
+    let managed: Vec<Value> = [
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEKS_CNI_Policy",
+        "AmazonEC2ContainerRegistryPullOnly",
+        "AmazonSSMManagedInstanceCore",
+    ]
+    .map(|name| json!({ "Fn::Sub": format!("arn:${{AWS::Partition}}:iam::aws:policy/{name}") }))
+    .into();
+    json!({
+        "Type": "AWS::IAM::Role",
+        "Condition": "MakesNodeRole",
+        "Properties": {
+            "RoleName": { "Ref": "NodeRoleName" },
+            "AssumeRolePolicyDocument": {
+                "Version": "2012-10-17",
+                "Statement": [{
+                    "Effect": "Allow",
+                    "Principal": { "Service": { "Fn::Sub": "ec2.${AWS::URLSuffix}" } },
+                    "Action": "sts:AssumeRole",
+                }],
+            },
+            "ManagedPolicyArns": managed,
+        },
+    })
+}
+
+/// A CloudFormation template with the policies, the roles, the queue and its rules.
 pub fn cloudformation() -> Value {
     let mut resources = Map::new();
     let mut outputs = Map::new();
@@ -254,6 +308,9 @@ pub fn cloudformation() -> Value {
         );
         outputs.insert(name.clone(), json!({ "Value": { "Ref": name } }));
     }
+    resources.insert("ControllerRole".into(), controller_role());
+    resources.insert("NodeRole".into(), node_role());
+    outputs.insert("ControllerRole".into(), json!({ "Value": { "Fn::GetAtt": ["ControllerRole", "Arn"] } }));
     resources.insert(
         "InterruptionQueue".into(),
         json!({
@@ -307,7 +364,7 @@ pub fn cloudformation() -> Value {
     }
     json!({
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": "What Provisor needs in an AWS account: permissions for the controller, and a queue for notices about machines.",
+        "Description": "What Provisor needs in an AWS account: a role for the controller, one for machines, and a queue for notices about them.",
         "Parameters": {
             "ClusterName": {
                 "Type": "String",
@@ -317,7 +374,14 @@ pub fn cloudformation() -> Value {
                 "Type": "String",
                 "Description": "The IAM role that machines run as.",
             },
+            "CreateNodeRole": {
+                "Type": "String",
+                "AllowedValues": ["yes", "no"],
+                "Default": "yes",
+                "Description": "Whether that role is made here; no, if it is there already.",
+            },
         },
+        "Conditions": { "MakesNodeRole": { "Fn::Equals": [{ "Ref": "CreateNodeRole" }, "yes"] } },
         "Resources": resources,
         "Outputs": outputs,
     })

@@ -1,6 +1,7 @@
 //! What `deploy/` ships, as a real API server sees it.
 
 mod chart;
+mod eks;
 mod kinds;
 mod pipelines;
 mod run;
