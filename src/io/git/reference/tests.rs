@@ -117,11 +117,15 @@ fn git_013_pull_requests_are_for_review() {
 
 #[test]
 fn names_that_are_commands_or_nonsense_are_refused() {
-    for text in ["-x", "a b", "a..b", "a\nb", "a~1", "", "x.lock", "@{-1}", "a//b"] {
-        assert!(Reference::any(text).is_err(), "{text:?}");
+    let is_no_branch = |text: &str| {
         let fields = ReferenceFields { branch: Some(text.into()), ..ReferenceFields::default() };
-        assert!(fields.choose(Purpose::Production).is_err(), "{text:?}");
+        fields.choose(Purpose::Production).is_err()
+    };
+    for text in ["-x", "a b", "a..b", "a\nb", "", "x.lock", "@{-1}", "a//b"] {
+        assert!(Reference::any(text).is_err(), "{text:?}");
+        assert!(is_no_branch(text), "{text:?}");
     }
+    assert!(Reference::any("a~1").is_ok() && is_no_branch("a~1"), "a way back from a branch is none");
 }
 
 #[test]
