@@ -651,6 +651,11 @@ fn add_filters(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
                     None => weigh(&metered, input, true)?,
                 }
             }
+            // These two make as many lists, or entries of one, as their count says.
+            if let ("batch" | "slice", Some(count)) = (name, args.get(1)) {
+                let count = usize::try_from(count.clone()).unwrap_or(usize::MAX);
+                metered.charge(count.saturating_mul(4 * size_of::<Value>()))?;
+            }
             filter.call(state, &args)
         });
     }
