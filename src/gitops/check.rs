@@ -214,11 +214,16 @@ fn person_place<'d>(draft: &'d Draft, path: &str) -> Option<&'d Place> {
     near.or_else(|| draft.origins.get("")).or(place)
 }
 
+/// The regions of the built-in catalogue.
+fn known_regions() -> &'static BTreeMap<String, Vec<Zone>> {
+    static KNOWN: LazyLock<BTreeMap<String, Vec<Zone>>> = LazyLock::new(regions);
+    &KNOWN
+}
+
 /// A region that is misspelt is known by nobody; a new one only by others than this build.
 pub(crate) fn region(node: &Node, found: &mut Vec<Diagnostic>) {
     let Some(text) = node.as_text() else { return };
-    static KNOWN: LazyLock<BTreeMap<String, Vec<Zone>>> = LazyLock::new(regions);
-    let known = &*KNOWN;
+    let known = known_regions();
     if known.contains_key(&**text) {
         return;
     }

@@ -204,6 +204,19 @@ fn regions_and_zones_belong_together() {
         of_pool("zones = ['us-east-1a', 'us-east-1-bos-1a']").iter().filter(|one| one.is_error()).count(),
         0
     );
+    // Nothing names a region: the zones speak for themselves.
+    let of = |zones: &str| {
+        let prod = format!("[pools.a]\nstrategy = 'on-demand'\nzones = {zones}\n");
+        told(&[("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", &prod)])
+    };
+    let found = of("['us-moon-1a']");
+    assert_eq!(places(&found), ["warning PRV1626 3:10"], "{found:#?}");
+    assert_eq!(found[0].message, "the zone `us-moon-1a` is in no region that is known");
+    assert_eq!(help(&of("['us-eest-1a']")[0]), "did you mean a zone of `us-east-1`?");
+    let found = of("['us-east-1a', 'us-east-1b', 'eu-west-1a']");
+    assert_eq!(places(&found), ["warning PRV1626 3:38"], "{found:#?}");
+    assert!(found[0].message.contains("is in eu-west-1, and others of this pool are in us-east-1"));
+    assert_eq!(of("['us-east-1a', 'us-east-1-bos-1a']"), []);
 }
 
 #[test]

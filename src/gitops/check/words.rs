@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Asked, Instances};
+use super::{Asked, Instances, known_regions};
 use crate::gitops::diagnostic::{Diagnostic, Place, listed, nearest};
 use crate::model::catalog::{NameParts, region_of};
 use crate::model::label;
@@ -184,8 +184,19 @@ fn zones(one: &Asked<'_>, instances: Option<&Instances>, region: Option<&str>, f
                     .help(format!("it is in {own}; the environment's `region` is {region}"))
             }
             // Somebody's own catalogue, or of which region is not known.
-            (Some(own), _) => {
+            (Some(own), region) => {
                 let is_covered = words.is_some_and(|words| words.region == Some(own));
+                let known = known_regions();
+                // An unknown region that the environment names is told where it is named.
+                if region.is_none() && !is_covered && !known.contains_key(own) {
+                    let help = match nearest(own, known.keys().map(String::as_str)) {
+                        Some(near) => format!("did you mean a zone of `{near}`?"),
+                        None => "the catalogue of this build does not have its region; what it sells is taken on trust".to_owned(),
+                    };
+                    let message = format!("the zone `{value}` is in no region that is known");
+                    found.push(Diagnostic::warning("PRV1626", (*place).clone(), message).help(help));
+                    continue;
+                }
                 if !is_covered || instances.is_none_or(|instances| instances.is_anywhere) {
                     continue;
                 }
@@ -206,5 +217,23 @@ fn zones(one: &Asked<'_>, instances: Option<&Instances>, region: Option<&str>, f
             _ => diagnostic,
         };
         found.push(diagnostic);
+    }
+    several_regions(one, region, found);
+}
+
+/// Without a region nothing says which of the zones the cluster can use; it cannot be all.
+fn several_regions(one: &Asked<'_>, region: Option<&str>, found: &mut Vec<Diagnostic>) {
+    if region.is_some() || one.operator != Operator::In {
+        return;
+    }
+    let zones = one.values.iter().zip(&one.places);
+    let mut named = zones.filter_map(|(value, place)| Some((region_of(Zone::new(value))?, value, place)));
+    let Some((first, ..)) = named.next() else { return };
+    if let Some((other, value, place)) = named.find(|(region, ..)| *region != first) {
+        let message = format!("the zone `{value}` is in {other}, and others of this pool are in {first}");
+        found.push(
+            Diagnostic::warning("PRV1626", (*place).clone(), message)
+                .help("a cluster is in one region; name it as the environment's `region`"),
+        );
     }
 }
