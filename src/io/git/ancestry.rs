@@ -100,6 +100,11 @@ impl Abbreviation {
         (is_hex && (DIGITS_MIN..40).contains(&text.len())).then(|| Self(text.to_ascii_lowercase()))
     }
 
+    /// Whether the word would be one with a digit more or two.
+    pub(super) fn too_short(text: &str) -> bool {
+        (1..DIGITS_MIN).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
     /// The one commit of a whole store that begins so, or that a tag object that begins so names; `None` if none does.
     pub(super) fn find(&self, objects: &Objects<'_>) -> Result<Option<CommitId>, GitError> {
         let Ok(prefix) = Prefix::from_hex(&self.0) else { return Ok(None) };
@@ -182,6 +187,9 @@ mod tests {
         }
         for text in ["abc", "main", "abcg", &"a".repeat(40)] {
             assert!(Abbreviation::parse(text).is_none(), "{text}");
+        }
+        for (text, is_short) in [("6bd", true), ("6", true), ("", false), ("dev", false), ("6bd0", false)] {
+            assert_eq!(Abbreviation::too_short(text), is_short, "{text}");
         }
     }
 }

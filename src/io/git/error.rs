@@ -9,6 +9,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::access::AccessError;
+use super::ancestry::Abbreviation;
 use super::limits::LimitError;
 use super::reference::{ReferenceError, range_hint};
 use super::url::UrlError;
@@ -189,7 +190,13 @@ impl GitError {
                     near => format!("There is {}.", listed(near)),
                 };
                 let word = wanted.split('`').nth(1).unwrap_or_default();
-                match word.contains('.').then(|| range_hint(word)).flatten() {
+                let hint = match word.contains('.') {
+                    true => range_hint(word),
+                    false => Abbreviation::too_short(word).then(|| {
+                        "If it begins the id of a commit, write more of it: four digits at least.".to_owned()
+                    }),
+                };
+                match hint {
                     Some(hint) => format!("{there} {hint}"),
                     None => there,
                 }
