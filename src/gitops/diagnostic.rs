@@ -3,6 +3,7 @@
 //! A position always refers to the input. Whatever is found later, even in rendered output, travels back to
 //! the key that fed it before it becomes a [`Diagnostic`]. Drawing them in colour is the printer's work.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,9 +11,18 @@ use std::sync::Arc;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::gitops::desired::Origin;
+use crate::model::visible::shortened;
 
 /// How many diagnostics of one run are shown; the rest is counted.
 pub const SHOWN_MAX: usize = 50;
+/// Letters of a message or of a help. What is quoted in it comes from a file, and a file may hold anything.
+pub const WORDS_MAX: usize = 1_000;
+/// Further places of one diagnostic: the nearest.
+pub const CHAIN_MAX: usize = 20;
+/// Letters of a line that are shown; of a longer one the part around the mistake.
+pub const LINE_MAX: usize = 400;
+/// Letters before and behind the mistake in a line that is cut, and of the mistake itself.
+const AROUND: usize = 100;
 
 /// One text file with its line starts, shared by everything that points into it.
 #[derive(PartialEq, Eq)]
@@ -110,9 +120,40 @@ impl Place {
         Origin { file: self.source.path.clone(), line, column }
     }
 
+    /// The line of the place, without its end; of a long one the part around the place.
+    pub fn excerpt(&self) -> Excerpt {
+        let text: &str = &self.source.text;
+        let number = self.position().0 as usize;
+        let line = self.source.line(number);
+        let line_start = self.source.line_start(number);
+        let line_end = line_start + line.len();
+        let start = self.bytes().start.clamp(line_start, line_end);
+        let end = self.bytes().end.clamp(start, line_end);
+        if line.len() <= LINE_MAX || line.char_indices().nth(LINE_MAX).is_none() {
+            return Excerpt { text: line.to_owned(), bytes: start - line_start..end - line_start };
+        }
+        let shown_end = text[start..end].char_indices().nth(AROUND).map_or(end, |(at, _)| start + at);
+        let before = text[line_start..start].char_indices().rev().take(AROUND).last();
+        let first = before.map_or(start, |(at, _)| line_start + at);
+        let last =
+            text[shown_end..line_end].char_indices().nth(AROUND).map_or(line_end, |(at, _)| shown_end + at);
+        let lead = if first > line_start { "…" } else { "" };
+        let tail = if last < line_end { "…" } else { "" };
+        let at = lead.len() + start - first;
+        Excerpt { text: format!("{lead}{}{tail}", &text[first..last]), bytes: at..at + (shown_end - start) }
+    }
+
     fn order(&self) -> (&str, u32, u32) {
         (&self.source.path, self.start, self.end)
     }
+}
+
+/// What is shown of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Excerpt {
+    pub text: String,
+    /// Where the place is in it.
+    pub bytes: Range<usize>,
 }
 
 impl fmt::Display for Place {
@@ -158,10 +199,10 @@ pub struct Diagnostic {
     /// Stable name, such as `PRV1203`; `docs/guide/strategy.md` lists them.
     pub code: &'static str,
     pub severity: Severity,
-    /// One sentence without a full stop.
+    /// One sentence without a full stop, of at most [`WORDS_MAX`] letters.
     pub message: String,
     pub place: Place,
-    /// From the nearest to the farthest: template, include, strategy value.
+    /// From the nearest to the farthest: template, include, strategy value. At most [`CHAIN_MAX`].
     pub chain: Vec<Link>,
     /// What to do.
     pub help: Option<String>,
@@ -172,7 +213,7 @@ impl Diagnostic {
         Self {
             code,
             severity: Severity::Error,
-            message: message.into(),
+            message: bounded(message.into()),
             place,
             chain: Vec::new(),
             help: None,
@@ -185,18 +226,27 @@ impl Diagnostic {
 
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(bounded(help.into()));
         self
     }
 
     #[must_use]
     pub fn also(mut self, message: impl Into<String>, place: Place) -> Self {
-        self.chain.push(Link { message: message.into(), place });
+        if self.chain.len() < CHAIN_MAX {
+            self.chain.push(Link { message: bounded(message.into()), place });
+        }
         self
     }
 
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
+    }
+}
+
+fn bounded(words: String) -> String {
+    match shortened(&words, WORDS_MAX) {
+        Cow::Borrowed(_) => words,
+        Cow::Owned(short) => short,
     }
 }
 
@@ -223,7 +273,7 @@ impl Serialize for Diagnostic {
         let (end_line, end_column) = self.place.end_position();
         map.serialize_entry("endLine", &end_line)?;
         map.serialize_entry("endColumn", &end_column)?;
-        map.serialize_entry("excerpt", self.place.source.line(self.place.position().0 as usize))?;
+        map.serialize_entry("excerpt", &self.place.excerpt().text)?;
         map.serialize_entry("chain", &self.chain)?;
         map.serialize_entry("help", &self.help)?;
         let anchor = self.code.to_lowercase();
@@ -401,5 +451,21 @@ mod tests {
         }
         assert_eq!(all.hidden(), 30);
         assert!(all.to_string().ends_with("and 30 more"));
+    }
+    #[test]
+    fn a_message_is_never_huge() {
+        let source = Source::new("f", format!("{}!{}\n", "[".repeat(90_000), "]".repeat(90_000)));
+        let place = Place::new(&source, 90_000..170_000);
+        let mut diagnostic = Diagnostic::error("PRV1", place.clone(), "x".repeat(90_000));
+        for _ in 0..1_000 {
+            diagnostic = diagnostic.also("y".repeat(90_000), place.clone());
+        }
+        let diagnostic = diagnostic.help("z".repeat(90_000));
+        assert!(diagnostic.to_string().len() < 25_000);
+        assert!(serde_json::to_string(&diagnostic).expect("it is written").len() < 30_000);
+        let excerpt = place.excerpt();
+        assert!(excerpt.text.starts_with("…[[") && excerpt.text.ends_with("]…"), "{}", excerpt.text);
+        assert!(excerpt.text[excerpt.bytes].starts_with("!]"));
+        assert_eq!(excerpt.text.chars().count(), 302);
     }
 }

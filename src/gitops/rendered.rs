@@ -222,7 +222,7 @@ impl<'a> Trace<'a> {
             .and_then(|path| self.roots.find(path))
             .map(|node| node.place.clone());
         let message = format!("{} does not render to YAML: {}", self.roots.subject, problem.message);
-        let shown = line.trim().to_owned();
+        let shown = problem.place.excerpt().text.trim().to_owned();
         let mut diagnostic = match value {
             Some(value) => Diagnostic::error("PRV1501", value, message)
                 .also(format!("put into the template here, giving the line `{shown}`"), template),

@@ -1,5 +1,6 @@
 //! The words everything else is written in.
 
+pub mod visible;
 pub mod symbol;
 pub mod quantity;
 pub mod money;

@@ -4,8 +4,13 @@
 //! a picture, call a hundred people or pretend to be this program. Inside code spans nothing of that works, so nearly
 //! everything goes there; sentences are escaped letter by letter.
 
+use crate::model::visible::visible_line;
+
 /// Longer words say nothing that a reader needs.
 const LETTERS_MAX: usize = 200;
+
+/// A letter without width, by its number: the comment itself has no letter that cannot be seen.
+const NO_WIDTH: &str = "&#8203;";
 
 /// As a code span outside of tables.
 pub fn code(text: &str) -> String {
@@ -23,8 +28,7 @@ fn span(text: &str, pipe: &str) -> String {
     if plain.is_empty() {
         return "–".into();
     }
-    // A backslash before a pipe would turn the escape into text.
-    let plain = plain.replace('\\', "⧵").replace('`', "ˋ").replace('|', pipe);
+    let plain = plain.replace('`', "ˋ").replace('|', pipe);
     format!("`{plain}`")
 }
 
@@ -39,41 +43,33 @@ pub fn text(text: &str) -> String {
             // An apostrophe of another kind: spans of code are ours to open.
             '`' => safe.push('ˋ'),
             '|' => safe.push_str("\\|"),
-            '\\' => safe.push('⧵'),
-            // A mention, an issue, an address: the invisible letter keeps a forge from finding them.
-            '@' | '#' => safe.extend([letter, '\u{200b}']),
+            // A mention, an issue, an address: a letter without width keeps a forge from finding them.
+            '@' | '#' => {
+                safe.push(letter);
+                safe.push_str(NO_WIDTH);
+            }
             '*' | '_' | '[' | ']' | '(' | ')' | '!' | '~' => safe.extend(['\\', letter]),
             letter => safe.push(letter),
         }
     }
-    safe.replace("://", ":\u{200b}//").replace("www.", "www\u{200b}.").trim().to_owned()
+    safe.replace("://", &format!(":{NO_WIDTH}//"))
+        .replace("www.", &format!("www{NO_WIDTH}."))
+        .trim()
+        .to_owned()
 }
 
-/// For a terminal: nothing that moves the cursor or turns the line round.
-pub fn terminal(text: &str) -> String {
-    visible(text, usize::MAX)
-}
-
-/// One line, without letters that cannot be seen, and not endless.
+/// One line, its hidden letters shown, and not endless. The only backslashes in it are those of shown letters: one before a
+/// pipe would turn its escape into text.
 fn visible(text: &str, letters_max: usize) -> String {
     let mut line = String::new();
-    for (count, letter) in text.chars().enumerate() {
+    for (count, letter) in visible_line(&text.replace('\\', "⧵")).chars().enumerate() {
         if count == letters_max {
             line.push('…');
             break;
         }
-        match letter {
-            '\n' | '\r' | '\t' => line.push(' '),
-            letter if letter.is_control() || is_hidden(letter) => line.push('\u{fffd}'),
-            letter => line.push(letter),
-        }
+        line.push(letter);
     }
     line
-}
-
-/// Letters without width, and those that change the direction of what follows.
-fn is_hidden(letter: char) -> bool {
-    matches!(letter, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
 }
 
 #[cfg(test)]
@@ -84,9 +80,9 @@ mod tests {
     fn nothing_gets_out_of_a_span() {
         assert_eq!(code("a`b`c"), "`aˋbˋc`");
         assert_eq!(cell("a|b\\|c"), "`a\\|b⧵\\|c`");
-        assert_eq!(code("two\nlines\u{1b}[31m"), "`two lines\u{fffd}[31m`");
+        assert_eq!(code("two\nlines\u{1b}[31m"), "`two lines\\u{1b}[31m`");
         assert_eq!(code(" "), "–");
-        assert_eq!(code("\u{202e}evil"), "`\u{fffd}evil`");
+        assert_eq!(code("\u{202e}evil"), "`\\u{202e}evil`");
         assert_eq!(code(&"x".repeat(500)).chars().count(), 203);
     }
 
@@ -95,6 +91,8 @@ mod tests {
         let hostile =
             "</details><script>x</script> @org/team #1 [a](http://b) ![c](d) **e** `f` | <!-- g --> www.h";
         let safe = text(hostile);
+        assert!(!safe.chars().any(crate::model::visible::is_hidden), "{safe}");
+        assert_eq!(text("a\u{1b}[m \\"), "a\\u{1b}\\[m ⧵");
         for broken in ["<", ">", "@o", "#1", "](", "://", "![", "**", "`", " | ", "www.h"] {
             assert!(!safe.contains(broken), "{broken} in {safe}");
         }

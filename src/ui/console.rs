@@ -1,6 +1,10 @@
 //! Where words go: data to stdout, talk to stderr, colour only where a person sees it.
 //!
-//! A closed pipe is an ordinary end, not a panic: every write to stdout returns a [`Failure`] that says nothing.
+//! Nothing is written that is not [`Shown`]: whatever letters a repository hides in its names, values and comments, a
+//! terminal gets none that it would obey. A closed pipe is an ordinary end, not a panic: every write to stdout returns a
+//! [`Failure`] that says nothing.
+
+use std::borrow::Cow;
 
 use std::io::{self, IsTerminal, Write};
 
@@ -11,6 +15,7 @@ use super::cli::document::{DiagnosticDocument, ErrorBody, ErrorDocument, NoticeD
 use super::diagnostics::draw;
 use super::exit::Failure;
 use crate::gitops::diagnostic::Diagnostics;
+use crate::model::visible::{shortened, visible, visible_json};
 
 /// The form of what a verb prints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -42,15 +47,52 @@ pub enum Tone {
     Faint,
 }
 
+/// Letters of one sentence of a complaint.
+const WORDS_MAX: usize = 2_000;
+
+/// Stands for a tone in a text until it is written, one letter for each, then one for the end: no terminal ever gets them.
+const MARKS: [char; 6] = ['\u{fdd0}', '\u{fdd1}', '\u{fdd2}', '\u{fdd3}', '\u{fdd4}', '\u{fdd5}'];
+const CODES: [&str; 6] = ["32", "31", "33", "1", "2", "0"];
+
 impl Tone {
-    fn code(self) -> &'static str {
-        match self {
-            Self::Good => "32",
-            Self::Bad => "31",
-            Self::Notice => "33",
-            Self::Strong => "1",
-            Self::Faint => "2",
+    fn mark(self) -> char {
+        MARKS[match self {
+            Self::Good => 0,
+            Self::Bad => 1,
+            Self::Notice => 2,
+            Self::Strong => 3,
+            Self::Faint => 4,
+        }]
+    }
+}
+
+/// What may be written: every letter of it can be seen, and its colours are ours.
+struct Shown<'a>(Cow<'a, str>);
+
+impl<'a> Shown<'a> {
+    fn text(text: &'a str, is_colored: bool) -> Self {
+        if !is_colored || !text.contains(MARKS) {
+            return Self(visible(text));
         }
+        let mut shown = String::with_capacity(text.len() + 32);
+        for piece in text.split_inclusive(MARKS) {
+            let code =
+                MARKS.iter().zip(CODES).find_map(|(mark, code)| Some((piece.strip_suffix(*mark)?, code)));
+            match code {
+                Some((piece, code)) => shown.push_str(&format!("{}\u{1b}[{code}m", visible(piece))),
+                None => shown.push_str(&visible(piece)),
+            }
+        }
+        Self(shown.into())
+    }
+
+    fn json(json: &'a str) -> Self {
+        Self(visible_json(json))
+    }
+
+    /// What is quoted was made visible before it was drawn: lines and columns depend on it.
+    fn drawn(diagnostics: &Diagnostics, is_colored: bool) -> Self {
+        Self(draw(diagnostics, is_colored).trim_end().to_owned().into())
     }
 }
 
@@ -100,10 +142,19 @@ impl Console {
         paint(self.out_color, tone, text)
     }
 
-    /// Writes to stdout as it is.
+    /// Writes to stdout.
     pub fn data(&self, text: &str) -> Result<(), Failure> {
+        self.give(&Shown::text(text, self.out_color))
+    }
+
+    /// Writes to stdout what is JSON already.
+    pub fn json_text(&self, json: &str) -> Result<(), Failure> {
+        self.give(&Shown::json(json))
+    }
+
+    fn give(&self, shown: &Shown<'_>) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        out.write_all(shown.0.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::closed(),
             _ => Failure::outside("standard output cannot be written").caused_by(&error),
         })
@@ -114,16 +165,14 @@ impl Console {
         let mut text = serde_json::to_string_pretty(document)
             .map_err(|error| Failure::outside("the answer cannot be written as JSON").caused_by(&error))?;
         text.push('\n');
-        self.data(&text)
+        self.json_text(&text)
     }
 
     /// Something a person should know that is no data. Under `--output json` it is one line of JSON.
     pub fn notice(&self, text: &str) {
         if self.is_json() {
             let notice = Some(text.to_owned());
-            self.tell(
-                &json!(NoticeDocument { version: 1, notice, warnings: Vec::new(), hidden: None }).to_string(),
-            );
+            self.tell_json(&NoticeDocument { version: 1, notice, warnings: Vec::new(), hidden: None });
         } else {
             self.tell(&format!("{} {text}", paint(self.err_color, Tone::Notice, "notice:")));
         }
@@ -135,9 +184,9 @@ impl Console {
         } else if self.is_json() {
             let warnings = diagnostics.shown().iter().map(DiagnosticDocument::from).collect();
             let hidden = Some(diagnostics.hidden());
-            self.tell(&json!(NoticeDocument { version: 1, notice: None, warnings, hidden }).to_string());
+            self.tell_json(&NoticeDocument { version: 1, notice: None, warnings, hidden });
         } else {
-            self.tell(draw(diagnostics, self.err_color).trim_end());
+            self.say(&Shown::drawn(diagnostics, self.err_color));
         }
     }
 
@@ -162,38 +211,71 @@ impl Console {
                 version: 1,
                 error: ErrorBody {
                     exit_code: failure.exit.code(),
-                    message: message.to_owned(),
-                    causes: failure.causes.clone(),
-                    help: failure.help.clone(),
+                    message: bounded(message),
+                    causes: failure.causes.iter().map(|cause| bounded(cause)).collect(),
+                    help: failure.help.as_deref().map(bounded),
                     diagnostics: failure.diagnostics.shown().iter().map(DiagnosticDocument::from).collect(),
                     hidden: failure.diagnostics.hidden(),
                 },
             };
-            self.tell(&json!(document).to_string());
+            self.tell_json(&document);
             return;
         }
         if !failure.diagnostics.is_empty() {
-            self.tell(draw(&failure.diagnostics, self.err_color).trim_end());
+            self.say(&Shown::drawn(&failure.diagnostics, self.err_color));
         }
         if !failure.message.is_empty() {
-            let mut text = format!("{} {}", paint(self.err_color, Tone::Bad, "error:"), failure.message);
+            let mut text =
+                format!("{} {}", paint(self.err_color, Tone::Bad, "error:"), bounded(&failure.message));
             for cause in &failure.causes {
-                text.push_str(&format!("\n  because: {cause}"));
+                text.push_str(&format!("\n  because: {}", bounded(cause)));
             }
             if let Some(help) = &failure.help {
-                text.push_str(&format!("\n  {} {help}", paint(self.err_color, Tone::Strong, "help:")));
+                let word = paint(self.err_color, Tone::Strong, "help:");
+                text.push_str(&format!("\n  {word} {}", bounded(help)));
             }
             self.tell(&text);
         }
     }
 
-    /// One line to stderr. If nobody reads it, nothing is lost that could be said elsewhere.
+    /// Writes to stderr.
     fn tell(&self, text: &str) {
+        self.say(&Shown::text(text, self.err_color));
+    }
+
+    fn tell_json<T: Serialize>(&self, document: &T) {
+        self.say(&Shown::json(&json!(document).to_string()));
+    }
+
+    /// One line to stderr. If nobody reads it, nothing is lost that could be said elsewhere.
+    fn say(&self, shown: &Shown<'_>) {
         let mut err = io::stderr().lock();
-        drop(err.write_all(format!("{text}\n").as_bytes()));
+        drop(err.write_all(format!("{}\n", shown.0).as_bytes()));
     }
 }
 
+/// A server, a file or a repository may have had a say in it.
+fn bounded(words: &str) -> String {
+    shortened(words, WORDS_MAX).into_owned()
+}
+
+/// Between two marks, if colours are shown.
 fn paint(is_colored: bool, tone: Tone, text: &str) -> String {
-    if is_colored { format!("\u{1b}[{}m{text}\u{1b}[0m", tone.code()) } else { text.to_owned() }
+    let [.., end] = MARKS;
+    if is_colored { format!("{}{text}{end}", tone.mark()) } else { text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_colours_reach_a_terminal() {
+        let hostile = "\u{1b}[8m\u{9b}31m\u{202e}x\n";
+        let text = format!("{} {hostile}", paint(true, Tone::Bad, "error:"));
+        let shown = Shown::text(&text, true);
+        assert_eq!(shown.0, "\u{1b}[31merror:\u{1b}[0m \\u{1b}[8m\\u{9b}31m\\u{202e}x\n");
+        let text = format!("{} {hostile}\u{fdd0}", paint(false, Tone::Bad, "error:"));
+        assert_eq!(Shown::text(&text, false).0, "error: \\u{1b}[8m\\u{9b}31m\\u{202e}x\n\\u{fdd0}");
+    }
 }

@@ -1,20 +1,22 @@
 //! Diagnostics drawn for people: the sentence, the excerpt with the place underlined, what else belongs to it, what to do.
+//!
+//! Letters that cannot be seen are shown before anything is drawn, so that what is underlined stands above its line. Lines
+//! and columns that are named are those of the file.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use miette::{
     GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteError, MietteSpanContents, SourceCode,
     SourceSpan, SpanContents, ThemeStyles,
 };
 
-use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Severity};
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, LINE_MAX, Link, Place, Severity, Source};
+use crate::model::visible::{VisibleText, visible, visible_line};
 
 /// Wide enough that no sentence is broken: terminals do that better, and search tools find whole lines.
 const WIDTH: usize = 10_000;
-/// Characters of a line that are shown; of a longer one the part around the mistake.
-const LINE_MAX: usize = 400;
-/// Characters before and behind the mistake in a line that is cut.
-const AROUND: usize = 100;
 
 /// All that are shown, one blank line between two, and how many more there are.
 pub fn draw(diagnostics: &Diagnostics, is_colored: bool) -> String {
@@ -44,17 +46,64 @@ fn draw_one(diagnostic: &Diagnostic, is_colored: bool) -> String {
         .with_context_lines(1)
         .with_links(false);
     let mut text = String::new();
-    let drawn = Drawn { diagnostic, cut: Cut::of(&diagnostic.place) };
+    let original = diagnostic;
+    let (diagnostic, main) = seen(original);
+    let cut = Cut::of(&diagnostic.place);
+    let drawn = Drawn { original, diagnostic: &diagnostic, main, cut };
     if handler.render_report(&mut text, &drawn).is_err() {
         // A place that does not fit its text; the plain form needs none.
         text = format!("{diagnostic}\n");
     }
     let mut text = text.trim().to_owned();
-    for link in diagnostic.chain.iter().filter(|link| !drawn.is_near(&link.place)) {
-        text.push_str(&format!("\n  note: {}: {}", link.place, link.message));
+    for (link, original) in diagnostic.chain.iter().zip(&original.chain) {
+        if !drawn.is_near(&link.place) {
+            text.push_str(&format!(
+                "\n  note: {}: {}",
+                visible_line(&original.place.to_string()),
+                link.message
+            ));
+        }
     }
     text.push('\n');
     text
+}
+
+/// The diagnostic with every hidden letter shown, and how the text of its place was changed for that, if it was.
+fn seen(diagnostic: &Diagnostic) -> (Diagnostic, Option<VisibleText>) {
+    let mut seen = diagnostic.clone();
+    let shown = |text: &mut String| {
+        if let Cow::Owned(shown) = visible(text) {
+            *text = shown;
+        }
+    };
+    shown(&mut seen.message);
+    seen.help.iter_mut().for_each(shown);
+    let main = shown_place(&mut seen.place);
+    for Link { message, place } in &mut seen.chain {
+        shown(message);
+        shown_place(place);
+    }
+    (seen, main)
+}
+
+fn shown_place(place: &mut Place) -> Option<VisibleText> {
+    let changed = VisibleText::of(&place.source.text);
+    let path = visible_line(&place.source.path);
+    if changed.is_none() && matches!(path, Cow::Borrowed(_)) {
+        return None;
+    }
+    let path: Arc<str> = path.into();
+    *place = match &changed {
+        None => Place { source: Source::new(path, place.source.text.clone()), ..*place },
+        Some(shown) => {
+            let bytes = place.bytes();
+            Place::new(
+                &Source::new(path, shown.text.as_str()),
+                shown.shown(bytes.start)..shown.shown(bytes.end),
+            )
+        }
+    };
+    changed
 }
 
 fn has_excerpt(place: &Place) -> bool {
@@ -74,35 +123,25 @@ struct Cut {
 impl Cut {
     /// `None` if the line, and those above and below it, can be shown whole.
     fn of(place: &Place) -> Option<Self> {
-        let text: &str = &place.source.text;
         let number = place.position().0 as usize;
         let is_long =
             |line: usize| line > 0 && place.source.line(line).char_indices().nth(LINE_MAX).is_some();
         if !(number - 1..=number + 1).any(is_long) {
             return None;
         }
-        let line_start = place.source.line_start(number);
-        let line_end = line_start + place.source.line(number).len();
-        let start = place.bytes().start.clamp(line_start, line_end);
-        let end = place.bytes().end.clamp(start, line_end);
-        let shown_end = text[start..end].char_indices().nth(AROUND).map_or(end, |(at, _)| start + at);
-        let before = text[line_start..start].char_indices().rev().take(AROUND).last();
-        let first = before.map_or(start, |(at, _)| line_start + at);
-        let last =
-            text[shown_end..line_end].char_indices().nth(AROUND).map_or(line_end, |(at, _)| shown_end + at);
-        let lead = if first > line_start { "…" } else { "" };
-        let tail = if last < line_end { "…" } else { "" };
-        Some(Self {
-            text: format!("{lead}{}{tail}\n", &text[first..last]),
-            span: SourceSpan::new((lead.len() + start - first).into(), shown_end - start),
-            line: number - 1,
-        })
+        let excerpt = place.excerpt();
+        let span = SourceSpan::new(excerpt.bytes.start.into(), excerpt.bytes.len());
+        Some(Self { text: excerpt.text + "\n", span, line: number - 1 })
     }
 }
 
 #[derive(Debug)]
 struct Drawn<'a> {
+    /// What is said about lines and columns is true for this one.
+    original: &'a Diagnostic,
+    /// What is shown.
     diagnostic: &'a Diagnostic,
+    main: Option<VisibleText>,
     cut: Option<Cut>,
 }
 
@@ -119,7 +158,7 @@ impl fmt::Display for Drawn<'_> {
         if has_excerpt(&self.diagnostic.place) {
             out.write_str(&self.diagnostic.message)
         } else {
-            write!(out, "{}: {}", self.diagnostic.place, self.diagnostic.message)
+            write!(out, "{}: {}", visible_line(&self.original.place.to_string()), self.diagnostic.message)
         }
     }
 }
@@ -167,7 +206,7 @@ impl SourceCode for Drawn<'_> {
         let source = &self.diagnostic.place.source;
         if let Some(cut) = &self.cut {
             let contents = cut.text.as_str().read_span(span, lines_before, lines_after)?;
-            let column = self.diagnostic.place.position().1 as usize - 1;
+            let column = self.original.place.position().1 as usize - 1;
             let (path, line) = (source.path.to_string(), cut.line);
             // Where the excerpt begins is asked with the context lines, where the mistake is without.
             let column = if lines_before == 0 { column } else { 0 };
@@ -182,7 +221,10 @@ impl SourceCode for Drawn<'_> {
         }
         let contents = (*source.text).read_span(span, lines_before, lines_after)?;
         let column = match lines_before {
-            0 => source.position(span.offset()).1 as usize - 1,
+            0 => {
+                let byte = self.main.as_ref().map_or(span.offset(), |main| main.original(span.offset()));
+                self.original.place.source.position(byte).1 as usize - 1
+            }
             _ => contents.column(),
         };
         Ok(Box::new(MietteSpanContents::new_named(
@@ -247,5 +289,44 @@ mod tests {
         let nothing = Place::start_of(&Source::nameless_text("fleet.toml"));
         let drawn = draw(&Diagnostic::error("PRV2", nothing, "there is no fleet").into(), false);
         assert_eq!(drawn, "error[PRV2]: fleet.toml:1:1: there is no fleet\n");
+    }
+    #[test]
+    fn hidden_letters_are_shown_and_the_mistake_stays_underlined() {
+        let text = "\u{feff}# \u{1b}]0;owned\u{7}\r\n\u{202e}x\u{85} = \"a\u{1b}\" # \u{9b}\r\n";
+        for word in ["x", "\"a\u{1b}\"", "\u{85}"] {
+            let place = at(text, word);
+            let (_, column) = place.position();
+            let drawn = draw(&Diagnostic::error("PRV1", place, "no \u{1b}[2J").into(), false);
+            assert!(drawn.contains(&format!("environments/dev.toml:2:{column}]")), "{drawn}");
+            assert!(drawn.starts_with("error[PRV1]: no \\u{1b}[2J\n"), "{drawn}");
+            assert!(drawn.contains(" 1 │ # \\u{1b}]0;owned\\u{7}\n"), "{drawn}");
+            assert!(drawn.contains(" 2 │ \\u{202e}x\\u{85} = \"a\\u{1b}\" # \\u{9b}\n"), "{drawn}");
+            let under = drawn.lines().find(|line| line.contains('·')).expect("underlined");
+            let line = drawn.lines().find(|line| line.contains(" 2 │")).expect("shown");
+            let shown: String = visible(word).into_owned();
+            let marks: Vec<usize> = under
+                .chars()
+                .enumerate()
+                .filter(|(_, mark)| "─┬".contains(*mark))
+                .map(|(at, _)| at)
+                .collect();
+            let first = line[..line.find(&shown).expect("there")].chars().count();
+            assert_eq!(marks.first(), Some(&first), "{drawn}");
+            assert_eq!(marks.len(), shown.chars().count(), "{drawn}");
+        }
+        let long = format!("{}\u{1b}x\n", "y\u{1b}".repeat(500));
+        let drawn = draw(&Diagnostic::error("PRV1", at(&long, "x"), "no").into(), false);
+        assert!(drawn.contains("environments/dev.toml:1:1002]") && drawn.contains("\\u{1b}x"), "{drawn}");
+        assert!(!drawn.contains('\u{1b}') && drawn.len() < 1_000, "{drawn}");
+    }
+
+    #[test]
+    fn a_path_with_hidden_letters_is_shown() {
+        let source = Source::new("environments/\u{202e}lmot.toml", "x = 1\n");
+        let near = Diagnostic::error("PRV1", Place::new(&source, 0..1), "no");
+        let far = Place::start_of(&Source::nameless_text("\u{1b}[2J"));
+        let drawn = draw(&near.also("see \u{7}", far).into(), false);
+        assert!(drawn.contains("[environments/\\u{202e}lmot.toml:1:1]"), "{drawn}");
+        assert!(drawn.contains("note: \\u{1b}[2J:1:1: see \\u{7}"), "{drawn}");
     }
 }

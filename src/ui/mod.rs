@@ -8,6 +8,7 @@ pub mod table;
 pub mod progress;
 pub mod diagnostics;
 mod interrupt;
+mod log;
 mod example;
 mod script;
 pub mod play;

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::console::Console;
 use crate::io::clock::Stopwatch;
+use crate::model::visible::visible_line;
 
 /// Shorter work says nothing on a pipe.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ impl Progress {
     pub fn start(console: &Console, what: &str) -> Self {
         let bar = console.is_live().then(|| {
             let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
-            let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+            let bar = ProgressBar::new_spinner().with_message(visible_line(what).into_owned());
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
@@ -42,7 +43,7 @@ impl Progress {
     /// Names the step under way; `detail` may change often, such as bytes received.
     pub fn step(&self, step: &str, detail: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(format!("{step} {detail}").trim_end().to_owned());
+            bar.set_message(visible_line(format!("{step} {detail}").trim_end()).into_owned());
             return;
         }
         let Ok(mut last) = self.last.lock() else { return };

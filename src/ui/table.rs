@@ -1,8 +1,11 @@
 //! Tables for people: aligned columns, `-` for an empty cell, and no identifier ever cut.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use comfy_table::{CellAlignment, ContentArrangement, presets};
+
+use crate::model::visible::visible;
 
 /// Rows under a header, printed with two spaces between columns.
 #[derive(Clone, Debug)]
@@ -32,6 +35,10 @@ impl Table {
                 *cell = "-".into();
             } else if cell.contains(['\n', '\r', '\t']) {
                 *cell = cell.split_whitespace().collect::<Vec<_>>().join(" ");
+            }
+            // Before columns are measured: what is written is as wide as what is seen.
+            if let Cow::Owned(seen) = visible(cell) {
+                *cell = seen;
             }
         }
         self.rows.push(row);
@@ -90,5 +97,12 @@ mod tests {
              b                            -  -\n\
              ü                           12  -\n"
         );
+    }
+    #[test]
+    fn letters_that_cannot_be_seen_do_not_move_columns() {
+        let mut table = Table::new(&["NAME", "WHY"]);
+        table.row(["a\u{1b}[2J", "x"]);
+        table.row(["b", "\u{202e}y"]);
+        assert_eq!(table.to_string(), "NAME        WHY\na\\u{1b}[2J  x\nb           \\u{202e}y\n");
     }
 }

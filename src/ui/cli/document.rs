@@ -27,7 +27,7 @@ pub struct DiagnosticDocument {
     pub end_line: u32,
     /// Just behind the last character.
     pub end_column: u32,
-    /// The line of the file.
+    /// The line of the file; of a long one the part around the mistake.
     pub excerpt: String,
     /// Other places that belong to it, from the nearest to the farthest.
     pub chain: Vec<LinkDocument>,
@@ -56,7 +56,7 @@ impl From<&Diagnostic> for DiagnosticDocument {
             column,
             end_line,
             end_column,
-            excerpt: diagnostic.place.source.line(line as usize).into(),
+            excerpt: diagnostic.place.excerpt().text,
             chain: diagnostic.chain.iter().map(LinkDocument::from).collect(),
             help: diagnostic.help.clone(),
         }

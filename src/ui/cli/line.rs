@@ -175,7 +175,7 @@ impl LineDocument {
 
     /// Writes it to stdout.
     pub fn tell(&self, console: &Console) -> Result<(), Failure> {
-        console.data(&format!("{}\n", json!(self)))
+        console.json_text(&format!("{}\n", json!(self)))
     }
 }
 

@@ -35,6 +35,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use super::console::{ColorChoice, Console, Output};
 use super::exit::{Exit, Failure};
 use super::interrupt;
+use super::log::{self, LogFormat};
 pub use document::output_schemas;
 pub use reference::reference;
 
@@ -79,13 +80,6 @@ pub struct GlobalArgs {
 const GLOBAL: &str = "Global options";
 /// The width of help where no terminal tells a smaller one.
 const HELP_WIDTH: usize = 120;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-enum LogFormat {
-    #[default]
-    Text,
-    Json,
-}
 
 #[derive(Debug, Subcommand)]
 enum Verb {
@@ -161,7 +155,7 @@ fn run(words: Vec<OsString>) -> Exit {
         Err(error) => return explain_usage(&error, &console),
     };
     let console = Console::new(cli.global.output, cli.global.color);
-    start_log(&cli.global);
+    log::start(cli.global.log_format, cli.global.verbose);
     if cli.verb.ends_at_once() {
         interrupt::end_on_interrupt();
     }
@@ -237,29 +231,6 @@ impl Early {
         }
         early
     }
-}
-
-/// Logs go to stderr; `PROVISOR_LOG` (such as `provisor::io=debug`) says more than `-v` can.
-fn start_log(global: &GlobalArgs) {
-    use tracing_subscriber::EnvFilter;
-
-    let level = match global.verbose {
-        0 => "warn",
-        1 => "provisor=info,warn",
-        2 => "provisor=debug,info",
-        _ => "trace",
-    };
-    let filter = EnvFilter::try_from_env("PROVISOR_LOG").unwrap_or_else(|_| EnvFilter::new(level));
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .log_internal_errors(false);
-    // A second start in one process changes nothing.
-    drop(match global.log_format {
-        LogFormat::Text => log.compact().try_init(),
-        LogFormat::Json => log.json().try_init(),
-    });
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `provisor render`: the Kubernetes objects that a fleet stands for.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,6 +13,7 @@ use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics};
 use crate::gitops::render::{RenderSettings, Rendered, check_determinism, render_all, render_environment};
 use crate::model::repository::Repository;
+use crate::model::visible::{visible, visible_yaml};
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
 
@@ -139,10 +142,18 @@ fn yaml(state: &DesiredState, with_origins: bool) -> Result<String, Failure> {
         if with_origins && let Some(origin) = object.origin("") {
             text.push_str(&format!("# {origin}\n"));
         }
-        let manifest = serde_saphyr::to_string(&object.manifest)
-            .map_err(|error| Failure::outside("the objects cannot be written as YAML").caused_by(&error))?;
-        text.push_str(manifest.trim_end());
+        text.push_str(document_text(&object.manifest)?.trim_end());
         text.push('\n');
     }
     Ok(text)
+}
+
+/// As YAML; in the form of JSON, which is YAML too, if it holds a letter that cannot be seen: there every letter has an escape.
+fn document_text(manifest: &Value) -> Result<String, Failure> {
+    let text = serde_saphyr::to_string(manifest)
+        .map_err(|error| Failure::outside("the objects cannot be written as YAML").caused_by(&error))?;
+    match visible(&text) {
+        Cow::Borrowed(_) => Ok(text),
+        Cow::Owned(_) => Ok(visible_yaml(&format!("{manifest:#}")).into_owned()),
+    }
 }

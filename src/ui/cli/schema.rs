@@ -77,7 +77,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if wanted == SIMULATION {
-        console.data(&format!("{:#}\n", script::schema()))?;
+        console.json_text(&format!("{:#}\n", script::schema()))?;
         return Ok(Exit::Done);
     }
     let text = match (SchemaKind::parse(wanted), wanted.strip_prefix("output/")) {
@@ -90,7 +90,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         }
         _ => return Err(unknown(wanted)),
     };
-    console.data(&text)?;
+    console.json_text(&text)?;
     Ok(Exit::Done)
 }
 

@@ -46,6 +46,6 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         text.push_str(&json!(object).to_string());
     }
     text.push_str("\n]}\n");
-    console.data(&text)?;
+    console.json_text(&text)?;
     Ok(Exit::Done)
 }

@@ -1,6 +1,7 @@
 //! The command line as a person and a program meet it: exit codes, streams, documents, help.
 
 mod fleet_verbs;
+mod hostile;
 mod plan;
 mod schema;
 mod script;

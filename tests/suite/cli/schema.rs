@@ -115,7 +115,7 @@ fn verbs() -> Vec<String> {
         .collect()
 }
 
-fn git(fleet: &Path, words: &[&str]) -> String {
+pub fn git(fleet: &Path, words: &[&str]) -> String {
     let done = std::process::Command::new("git")
         .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.com"])
         .args(words)

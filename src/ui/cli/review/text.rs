@@ -1,7 +1,7 @@
 //! The review for a terminal: the verdict, one table of numbers, then what is to be done and where it comes from.
 
 use crate::gitops::diff::show;
-use crate::review::escape::terminal;
+use crate::model::visible::visible_line;
 use crate::review::headline;
 use crate::review::markdown::effect;
 use crate::review::report::{Change, EnvironmentReview, OriginReview, Review, Verdict};
@@ -16,7 +16,7 @@ pub fn render(review: &Review, console: &Console) -> String {
         Verdict::Pass => console.paint(Tone::Good, "pass"),
         Verdict::Fail => console.paint(Tone::Bad, "fail"),
     };
-    let mut parts = vec![format!("{verdict}: {}\n", terminal(&review.headline))];
+    let mut parts = vec![format!("{verdict}: {}\n", visible_line(&review.headline))];
     let changed: Vec<&EnvironmentReview> =
         review.environments.iter().filter(|environment| environment.change != Change::Unchanged).collect();
     let mut part = |title: &str, table: Table| {
@@ -28,11 +28,11 @@ pub fn render(review: &Review, console: &Console) -> String {
     for environment in &changed {
         let cells = [headline::nodes, headline::per_hour, headline::per_month, headline::pods];
         let cells = cells.map(|cell| cell(environment));
-        numbers.row([terminal(&environment.name)].into_iter().chain(cells));
+        numbers.row([environment.name.clone()].into_iter().chain(cells));
     }
     for environment in review.environments.iter().filter(|one| one.change == Change::Unchanged) {
         if !changed.is_empty() {
-            numbers.row([terminal(&environment.name), "no change".into()]);
+            numbers.row([&environment.name, "no change"]);
         }
     }
     part("Numbers", numbers);
@@ -42,7 +42,6 @@ pub fn render(review: &Review, console: &Console) -> String {
             let name = format!("{}/{}", object.kind, object.name);
             let row = |path: &str, from: String, to: String, nodes: String, origin: Option<&OriginReview>| {
                 [environment.name.clone(), name.clone(), path.to_owned(), from, to, nodes, place(origin)]
-                    .map(|text| terminal(&text))
             };
             if object.fields.is_empty() {
                 let what = match object.action.as_str() {
@@ -69,10 +68,10 @@ pub fn render(review: &Review, console: &Console) -> String {
     for pod in pods.iter().take(PODS_MAX) {
         for reason in &pod.reasons {
             let pool = reason.pool.clone().unwrap_or_default();
-            waiting.row([&pod.pod, &pool, &reason.code, &reason.message].map(|text| terminal(text)));
+            waiting.row([&pod.pod, &pool, &reason.code, &reason.message].map(String::clone));
         }
         if pod.reasons.is_empty() {
-            waiting.row([terminal(&pod.pod)]);
+            waiting.row([pod.pod.clone()]);
         }
     }
     if pods.len() > PODS_MAX {
@@ -82,9 +81,7 @@ pub fn render(review: &Review, console: &Console) -> String {
     let mut limits = Table::new(&["POOL", "LIMIT", ">USED", ">OF", ">WAITING"]);
     for limit in changed.iter().filter_map(|environment| environment.limits.as_ref()).flatten() {
         let waiting = limit.waiting_pods.to_string();
-        limits.row(
-            [&limit.pool, &limit.resource, &limit.used, &limit.limit, &waiting].map(|text| terminal(text)),
-        );
+        limits.row([&limit.pool, &limit.resource, &limit.used, &limit.limit, &waiting].map(String::clone));
     }
     part("Limits", limits);
     let mut roll = Table::new(&["POOL", ">NODES", ">AT ONCE", ">WAVES"]);
@@ -92,7 +89,7 @@ pub fn render(review: &Review, console: &Console) -> String {
         changed.iter().filter_map(|environment| environment.roll.as_ref()).flat_map(|roll| &roll.pools)
     {
         let waves = headline::waves(pool);
-        roll.row([terminal(&pool.pool), headline::goes(pool), pool.at_once.to_string(), waves]);
+        roll.row([pool.pool.clone(), headline::goes(pool), pool.at_once.to_string(), waves]);
     }
     part("Roll under budgets", roll);
     let mut policies = Table::new(&["ENVIRONMENT", "SEVERITY", "GUARDRAIL", "WHY", "WHERE", "RULE"]);
@@ -100,7 +97,7 @@ pub fn render(review: &Review, console: &Console) -> String {
         for policy in &environment.policies {
             let (about, rule) = (place(policy.origin.as_ref()), place(policy.rule.as_ref()));
             let words = [&environment.name, &policy.severity, &policy.id, &policy.message, &about, &rule];
-            policies.row(words.map(|text| terminal(text)));
+            policies.row(words.map(String::clone));
         }
     }
     part("Guardrails", policies);
@@ -108,12 +105,12 @@ pub fn render(review: &Review, console: &Console) -> String {
     let found = review.environments.iter().flat_map(|environment| &environment.findings);
     for finding in found.chain(&review.diagnostics) {
         let cells = [finding.code.clone(), finding.message.clone(), place(finding.origin.as_ref())];
-        findings.row(cells.map(|text| terminal(&text)));
+        findings.row(cells);
     }
     part("Worth a look", findings);
     let mut gates = Table::new(&["GATE", "VERDICT", "FOUND"]);
     for gate in review.gates.iter().filter(|gate| !gate.passed) {
-        gates.row([gate.gate.as_str(), "fail", &terminal(&gate.message)]);
+        gates.row([gate.gate.as_str(), "fail", &gate.message]);
     }
     part("Gates", gates);
     for environment in &changed {
@@ -121,7 +118,7 @@ pub fn render(review: &Review, console: &Console) -> String {
             parts.push(format!(
                 "{}: nodes that should be replaced stay: {}\n",
                 environment.name,
-                terminal(blocker)
+                visible_line(blocker)
             ));
         }
         for pool in environment.roll.iter().flat_map(|roll| &roll.pools) {
@@ -129,8 +126,8 @@ pub fn render(review: &Review, console: &Console) -> String {
                 parts.push(format!(
                     "{}: {}: {}\n",
                     environment.name,
-                    terminal(&pool.pool),
-                    terminal(&pauses)
+                    visible_line(&pool.pool),
+                    visible_line(&pauses)
                 ));
             }
         }
@@ -143,7 +140,7 @@ pub fn render(review: &Review, console: &Console) -> String {
         }
     }
     if review.says_something() {
-        parts.push(format!("{}\n", terminal(&review.demand)));
+        parts.push(format!("{}\n", visible_line(&review.demand)));
     }
     parts.join("\n")
 }
