@@ -148,6 +148,7 @@ pub fn output_schemas() -> Vec<(&'static str, Value)> {
         ("run", of::<super::line::LineDocument>()),
         ("schema", of::<super::schema::SchemaDocument>()),
         ("simulate", of::<super::simulate::SimulationDocument>()),
+        ("snapshot", of::<super::snapshot::SnapshotDocument>()),
         ("validate", of::<super::validate::ValidateDocument>()),
         ("version", of::<super::version::VersionDocument>()),
     ]

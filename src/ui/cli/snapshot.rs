@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::plan::read_input;
 use crate::api::reduced::reduce;
@@ -27,6 +29,33 @@ pub struct Args {
     file: PathBuf,
 }
 
+/// What is printed in either form: the objects in the frame of Kubernetes, so that `kubectl` reads it too.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotDocument {
+    /// `v1`.
+    api_version: &'static str,
+    /// `List`.
+    kind: &'static str,
+    /// Objects of Kubernetes, each reduced to what decides about nodes.
+    items: Vec<Value>,
+}
+
+impl SnapshotDocument {
+    /// One object a line: a cluster has many, and they are read again by a program.
+    fn lines(&self) -> String {
+        let Self { api_version, kind, items } = self;
+        let mut text =
+            format!("{{\"apiVersion\":{},\"kind\":{},\"items\":[", json!(api_version), json!(kind));
+        for (number, object) in items.iter().enumerate() {
+            text.push_str(if number > 0 { ",\n" } else { "\n" });
+            text.push_str(&object.to_string());
+        }
+        text.push_str("\n]}\n");
+        text
+    }
+}
+
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let (bytes, name) = read_input(&args.file)?;
     let text = String::from_utf8(bytes).map_err(|_| {
@@ -39,13 +68,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         let objects = counted(reduced.left_out, "object");
         console.notice(&format!("{objects} of kinds that decide nothing about nodes left out"));
     }
-    // One object a line: a cluster has many, and they are read again by a program.
-    let mut text = String::from("{\"apiVersion\":\"v1\",\"kind\":\"List\",\"items\":[");
-    for (number, object) in reduced.objects.iter().enumerate() {
-        text.push_str(if number > 0 { ",\n" } else { "\n" });
-        text.push_str(&json!(object).to_string());
-    }
-    text.push_str("\n]}\n");
-    console.json_text(&text)?;
+    let document = SnapshotDocument { api_version: "v1", kind: "List", items: reduced.objects };
+    console.json_text(&document.lines())?;
     Ok(Exit::Done)
 }
