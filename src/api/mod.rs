@@ -22,6 +22,7 @@ pub mod pod;
 pub(crate) mod node;
 pub(crate) mod volume;
 pub mod workload;
+mod observation;
 pub(crate) mod document;
 pub(crate) mod position;
 pub mod snapshot;

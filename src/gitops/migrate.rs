@@ -263,26 +263,12 @@ pub fn texts(files: &[MigratedFile]) -> BTreeMap<Arc<str>, Arc<[u8]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::repository::{CommitId, Revision};
-
-    fn repository(files: &[(&str, &str)]) -> Repository {
-        Repository {
-            revision: Revision {
-                commit: CommitId::parse(&"a".repeat(40)).expect("forty digits"),
-                reference: None,
-                subject: "".into(),
-                author: "".into(),
-            },
-            files: files.iter().map(|(path, text)| (Arc::from(*path), Arc::from(text.as_bytes()))).collect(),
-            refused: BTreeMap::new(),
-        }
-    }
 
     #[test]
     fn ren_037_migrating_keeps_comments_order_and_spelling() {
         let toml = "# the shop\r\nformat_version = 0 # old\r\nfinal = ['pools.*.max-instance-cpu']\r\n\r\n[pools]\r\n  general.\"min-instance-cpu\"  =  4   # enough\r\n  general.strategy = 'spot'\r\n[defaults.pool]\r\nx-note = 'min-instance-cpu stays here'\r\nmax-instance-cpu=8";
         let yaml = "pools:\n  # big ones\n  a: &base\n    strategy: spot\n    min-instance-generation: 6 # new\n  b: *base\n";
-        let repository = repository(&[
+        let repository = Repository::for_test(&[
             ("fleet.toml", "name = 'shop'\n"),
             ("environments/dev.yaml", yaml),
             ("environments/prod.toml", toml),
@@ -316,7 +302,7 @@ mod tests {
                 ("fleet.toml", "name = 'shop'\ndefaults.pool.max-instance-cpu = 4\n"),
                 ("environments/a.toml", text),
             ];
-            let found = migrate(&repository(&files)).expect_err(text);
+            let found = migrate(&Repository::for_test(&files)).expect_err(text);
             assert!(found.iter().all(|one| &**one.place.file() == "environments/a.toml"), "{found}");
         }
     }

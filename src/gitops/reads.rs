@@ -173,20 +173,7 @@ pub struct Fingerprint(String);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::repository::{CommitId, Refusal, Revision};
-
-    fn repository(files: &[(&str, &str)]) -> Repository {
-        Repository {
-            revision: Revision {
-                commit: CommitId::parse(&"a".repeat(40)).expect("40 digits"),
-                reference: None,
-                subject: "".into(),
-                author: "".into(),
-            },
-            files: files.iter().map(|(path, text)| ((*path).into(), text.as_bytes().into())).collect(),
-            refused: Default::default(),
-        }
-    }
+    use crate::model::repository::Refusal;
 
     const FILES: [(&str, &str); 6] = [
         ("fleet.toml", "name = \"shop\"\n"),
@@ -199,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_a_rendering_reads_is_noticed_and_nothing_else() {
-        let before = repository(&FILES);
+        let before = Repository::for_test(&FILES);
         let reads = Reads::of(&before, "prod", &[]);
         let is_noticed = |path: &str| {
             let mut after = before.clone();
@@ -232,9 +219,10 @@ mod tests {
 
     #[test]
     fn an_environment_that_does_not_resolve_reads_all_of_them() {
-        let broken = repository(&[FILES[0], FILES[3], ("environments/prod.toml", "extends = \"base\"\n")]);
+        let broken =
+            Repository::for_test(&[FILES[0], FILES[3], ("environments/prod.toml", "extends = \"base\"\n")]);
         let reads = Reads::of(&broken, "prod", &[]);
-        let mended = repository(&FILES);
+        let mended = Repository::for_test(&FILES);
         assert_ne!(reads.fingerprint(&mended), reads.fingerprint(&broken));
     }
 

@@ -184,11 +184,10 @@ impl Repository {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn repository(files: &[(&str, &str)], refused: &[(&str, Refusal)]) -> Repository {
-        Repository {
+impl Repository {
+    /// A commit with exactly these files.
+    pub(crate) fn for_test(files: &[(&str, &str)]) -> Self {
+        Self {
             revision: Revision {
                 commit: CommitId::parse(&"a".repeat(40)).expect("40 digits"),
                 reference: None,
@@ -196,8 +195,18 @@ mod tests {
                 author: "".into(),
             },
             files: files.iter().map(|(path, text)| ((*path).into(), text.as_bytes().into())).collect(),
-            refused: refused.iter().map(|(path, reason)| ((*path).into(), *reason)).collect(),
+            refused: BTreeMap::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repository(files: &[(&str, &str)], refused: &[(&str, Refusal)]) -> Repository {
+        let refused = refused.iter().map(|(path, reason)| ((*path).into(), *reason)).collect();
+        Repository { refused, ..Repository::for_test(files) }
     }
 
     #[test]

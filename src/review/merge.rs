@@ -123,27 +123,15 @@ fn kept(before: &[&str], after: &[&str]) -> Vec<Option<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::repository::{CommitId, Revision};
-
-    fn repository(files: &[(&str, &str)]) -> Repository {
-        Repository {
-            revision: Revision {
-                commit: CommitId::parse(&"a".repeat(40)).expect("40 digits"),
-                reference: None,
-                subject: "".into(),
-                author: "".into(),
-            },
-            files: files.iter().map(|(path, text)| ((*path).into(), text.as_bytes().into())).collect(),
-            refused: BTreeMap::new(),
-        }
-    }
 
     fn merged(
         before: &[(&str, &str)],
         base: &[(&str, &str)],
         head: &[(&str, &str)],
     ) -> Vec<(String, String)> {
-        let merged = merge(&repository(before), &repository(base), &repository(head)).expect("no conflict");
+        let merged =
+            merge(&Repository::for_test(before), &Repository::for_test(base), &Repository::for_test(head))
+                .expect("no conflict");
         let text = |content: &Arc<[u8]>| String::from_utf8(content.to_vec()).expect("text");
         merged.files.iter().map(|(path, content)| (path.to_string(), text(content))).collect()
     }
@@ -168,7 +156,12 @@ mod tests {
     #[test]
     fn what_touches_is_a_conflict_with_its_line() {
         let conflicts = |before, base, head| {
-            merge(&repository(&[("a", before)]), &repository(base), &repository(head)).unwrap_err()
+            merge(
+                &Repository::for_test(&[("a", before)]),
+                &Repository::for_test(base),
+                &Repository::for_test(head),
+            )
+            .unwrap_err()
         };
         let found = conflicts("1\n2\n3\n", &[("a", "1\nours\n3\n")], &[("a", "1\ntheirs\n3\n")]);
         assert_eq!(found, [Conflict { path: "a".into(), line: Some(2) }]);

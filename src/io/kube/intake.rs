@@ -1,13 +1,12 @@
 //! From JSON to news: one reader for everything that is watched, so that equal pods share one shape.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use serde_json::Value;
 
 use super::Kind;
 use super::record::{Change, Record, Version};
 use crate::api::{FieldError, Object, Reader};
-use crate::model::buffer::Scalable;
 use crate::model::name::{ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName};
 use crate::model::observation::Observation;
 use crate::model::symbol::Symbol;
@@ -43,7 +42,7 @@ impl Intake {
             parsed
         };
         let observation = match parsed {
-            Ok(parsed) => observe(parsed),
+            Ok(parsed) => parsed.into_observation(),
             Err(errors) => return Err(Unreadable { kind: resource.kind, key, version, errors }),
         };
         let is_written = kind.is_custom() || kind == Kind::Node;
@@ -87,32 +86,4 @@ pub(super) fn key_of(object: &Value) -> ObjectKey {
         value.and_then(Value::as_str).unwrap_or_default()
     };
     ObjectKey { namespace: Namespace::new(text("namespace")), name: Symbol::new(text("name")) }
-}
-
-fn observe(object: Object) -> Option<Observation> {
-    Some(match object {
-        Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
-        Object::NodeClaim(claim) => Observation::Claim(Arc::from(claim)),
-        Object::NodeClass(class) => Observation::Class(Arc::new(class)),
-        Object::NodeOverlay(overlay) => Observation::Overlay(Arc::new(overlay)),
-        Object::Node(node) => Observation::Node(Arc::new(node)),
-        Object::Pod(pod) => Observation::Pod(Arc::new(pod)),
-        Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
-        Object::PodDisruptionBudget(budget) => Observation::Budget(Arc::new(budget)),
-        Object::PersistentVolume(volume) => Observation::Volume(Arc::new(volume)),
-        Object::PersistentVolumeClaim(claim) => Observation::VolumeClaim(Arc::new(claim)),
-        Object::StorageClass(class) => Observation::StorageClass(Arc::new(class)),
-        Object::CsiNode(node) => Observation::CsiNode(Arc::new(node)),
-        Object::VolumeAttachment(attached) => Observation::VolumeAttachment(Arc::new(attached)),
-        Object::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
-        Object::CapacityBuffer(buffer) => Observation::Buffer(Arc::new(buffer)),
-        Object::PodTemplate(template) => Observation::PodTemplate(Arc::new(template)),
-        Object::Workload(workload) => Observation::Scalable(Arc::new(Scalable {
-            kind: workload.kind,
-            key: workload.key,
-            replicas: workload.pods,
-            shape: workload.shape,
-        })),
-        Object::PriorityClass(_) | Object::Unknown(_) => return None,
-    })
 }

@@ -29,7 +29,7 @@ use crate::io::clock;
 use crate::model::repository::Repository;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
-pub use picture::{Picture, observation, read_input};
+pub use picture::{Picture, read_input};
 
 /// Say what would be bought, what would go, and why, for a cluster in a file
 #[derive(Debug, clap::Args)]

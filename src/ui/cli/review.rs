@@ -58,7 +58,7 @@ Examples:
   provisor review --base main --head next --env prod --snapshot cluster.yaml --max-cost-increase 5%
   provisor review --repo https://git.example.com/fleet.git --base main --head refs/pull/7/head --output json")]
 pub struct Args {
-    /// What the proposal is made for: a branch, a tag, a full reference or 40 digits
+    /// What the proposal is made for: a branch, a tag, a full reference, a commit, or a way back from one (main~1)
     #[arg(long, value_name = "REV")]
     base: String,
     /// The proposal
@@ -359,7 +359,7 @@ fn objects(state: &DesiredState) -> Result<Vec<Observation>, Failure> {
             let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
             Failure::input(format!("{origin}{name} cannot be used: {}", errors.join("; ")))
         })?;
-        objects.extend(super::plan::observation(object));
+        objects.extend(object.into_observation());
     }
     Ok(objects)
 }

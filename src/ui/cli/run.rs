@@ -344,45 +344,22 @@ async fn take_news(
         known.is_failing = false;
         console.notice(&format!("{} answers again", follower.source().name()));
     }
-    match heard.told {
-        Told::Nothing => {}
-        Told::Advanced(revision) => {
-            say_commit(console, &revision)?;
-            say(console, "it touches nothing that the environment reads\n")?;
-            tell_notices(play, console);
-        }
-        Told::Held { revision, notice } => {
-            say_commit(console, &revision)?;
-            console.notice(&format!("{}: {}", notice.reason, notice.message));
-        }
-        Told::Followed { revision, notice, rendered } => {
-            say_commit(console, &revision)?;
-            if let Some(notice) = notice {
-                console.notice(&format!("{}: {}", notice.reason, notice.message));
-            }
-            match rendered {
-                Ok(_) => {
-                    tell_notices(play, console);
-                    if let Some(plan) = play.reconciler.preview() {
-                        say_plan(console, &plan)?;
-                    }
-                }
-                Err(diagnostics) => {
-                    let mut failure = Failure::from(diagnostics);
-                    failure.message = "this commit cannot be used; the last good state stays in force".into();
-                    console.complain(&failure);
-                }
-            }
-        }
-        Told::Failed { error, .. } => {
-            known.is_failing = true;
-            console.complain(&Failure::from(error));
-            let wait = SignedDuration::try_from(heard.next_delay).unwrap_or(SignedDuration::MAX);
-            console.talk(&format!(
-                "the last good commit stays in force; the source is asked again in {}",
-                render_duration(wait)
-            ));
-        }
+    let is_taken = matches!(heard.told, Told::Advanced(_) | Told::Followed { rendered: Ok(_), .. });
+    let is_rendered = is_taken && !matches!(heard.told, Told::Advanced(_));
+    known.is_failing |= matches!(heard.told, Told::Failed { .. });
+    commits::tell(console, heard.told)?;
+    if is_taken {
+        tell_notices(play, console);
+    }
+    if let Some(plan) = play.reconciler.preview().filter(|_| is_rendered) {
+        say_plan(console, &plan)?;
+    }
+    if known.is_failing {
+        let wait = SignedDuration::try_from(heard.next_delay).unwrap_or(SignedDuration::MAX);
+        console.talk(&format!(
+            "the last good commit stays in force; the source is asked again in {}",
+            render_duration(wait)
+        ));
     }
     Ok(heard.next_delay)
 }

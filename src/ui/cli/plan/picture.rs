@@ -17,7 +17,6 @@ use crate::gitops::desired::{DesiredState, ObjectRef};
 use crate::gitops::live::{Fleet, LiveState, NodeFacts};
 use crate::gitops::plan::{Consent, PlanInput, RenderProof, plan_sync};
 use crate::gitops::policy::SyncPolicy;
-use crate::model::buffer::Scalable;
 use crate::model::catalog::{Catalog, regions};
 use crate::model::claim::ConditionType;
 use crate::model::label::{self, Labels, annotation};
@@ -225,47 +224,13 @@ impl Picture {
     pub fn into_cluster(self, catalog: Arc<Catalog>, now: Timestamp) -> Cluster {
         let mut cluster = Cluster::default();
         for object in self.snapshot.objects {
-            if let Some(seen) = observation(object) {
+            if let Some(seen) = object.into_observation() {
                 cluster.observe(now, &seen);
             }
         }
         cluster.observe(now, &Observation::Catalog(catalog));
         cluster
     }
-}
-
-/// Kinds that a buffer may take its measure from.
-const SCALABLE: [&str; 3] = ["Deployment", "StatefulSet", "ReplicaSet"];
-
-/// An object as news. What decides nothing by itself is none.
-pub fn observation(object: Object) -> Option<Observation> {
-    Some(match object {
-        Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
-        Object::NodeClaim(claim) => Observation::Claim(Arc::new(*claim)),
-        Object::NodeClass(class) => Observation::Class(Arc::new(class)),
-        Object::NodeOverlay(overlay) => Observation::Overlay(Arc::new(overlay)),
-        Object::Node(node) => Observation::Node(Arc::new(node)),
-        Object::Pod(pod) => Observation::Pod(Arc::new(pod)),
-        Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
-        Object::PodDisruptionBudget(budget) => Observation::Budget(Arc::new(budget)),
-        Object::PersistentVolume(volume) => Observation::Volume(Arc::new(volume)),
-        Object::PersistentVolumeClaim(claim) => Observation::VolumeClaim(Arc::new(claim)),
-        Object::StorageClass(class) => Observation::StorageClass(Arc::new(class)),
-        Object::CsiNode(node) => Observation::CsiNode(Arc::new(node)),
-        Object::VolumeAttachment(attachment) => Observation::VolumeAttachment(Arc::new(attachment)),
-        Object::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
-        Object::CapacityBuffer(buffer) => Observation::Buffer(Arc::new(buffer)),
-        Object::PodTemplate(template) => Observation::PodTemplate(Arc::new(template)),
-        Object::Workload(workload) if SCALABLE.contains(&workload.kind.as_str()) => {
-            Observation::Scalable(Arc::new(Scalable {
-                kind: workload.kind,
-                key: workload.key,
-                replicas: workload.pods,
-                shape: workload.shape,
-            }))
-        }
-        Object::Workload(_) | Object::PriorityClass(_) | Object::Unknown(_) => return None,
-    })
 }
 
 fn node_facts(node: &Node) -> NodeFacts {

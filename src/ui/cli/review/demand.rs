@@ -22,7 +22,7 @@ use crate::review::report::Remark;
 use crate::simulator::script::Script;
 use crate::simulator::stage::Stage;
 use crate::simulator::workload::{Workload, WorkloadKind};
-use crate::ui::cli::plan::{Picture, observation};
+use crate::ui::cli::plan::Picture;
 use crate::ui::console::Console;
 use crate::ui::exit::Failure;
 use crate::ui::play::{price_notice, script_of};
@@ -155,7 +155,7 @@ fn of_script(
                 }
                 // Pods of a controller are made from the controller, as often as they are needed.
                 Object::Pod(pod) if pod.controller().is_some() => {}
-                other => objects.extend(observation(other)),
+                other => objects.extend(other.into_observation()),
             }
         }
     }

@@ -146,7 +146,8 @@ async fn follow(
     }
 }
 
-fn tell(console: &Console, told: Told) -> Result<(), Failure> {
+/// What became of the last question to the source.
+pub(super) fn tell(console: &Console, told: Told) -> Result<(), Failure> {
     match told {
         Told::Nothing => {}
         Told::Advanced(revision) => {

@@ -1,0 +1,43 @@
+//! Objects as news for the engine: a snapshot, a watch and a proposal are read in one way.
+
+use std::sync::Arc;
+
+use super::Object;
+use crate::model::buffer::Scalable;
+use crate::model::observation::Observation;
+
+/// Whose replicas a buffer may follow.
+const SCALABLE: [&str; 3] = ["Deployment", "StatefulSet", "ReplicaSet"];
+
+impl Object {
+    /// What the object tells; nothing, if it decides nothing by itself.
+    pub fn into_observation(self) -> Option<Observation> {
+        Some(match self {
+            Self::NodePool(pool) => Observation::Pool(Arc::new(pool)),
+            Self::NodeClaim(claim) => Observation::Claim(Arc::from(claim)),
+            Self::NodeClass(class) => Observation::Class(Arc::new(class)),
+            Self::NodeOverlay(overlay) => Observation::Overlay(Arc::new(overlay)),
+            Self::Node(node) => Observation::Node(Arc::new(node)),
+            Self::Pod(pod) => Observation::Pod(Arc::new(pod)),
+            Self::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
+            Self::PodDisruptionBudget(budget) => Observation::Budget(Arc::new(budget)),
+            Self::PersistentVolume(volume) => Observation::Volume(Arc::new(volume)),
+            Self::PersistentVolumeClaim(claim) => Observation::VolumeClaim(Arc::new(claim)),
+            Self::StorageClass(class) => Observation::StorageClass(Arc::new(class)),
+            Self::CsiNode(node) => Observation::CsiNode(Arc::new(node)),
+            Self::VolumeAttachment(attachment) => Observation::VolumeAttachment(Arc::new(attachment)),
+            Self::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
+            Self::CapacityBuffer(buffer) => Observation::Buffer(Arc::new(buffer)),
+            Self::PodTemplate(template) => Observation::PodTemplate(Arc::new(template)),
+            Self::Workload(workload) if SCALABLE.contains(&workload.kind.as_str()) => {
+                Observation::Scalable(Arc::new(Scalable {
+                    kind: workload.kind,
+                    key: workload.key,
+                    replicas: workload.pods,
+                    shape: workload.shape,
+                }))
+            }
+            Self::Workload(_) | Self::PriorityClass(_) | Self::Unknown(_) => return None,
+        })
+    }
+}
