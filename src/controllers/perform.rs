@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Planned;
+use crate::capacity::disruption::command::replacements_in;
 use crate::io::clock;
 use crate::io::cloud::{CloudProvider, LaunchOrder};
 use crate::io::kube::apply::{Writer, Written};
@@ -65,6 +66,22 @@ struct Job {
     claim: Option<Arc<NodeClaim>>,
     class: Option<Arc<NodeClass>>,
     uid: Option<Uid>,
+    /// Who waits until this is written.
+    tells: Vec<oneshot::Sender<()>>,
+    /// What has to be written before.
+    waits_for: Vec<oneshot::Receiver<()>>,
+}
+
+impl Job {
+    /// Whether all came that it waits for.
+    async fn may_begin(&mut self) -> bool {
+        for mark in self.waits_for.drain(..) {
+            if mark.await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
 }
 
 /// Carries out actions for one cloud and one cluster.
@@ -128,6 +145,8 @@ impl<P: CloudProvider> Performer<P> {
     /// Takes what was decided; tells which objects will be written.
     pub fn take(&mut self, actions: Vec<Planned>, cluster: &Cluster) -> Vec<ObjectId> {
         let mut objects = Vec::new();
+        // A replacement is made once the nodes that it replaces name it: after a crash it would be made again otherwise.
+        let mut marks: HashMap<ClaimName, Vec<oneshot::Receiver<()>>> = HashMap::new();
         for planned in actions {
             let action = planned.action;
             if let Action::Publish(notice) = &action
@@ -147,8 +166,20 @@ impl<P: CloudProvider> Performer<P> {
                 Action::Publish(notice) => uid_of(notice.subject, cluster),
                 _ => None,
             };
+            let mut tells = Vec::new();
+            if let Action::UpdateClaim { change, .. } = &action {
+                for replacement in replacements_in(&change.annotations) {
+                    let (teller, mark) = oneshot::channel();
+                    tells.push(teller);
+                    marks.entry(replacement).or_default().push(mark);
+                }
+            }
+            let waits_for = match &action {
+                Action::CreateClaim(claim) => marks.remove(&claim.name).unwrap_or_default(),
+                _ => Vec::new(),
+            };
             let queue = self.waiting.entry(row).or_default();
-            let job = Job { action, claim, class, uid };
+            let job = Job { action, claim, class, uid, tells, waits_for };
             // What was merged into another request is through with that one.
             if let Some(job) = absorb(queue, job) {
                 queue.push_back(job);
@@ -228,7 +259,12 @@ impl<P: CloudProvider> Hands<P> {
     }
 
     /// One action. What failed is told, and said again to whoever has the rest of the row.
-    async fn perform(&self, job: Job) -> Result<(), String> {
+    async fn perform(&self, mut job: Job) -> Result<(), String> {
+        if !job.may_begin().await {
+            let why = "what it replaces could not be marked";
+            self.fail(&job.action, why);
+            return Err(why.into());
+        }
         let Ok(_turn) = self.width.acquire().await else { return Ok(()) };
         let writer = &self.writer;
         let answer = match &job.action {
@@ -276,11 +312,16 @@ impl<P: CloudProvider> Hands<P> {
                 Ok(())
             }
         };
-        answer.map_err(|error| {
+        if let Err(error) = answer {
             let why = error.to_string();
             self.fail(&job.action, &why);
-            why
-        })
+            return Err(why);
+        }
+        for teller in job.tells {
+            // Who waited may have given up.
+            let _ = teller.send(());
+        }
+        Ok(())
     }
 
     async fn launch(&self, job: &Job) {
@@ -412,6 +453,7 @@ fn absorb(queue: &mut VecDeque<Job>, job: Job) -> Option<Job> {
                 Action::UpdateClaim { claim: second, change: more },
             ) if first == second => {
                 add_claim_change(change, more);
+                waiting.tells.extend(job.tells);
                 return None;
             }
             (
@@ -460,7 +502,7 @@ mod tests {
     use crate::model::label::Labels;
 
     fn job(action: Action) -> Job {
-        Job { action, claim: None, class: None, uid: None }
+        Job { action, claim: None, class: None, uid: None, tells: Vec::new(), waits_for: Vec::new() }
     }
 
     fn take(queue: &mut VecDeque<Job>, action: Action) {

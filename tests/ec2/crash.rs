@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::region::{Region, is_true};
-use crate::bench::{PATIENCE, Running};
+use super::region::{Region, environment, is_true};
+use crate::bench::{PATIENCE, Running, text};
 
 /// Moments that look like chance and are the same in every run.
 fn moments(seed: u64) -> impl Iterator<Item = Duration> {
@@ -38,7 +38,7 @@ fn twenty_processes_that_are_killed_buy_and_end_each_machine_once() {
     // What was bought shows late, and an answer takes its time: the worst moments are longer.
     region.control("delays", json!({ "running": 0.5, "terminated": 0.5, "visible": 1.5 }));
     bench.deploy("web", 24, "900m", "1Gi");
-    let running = survive(&region, "all running", (20_261_121, 10), || {
+    let running = survive(&region, "all running", (20_261_121, 8), || {
         bench.all_run(24)
             && bench.claims().iter().all(|claim| is_true(claim, "Initialized"))
             && region.are_one_to_one()
@@ -52,9 +52,26 @@ fn twenty_processes_that_are_killed_buy_and_end_each_machine_once() {
         .sum();
     assert!(cpus < 24.0 * 0.9 * 2.0, "nothing was bought twice: {cpus} CPUs for 24 pods of 0.9");
 
-    bench.scale("web", 0);
-    let running = survive(&region, "empty", (4_187, 10), || region.is_empty());
+    let bought = bench.claims().len();
+    bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
+    let is_new = |node: &Value| text(node, "/metadata/labels/generation") == "two";
+    let running = survive(&region, "rolled", (7_331, 6), || {
+        bench.nodes().iter().all(is_new)
+            && bench.all_run(24)
+            && bench.claims().iter().all(|claim| is_true(claim, "Initialized"))
+            && region.are_one_to_one()
+    });
+    drop(running);
     region.expect_one_machine_a_claim();
+
+    bench.scale("web", 0);
+    let running = survive(&region, "empty", (4_187, 6), || region.is_empty());
+    region.expect_one_machine_a_claim();
+    let evictions = bench.evictions();
+    assert!(evictions.len() >= 24, "the roll moved every pod: {evictions:?}");
+    assert!(evictions.values().all(|times| *times == 1), "no pod is evicted twice: {evictions:?}");
+    let made = bench.claims_made();
+    assert!(made.len() <= 2 * bought, "no machine is replaced twice: {made:?}");
     bench.expect_untouched(&strangers);
     region.expect_others(&others);
     drop(running);

@@ -223,7 +223,12 @@ pub(crate) fn is_waiting(claim: &NodeClaim) -> bool {
 
 /// The replacements that were made for `claim`.
 pub(crate) fn replacements_of(claim: &NodeClaim) -> Vec<ClaimName> {
-    let names = claim.annotations.get(&*annotation::REPLACED_BY).map_or("", |names| names.as_str());
+    replacements_in(&claim.annotations)
+}
+
+/// The replacements that `annotations` of a claim name.
+pub(crate) fn replacements_in(annotations: &Labels) -> Vec<ClaimName> {
+    let names = annotations.get(&*annotation::REPLACED_BY).map_or("", |names| names.as_str());
     names.split(',').filter(|name| !name.is_empty()).map(ClaimName::new).collect()
 }
 

@@ -68,11 +68,7 @@ fn a_process_that_is_killed_again_and_again_comes_to_the_same_end() {
     assert!(evictions.len() >= 24, "the roll moved every pod: {evictions:?}");
     let made = bench.claims_made();
     assert_eq!(made.len(), made.iter().collect::<BTreeSet<_>>().len(), "no claim is made twice: {made:?}");
-    // A replacement that was ordered a moment before the end stands idle and is given back or used by the successor.
-    assert!(
-        made.len() <= 2 * bought + 8,
-        "at most one more for each time that the roll was broken off: {made:?}"
-    );
+    assert!(made.len() <= 2 * bought, "no machine is replaced twice: {made:?}");
     bench.expect_untouched(&strangers);
     drop(running);
 }
