@@ -199,21 +199,21 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     if let Some(file) = &args.earlier {
         return earlier::still_holds(args, file, &at, console);
     }
-    let Proposal { base, head, ancestor } = open_proposal(&args.repo, &args.base, &args.head, &at, console)?;
+    review(args, &at, console).or_else(|failure| Err(refused(args, failure, console)?))
+}
+
+fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failure> {
+    let Proposal { base, head, ancestor } = open_proposal(&args.repo, &args.base, &args.head, at, console)?;
     let is_merged = ancestor.revision.commit != base.revision.commit;
     let merged = match is_merged.then(|| merge(&ancestor, &base, &head)) {
         None => head.clone(),
         Some(Ok(merged)) => merged,
-        Some(Err(conflicts)) => return Err(refused(args, conflict(&conflicts), console)?),
+        Some(Err(conflicts)) => return Err(conflict(&conflicts)),
     };
     let settings = RenderSettings { judging: Judging::Told, ..settings() };
     let report = validate_repository(&merged, &settings);
     if !report.is_valid() {
-        return Err(refused(
-            args,
-            Failure { diagnostics: report.diagnostics, ..Failure::input("") },
-            console,
-        )?);
+        return Err(Failure { diagnostics: report.diagnostics, ..Failure::input("") });
     }
     let former = validate_repository(&base, &settings);
     let names = chosen(args, &base, &merged)?;
@@ -288,7 +288,8 @@ fn print(args: &Args, review: &Review, console: &Console) -> Result<(), Failure>
     }
 }
 
-/// Why there is no review. A comment that stood there before would be of another proposal, so this one says so too.
+/// Why there is no review, whatever stopped it. A comment that stood there before would be of another proposal, so this one
+/// says so too.
 fn refused(args: &Args, failure: Failure, console: &Console) -> Result<Failure, Failure> {
     if console.output == Output::Markdown {
         console.data(&refusal(&failure.message, failure.diagnostics.iter().map(remark), &args.set))?;

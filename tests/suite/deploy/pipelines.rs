@@ -41,61 +41,86 @@ fn the_verdict_comes_after_the_comment() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
+const FIRST: &str = "<!-- provisor:review set=default -->\nfirst";
+const SECOND: &str = "<!-- provisor:review set=default -->\n\"second\" `$HOME`\n";
+
 #[test]
-fn a_second_review_edits_the_first_comment_on_github() {
+fn rev_034_a_second_review_edits_the_first_comment_and_none_of_others() {
     let forge = Forge::new();
     // Somebody quotes the marker, and somebody else has the bot's name but another marker: neither is ours.
-    forge.add(json!({"body": "<!-- provisor:review set=default -->\nme too", "user": {"login": "ada"}}));
-    forge
-        .add(json!({"body": "<!-- provisor:review set=other -->", "user": {"login": "github-actions[bot]"}}));
-    let post = |text: &str| {
-        forge.post(
-            text,
-            &[
-                ("GITHUB_REPOSITORY", "shop/fleet"),
-                ("GITHUB_TOKEN", "secret"),
-                ("GITHUB_API_URL", &forge.address()),
-                ("PULL_REQUEST", "7"),
-            ],
-        )
-    };
-    assert!(post("<!-- provisor:review set=default -->\nfirst").status.success());
-    assert!(post("<!-- provisor:review set=default -->\n\"second\" `$HOME`\n").status.success());
-    let bodies: Vec<Value> = forge.comments().iter().map(|comment| comment["body"].clone()).collect();
+    forge.add(json!({"body": FIRST, "user": {"login": "ada"}}));
+    forge.add_of_bot("<!-- provisor:review set=other -->");
+    let post = |text: &str| forge.post(text, &forge.github("1"));
+    assert!(post(FIRST).status.success());
+    assert!(post(SECOND).status.success());
+    let bodies = forge.bodies();
     assert_eq!(bodies.len(), 3, "{bodies:?}");
-    assert_eq!(bodies[2], "<!-- provisor:review set=default -->\n\"second\" `$HOME`\n");
+    assert_eq!(bodies[0], FIRST);
+    assert_eq!(bodies[2], format!("{SECOND}<!-- provisor:run 1 -->\n"));
     assert!(forge.requests().iter().all(|request| request.contains("Authorization: Bearer secret")));
     let asked = forge.requests().join("\n");
     assert!(asked.contains("POST /repos/shop/fleet/issues/7/comments "), "{asked}");
     assert!(asked.contains("PATCH /repos/shop/fleet/issues/comments/2 "), "{asked}");
     assert!(post("").status.success(), "nothing to say is no mistake");
-    assert_eq!(forge.comments().len(), 3);
+    assert_eq!(forge.bodies().len(), 3);
+}
+
+/// Rows: REV-032
+#[test]
+fn rev_032_what_is_said_already_is_not_written_and_a_failing_forge_is_asked_again() {
+    let forge = Forge::new();
+    forge.fail(2);
+    let begun = std::time::Instant::now();
+    assert!(forge.post(FIRST, &forge.github("1")).status.success());
+    assert!(begun.elapsed().as_secs() >= 3, "one second, then two");
+    // Another commit and another run, the same words.
+    let again = format!("{FIRST}\nBase `1` · proposal `2`\n");
+    assert!(forge.post(&again, &forge.github("2")).status.success());
+    assert_eq!(forge.bodies(), [format!("{FIRST}\n<!-- provisor:run 1 -->\n")]);
+    assert!(forge.post(SECOND, &forge.github("3")).status.success());
+    let writes = forge.requests().iter().filter(|request| !request.starts_with("GET")).count();
+    assert_eq!((forge.bodies().len(), writes), (1, 2));
+}
+
+/// Rows: REV-033
+#[test]
+fn rev_033_a_run_that_was_overtaken_writes_nothing() {
+    let forge = Forge::new();
+    assert!(forge.post(SECOND, &forge.github("12")).status.success());
+    assert!(forge.post(FIRST, &forge.github("9")).status.success());
+    assert_eq!(forge.bodies(), [format!("{SECOND}<!-- provisor:run 12 -->\n")]);
+}
+
+/// Rows: REV-035
+#[test]
+fn rev_035_of_several_comments_the_newest_is_kept_and_the_others_are_put_away() {
+    for forge_of in [Forge::github, Forge::gitlab] {
+        let forge = Forge::new();
+        forge.add_of_bot(FIRST);
+        forge.add_of_bot(FIRST);
+        forge.add_of_bot(FIRST);
+        assert!(forge.post(SECOND, &forge_of(&forge, "1")).status.success());
+        let bodies = forge.bodies();
+        assert_eq!(bodies.last(), Some(&format!("{SECOND}<!-- provisor:run 1 -->\n")));
+        let asked = forge.requests();
+        let folded = asked.iter().filter(|request| request.starts_with("POST /graphql ")).count();
+        assert!((bodies.len(), folded) == (3, 2) || (bodies.len(), folded) == (1, 0), "{asked:?}");
+    }
 }
 
 #[test]
 fn a_second_review_edits_the_first_comment_on_gitlab() {
     let forge = Forge::new();
-    let post = |text: &str| {
-        forge.post(
-            text,
-            &[
-                ("CI_API_V4_URL", &forge.address()),
-                ("CI_PROJECT_ID", "3"),
-                ("CI_MERGE_REQUEST_IID", "9"),
-                ("PROVISOR_TOKEN", "secret"),
-            ],
-        )
-    };
-    assert!(post("<!-- provisor:review set=default -->\nfirst").status.success());
-    assert!(post("<!-- provisor:review set=default -->\nsecond").status.success());
-    let comments = forge.comments();
-    assert_eq!(comments.len(), 1, "{comments:?}");
-    assert_eq!(comments[0]["body"], "<!-- provisor:review set=default -->\nsecond");
+    assert!(forge.post(FIRST, &forge.gitlab("1")).status.success());
+    assert!(forge.post(SECOND, &forge.gitlab("2")).status.success());
+    assert_eq!(forge.bodies(), [format!("{SECOND}<!-- provisor:run 2 -->\n")]);
     let asked = forge.requests().join("\n");
     assert!(asked.contains("PUT /projects/3/merge_requests/9/notes/0 "), "{asked}");
     let lost = forge.post("<!-- m -->", &[]);
     assert_eq!(lost.status.code(), Some(2), "without a forge there is nowhere to write to");
 }
+
+const BOT: &str = "github-actions[bot]";
 
 /// As much of a forge as keeps comments: both forges list, make and change them in the same way.
 struct Forge {
@@ -107,6 +132,8 @@ struct Forge {
 struct State {
     comments: Vec<Value>,
     requests: Vec<String>,
+    /// So many requests more are answered with 502.
+    failures: usize,
 }
 
 impl Forge {
@@ -123,30 +150,66 @@ impl Forge {
         Self { address, state }
     }
 
-    fn address(&self) -> String {
-        self.address.clone()
-    }
-
     fn add(&self, comment: Value) {
         self.state.lock().expect("nobody panics here").add(comment);
     }
 
-    fn comments(&self) -> Vec<Value> {
-        self.state.lock().expect("nobody panics here").comments.clone()
+    fn add_of_bot(&self, body: &str) {
+        self.add(json!({"body": body, "user": {"login": BOT}, "author": {"username": "bot"}}));
+    }
+
+    fn fail(&self, times: usize) {
+        self.state.lock().expect("nobody panics here").failures = times;
+    }
+
+    fn bodies(&self) -> Vec<String> {
+        let state = self.state.lock().expect("nobody panics here");
+        state.comments.iter().filter_map(|comment| Some(comment["body"].as_str()?.to_owned())).collect()
+    }
+
+    /// What a workflow on GitHub has in its environment.
+    fn github(&self, run: &str) -> Vec<(&'static str, String)> {
+        vec![
+            ("GITHUB_REPOSITORY", "shop/fleet".into()),
+            ("GITHUB_TOKEN", "secret".into()),
+            ("GITHUB_API_URL", self.address.clone()),
+            ("GITHUB_GRAPHQL_URL", format!("{}/graphql", self.address)),
+            ("PULL_REQUEST", "7".into()),
+            ("GITHUB_RUN_ID", run.into()),
+        ]
+    }
+
+    /// What a job on GitLab has in its environment.
+    fn gitlab(&self, run: &str) -> Vec<(&'static str, String)> {
+        vec![
+            ("CI_API_V4_URL", self.address.clone()),
+            ("CI_PROJECT_ID", "3".into()),
+            ("CI_MERGE_REQUEST_IID", "9".into()),
+            ("CI_PIPELINE_ID", run.into()),
+            ("PROVISOR_TOKEN", "secret".into()),
+        ]
     }
 
     fn requests(&self) -> Vec<String> {
         self.state.lock().expect("nobody panics here").requests.clone()
     }
 
-    fn post(&self, text: &str, variables: &[(&str, &str)]) -> Output {
+    fn post(&self, text: &str, variables: &[(&str, String)]) -> Output {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), text).expect("it can be written");
         let mut command = Command::new(ci("provisor-comment"));
-        for name in ["GITHUB_REPOSITORY", "CI_API_V4_URL", "http_proxy", "HTTP_PROXY", "ALL_PROXY"] {
+        for name in [
+            "GITHUB_REPOSITORY",
+            "CI_API_V4_URL",
+            "GITHUB_RUN_ID",
+            "CI_PIPELINE_ID",
+            "http_proxy",
+            "HTTP_PROXY",
+            "ALL_PROXY",
+        ] {
             command.env_remove(name);
         }
-        let output = command.arg(file.path()).envs(variables.iter().copied()).output().expect("bash");
+        let output = command.arg(file.path()).envs(variables.iter().cloned()).output().expect("bash");
         if !output.status.success() {
             println!("{}", String::from_utf8_lossy(&output.stderr));
         }
@@ -181,21 +244,31 @@ fn answer(stream: TcpStream, state: &Mutex<State>) {
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let mut state = state.lock().expect("nobody panics here");
     let id = path.rsplit('/').next().and_then(|id| id.parse::<usize>().ok());
+    let is_failing = state.failures > 0;
+    state.failures = state.failures.saturating_sub(1);
     let reply = match (method, id) {
+        _ if is_failing => Value::Null,
+        _ if path == "/graphql" => json!({"data": {}}),
+        ("DELETE", Some(id)) => {
+            state.comments.retain(|comment| comment["id"] != id);
+            Value::Null
+        }
         ("GET", _) if path == "/user" => json!({"username": "bot"}),
         ("GET", _) => json!(state.comments),
         ("POST", _) => state.add(json!({
-            "body": sent["body"], "user": {"login": "github-actions[bot]"}, "author": {"username": "bot"},
+            "body": sent["body"], "user": {"login": BOT}, "author": {"username": "bot"},
         })),
         (_, Some(id)) => {
-            state.comments[id]["body"] = sent["body"].clone();
-            state.comments[id].clone()
+            let known = state.comments.iter_mut().find(|comment| comment["id"] == id).expect("it is there");
+            known["body"] = sent["body"].clone();
+            known.clone()
         }
         _ => Value::Null,
     };
     state.requests.push(head);
     let text = reply.to_string();
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+    let status = if is_failing { "502 Bad Gateway" } else { "200 OK" };
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close");
     let sent = write!(reader.get_mut(), "{head}\r\nContent-Length: {}\r\n\r\n{text}", text.len());
     sent.expect("the script waits for it");
 }

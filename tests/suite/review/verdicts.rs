@@ -124,6 +124,19 @@ fn a_proposal_that_is_not_valid_is_an_error_with_its_place() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }
 
+/// What stood in the comment would be of an earlier push.
+#[test]
+fn a_review_that_cannot_be_made_is_a_comment_that_says_so() {
+    let proposal = fleet();
+    for arguments in ["--base nowhere", "--base HEAD --env nowhere", "--base HEAD --snapshot nowhere.yaml"] {
+        let output = proposal.review(&format!("{arguments} --output markdown"));
+        let comment = String::from_utf8_lossy(&output.stdout);
+        assert!(comment.starts_with("<!-- provisor:review set=default -->\n### ❌ provisor: "), "{comment}");
+        assert!(comment.contains("nowhere") && comment.ends_with("\nNothing was reviewed.\n"), "{comment}");
+        assert!(matches!(output.status.code(), Some(2 | 3)), "{:?}", output.status);
+    }
+}
+
 #[test]
 fn gates_stop_what_is_too_dear_or_protected() {
     let mut proposal = fleet();
