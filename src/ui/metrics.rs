@@ -4,15 +4,18 @@
 //! its own text.
 
 mod endpoints;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::capacity::decision::Decision;
@@ -24,6 +27,7 @@ use crate::model::pool::PoolUse;
 use crate::model::quantity::{ResourceName, Resources, Unit};
 
 pub use endpoints::{EndpointArgs, serve};
+use waiting::WaitingPods;
 
 type Series = Vec<(&'static str, String)>;
 type Counts = Family<Series, Counter>;
@@ -50,6 +54,7 @@ struct Inner {
     node_count: Gauge,
     is_synced: Gauge,
     unschedulable: Gauge,
+    decision_seconds: Histogram,
     known: Mutex<Known>,
 }
 
@@ -60,6 +65,7 @@ struct Known {
     nodes: BTreeMap<NodeName, Labels>,
     limits: BTreeMap<PoolName, Vec<Series>>,
     usage: BTreeMap<PoolName, Vec<Series>>,
+    waiting: WaitingPods,
     is_synced: bool,
 }
 
@@ -99,6 +105,12 @@ impl Metrics {
         let node_count = gauge("cluster_state_node_count", "Nodes in the picture of the cluster");
         let is_synced = gauge("cluster_state_synced", "Whether the picture of the cluster is complete");
         let unschedulable = gauge("scheduler_unschedulable_pods_count", "Pods that fit no pool");
+        let decision_seconds = Histogram::new(waiting::SECONDS);
+        registry.register(
+            "pods_scheduling_decision_duration_seconds",
+            "From when a pod was first seen without a node to the first decision about it",
+            decision_seconds.clone(),
+        );
         let build = Family::<Series, Gauge>::default();
         registry.register("build_info", "The program that answers", build.clone());
         let labels = vec![
@@ -121,6 +133,7 @@ impl Metrics {
             node_count,
             is_synced,
             unschedulable,
+            decision_seconds,
             known: Mutex::default(),
         }))
     }
@@ -141,8 +154,8 @@ impl Metrics {
         text
     }
 
-    /// Takes in what the node half hears.
-    pub fn see(&self, seen: &Observation) {
+    /// Takes in what the node half hears, and when.
+    pub fn see(&self, at: Timestamp, seen: &Observation) {
         let inner = &*self.0;
         let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);
         match seen {
@@ -177,6 +190,8 @@ impl Metrics {
                 let series = write(&inner.pool_limit, pool.name, &limits);
                 forget(&inner.pool_limit, known.limits.insert(pool.name, series.clone()), &series);
             }
+            Observation::Pod(pod) => known.waiting.see(at, pod),
+            Observation::PodGone(pod) => known.waiting.forget(pod),
             Observation::PoolGone(name) => {
                 forget(&inner.pool_limit, known.limits.remove(name), &[]);
                 forget(&inner.pool_usage, known.usage.remove(name), &[]);
@@ -193,9 +208,14 @@ impl Metrics {
         inner.node_count.set(i64::try_from(known.nodes.len()).unwrap_or(i64::MAX));
     }
 
-    /// Takes in what the node half wants done.
-    pub fn decided(&self, decision: &Decision) {
+    /// Takes in what the node half wants done, and when it said so.
+    pub fn decided(&self, at: Timestamp, decision: &Decision) {
         let inner = &*self.0;
+        let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);
+        for seconds in known.waiting.decided(at, &decision.plan) {
+            inner.decision_seconds.observe(seconds);
+        }
+        drop(known);
         for planned in &decision.actions {
             match &planned.action {
                 Action::CreateClaim(claim) => {
@@ -336,6 +356,8 @@ mod tests {
         }
     }
 
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
     #[track_caller]
     fn says(metrics: &Metrics, line: &str) {
         let text = metrics.text();
@@ -348,12 +370,12 @@ mod tests {
         let claim = claim("web-1");
         let decision =
             |action, code| Decision { actions: vec![Planned::new(action, code, "")], ..Decision::default() };
-        metrics.decided(&decision(Action::CreateClaim(claim.clone()), "Provisioned"));
-        metrics.see(&Observation::Claim(claim.clone()));
-        metrics.decided(&decision(Action::DeleteClaim { claim: claim.name }, "RegistrationTimeout"));
-        metrics.see(&Observation::ClaimGone(claim.name));
+        metrics.decided(NOW, &decision(Action::CreateClaim(claim.clone()), "Provisioned"));
+        metrics.see(NOW, &Observation::Claim(claim.clone()));
+        metrics.decided(NOW, &decision(Action::DeleteClaim { claim: claim.name }, "RegistrationTimeout"));
+        metrics.see(NOW, &Observation::ClaimGone(claim.name));
         // Told twice, counted once.
-        metrics.see(&Observation::ClaimGone(claim.name));
+        metrics.see(NOW, &Observation::ClaimGone(claim.name));
         says(
             &metrics,
             "karpenter_nodeclaims_created_total{reason=\"provisioned\",nodepool=\"web\",min_values_relaxed=\"false\"} 1",
@@ -371,12 +393,12 @@ mod tests {
     #[test]
     fn limits_are_in_whole_units_and_go_with_their_pool() {
         let metrics = Metrics::new();
-        metrics.see(&pool(json!({"cpu": "1500m", "nodes": 3})));
+        metrics.see(NOW, &pool(json!({"cpu": "1500m", "nodes": 3})));
         says(&metrics, "karpenter_nodepools_limit{nodepool=\"web\",resource_type=\"cpu\"} 1.5");
-        metrics.see(&pool(json!({"nodes": 4})));
+        metrics.see(NOW, &pool(json!({"nodes": 4})));
         says(&metrics, "karpenter_nodepools_limit{nodepool=\"web\",resource_type=\"nodes\"} 4.0");
         assert!(!metrics.text().contains("resource_type=\"cpu\""), "{}", metrics.text());
-        metrics.see(&Observation::PoolGone(PoolName::new("web")));
+        metrics.see(NOW, &Observation::PoolGone(PoolName::new("web")));
         assert!(!metrics.text().contains("nodepools_limit{"), "{}", metrics.text());
     }
 
@@ -384,9 +406,9 @@ mod tests {
     fn evictions_are_counted_by_their_answer() {
         let metrics = Metrics::new();
         let pod = ObjectKey::new("shop", "web-0");
-        metrics.see(&Observation::Evicted { pod });
-        metrics.see(&Observation::EvictionBlocked { pod, message: "its budget".into() });
-        metrics.see(&Observation::EvictionBlocked { pod, message: "its budget".into() });
+        metrics.see(NOW, &Observation::Evicted { pod });
+        metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
+        metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
         says(&metrics, "karpenter_pods_eviction_requests_total{code=\"201\"} 1");
         says(&metrics, "karpenter_pods_eviction_requests_total{code=\"429\"} 2");
     }
@@ -396,7 +418,7 @@ mod tests {
         let metrics = Metrics::new();
         assert!(!metrics.is_ready());
         says(&metrics, "karpenter_cluster_state_synced 0");
-        metrics.see(&Observation::Synced);
+        metrics.see(NOW, &Observation::Synced);
         assert!(metrics.is_ready());
         says(&metrics, "karpenter_cluster_state_synced 1");
     }

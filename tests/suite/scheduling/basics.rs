@@ -1,9 +1,15 @@
 //! What a new node is, and what its claim says.
 
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use provisor::capacity::decision::{Decision, Plan};
 use provisor::capacity::scheduling::Code;
 use provisor::model::label::annotation;
+use provisor::model::observation::Observation;
 use provisor::model::requirement::Operator::*;
 use provisor::model::taint::Effect;
+use provisor::ui::metrics::Metrics;
 
 use super::world::*;
 
@@ -15,20 +21,47 @@ fn is_served(one: A) -> bool {
     world.is_bound(&name)
 }
 
+/// The samples of waiting that monitoring reads, of pods that were seen at one moment and decided about two seconds later.
+fn decision_samples(pods: &[A], rounds: &[&Round]) -> (u64, f64) {
+    let metrics = Metrics::new();
+    for pod in pods {
+        metrics.see(now(), &Observation::Pod(pod.build()));
+    }
+    for (at, round) in rounds.iter().enumerate() {
+        let plan = Plan { provisioning: round.solution.clone(), ..Plan::default() };
+        let decision = Decision { plan: Arc::new(plan), ..Decision::default() };
+        // The same judgement again says nothing new, and neither does another about the same pods.
+        for _ in 0..2 {
+            metrics.decided(now() + SignedDuration::from_secs(2 + at as i64), &decision);
+        }
+    }
+    let text = metrics.text();
+    let figure = |what: &str| {
+        let name = format!("karpenter_pods_scheduling_decision_duration_seconds_{what} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&name));
+        line.and_then(|figure| figure.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {name}in {text}"))
+    };
+    (figure("count") as u64, figure("sum"))
+}
+
 #[test]
 fn sch_006_one_pod_gets_one_node() {
     let mut world = World::plain();
-    let round = world.run(&[pod("a")]);
+    let pods = [pod("a")];
+    let round = world.run(&pods);
     assert_eq!(round.new_nodes().len(), 1);
     assert!(world.is_bound("a"));
+    assert_eq!(decision_samples(&pods, &[&round, &round]), (1, 2.0));
 }
 
 #[test]
 fn sch_007_a_hundred_pods_all_find_room() {
     let mut world = World::plain();
-    let round = world.run(&many(100, &pod("a")));
+    let pods = many(100, &pod("a"));
+    let round = world.run(&pods);
     assert_eq!(world.waiting(), 0);
     assert_eq!(round.new_nodes().iter().map(|node| node.pods.len()).sum::<usize>(), 100);
+    assert_eq!(decision_samples(&pods, &[&round]), (100, 200.0));
 }
 
 #[test]
@@ -39,6 +72,8 @@ fn sch_011_a_pool_being_deleted_buys_nothing() {
     let round = world.run(&[pod("a")]);
     assert!(!world.is_bound("a"));
     assert_eq!(round.codes("a"), [Code::NoUsablePool]);
+    // That it found no place was decided too.
+    assert_eq!(decision_samples(&[pod("a")], &[&round]).0, 1);
 }
 
 /// Rows: SCH-015, SCH-017

@@ -234,7 +234,7 @@ async fn keep<P: CloudProvider>(
             let (provider, listener) = make();
             let counted = metrics.clone();
             let listener: Listener = Box::new(move |seen| {
-                counted.see(seen);
+                counted.see(clock::now(), seen);
                 listener(seen);
             });
             let settings = LiveSettings {
@@ -272,7 +272,7 @@ async fn keep<P: CloudProvider>(
             outcome = &mut living => return outcome,
             Some(report) = told.recv() => {
                 if let Report::Decided(decision) = &report {
-                    metrics.decided(decision);
+                    metrics.decided(clock::now(), decision);
                 }
                 story.tell(&report)?;
             }
