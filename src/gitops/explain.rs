@@ -5,15 +5,17 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::gitops::desired::Origin;
+use crate::gitops::desired::{DesiredState, Origin};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed, nearest};
 use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Fleet, Resolved};
 use crate::gitops::overlay::merged;
 use crate::gitops::overrides::{Step, steps_of};
+use crate::gitops::promotion::{offer, rules};
 use crate::gitops::render::{RenderSettings, render};
 use crate::gitops::tree::{Node, Tree};
 use crate::model::repository::Repository;
+use crate::model::time::render_duration;
 
 /// What `provisor explain ENV POOL [FIELD]` shows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -21,6 +23,42 @@ pub struct Explanation {
     pub environment: Arc<str>,
     pub pool: Arc<str>,
     pub fields: Vec<ExplainedField>,
+    /// Values of other environments that promotion keeps from the pool until they proved themselves there.
+    pub held_back: Vec<HeldBack>,
+    /// Room that is kept free on nodes of the pool.
+    pub headroom: Option<Headroom>,
+}
+
+/// A value that another environment has, and this one only gets by promotion.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldBack {
+    /// As in the strategy: `limits.cpu`.
+    pub path: String,
+    /// The environment that it comes from.
+    pub stage: Arc<str>,
+    /// The value today; absent if there is none.
+    pub today: Option<Value>,
+    /// The value there; absent if promotion would take it away.
+    pub there: Option<Value>,
+    /// The line of the other environment that sets it.
+    pub comes_from: Option<Origin>,
+    /// How long it has to stand there, and how.
+    pub soak: String,
+    pub require: &'static str,
+}
+
+/// What `headroom` of a pool asks for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Headroom {
+    /// Pods that there is room for.
+    pub pods: Value,
+    /// What each of them asks for.
+    pub requests: Value,
+    /// The CapacityBuffer that keeps it: `default/headroom-general`.
+    pub buffer: String,
+    pub origin: Option<Origin>,
 }
 
 /// One value of a pool or of its rendered NodePool.
@@ -81,11 +119,62 @@ pub fn explain(
         link(&mut fields, &layers);
     }
     fields.retain(|one| field.is_none_or(|field| covers(field, &one.path)));
-    if fields.is_empty() {
+    let mut held_back = held_back(repository, environment, pool)?;
+    held_back.retain(|one| {
+        field.is_none_or(|field| covers(field, &one.path) || covers(field, &format!("spec.{}", one.path)))
+    });
+    let headroom = headroom(&state, pool).filter(|_| field.is_none_or(|field| covers(field, "headroom")));
+    if fields.is_empty() && held_back.is_empty() {
         let wanted = field.unwrap_or_default();
         return Err(unknown_field(&resolved, pool, wanted, &paths).into());
     }
-    Ok(Explanation { environment: resolved.name.clone(), pool: pool.into(), fields })
+    Ok(Explanation { environment: resolved.name.clone(), pool: pool.into(), fields, held_back, headroom })
+}
+
+/// What promotion into the environment would change of the pool.
+fn held_back(repository: &Repository, environment: &str, pool: &str) -> Result<Vec<HeldBack>, Diagnostics> {
+    let all = rules::rules_of(repository)?;
+    let Some(rules) = all.into_iter().find(|rules| *rules.environment == *environment) else {
+        return Ok(Vec::new());
+    };
+    let offer = offer(repository, &rules)?;
+    let mut held = Vec::new();
+    for stage in &rules.from {
+        for change in offer.changes_of(stage) {
+            let of_pool = change.field.strip_prefix("pools.").and_then(|rest| rest.strip_prefix(pool));
+            let Some(path) = of_pool.and_then(|rest| rest.strip_prefix('.')) else { continue };
+            held.push(HeldBack {
+                path: path.to_owned(),
+                stage: stage.clone(),
+                today: change.from.clone(),
+                there: change.to.clone(),
+                comes_from: change.comes_from.clone(),
+                soak: render_duration(rules.soak),
+                require: rules.require.as_str(),
+            });
+        }
+    }
+    Ok(held)
+}
+
+/// The room as the objects ask for it.
+fn headroom(state: &DesiredState, pool: &str) -> Option<Headroom> {
+    let name = format!("headroom-{pool}");
+    let object = |kind: &str| {
+        let mut objects = state.objects.iter();
+        Some(objects.find(|(object, _)| &*object.kind == kind && *object.name == *name)?.1)
+    };
+    let buffer = object("CapacityBuffer")?;
+    let requests = object("PodTemplate").map(|template| {
+        template.manifest["template"]["spec"]["containers"][0]["resources"]["requests"].clone()
+    });
+    let namespace = buffer.manifest["metadata"]["namespace"].as_str().unwrap_or("default");
+    Some(Headroom {
+        pods: buffer.manifest["spec"]["replicas"].clone(),
+        requests: requests.unwrap_or_default(),
+        buffer: format!("{namespace}/{name}"),
+        origin: buffer.origin("").cloned(),
+    })
 }
 
 /// Every tree that says something about a pool, lowest first: defaults of all layers, then the pool in all layers.

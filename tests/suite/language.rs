@@ -251,6 +251,48 @@ fn ren_030_explain_shows_every_layer_in_order() {
 }
 
 #[test]
+fn explain_says_what_promotion_holds_back_and_what_headroom_asks() {
+    let repository = repository(&[
+        FLEET,
+        (
+            "environments/dev.toml",
+            "[pools.general]\nstrategy = 'spot'\nlimits = { cpu = 200, memory = '1Ti' }\n[pools.other]\nstrategy = 'spot'\nlimits.cpu = 7\n",
+        ),
+        (
+            "environments/prod.toml",
+            "[pools.general]\nstrategy = 'spot'\nlimits = { cpu = 100 }\nheadroom = { pods = 4, cpu = '500m' }\n\
+             [promotion]\nfrom = ['dev']\npaths = ['pools.*.limits']\nsoak = '2h'\n",
+        ),
+    ]);
+    let told = |field: Option<&str>| {
+        let found = explain(&repository, "prod", "general", field, &RenderSettings::default());
+        found.expect("the pool is there")
+    };
+    let all = told(None);
+    let held: Vec<(&str, Option<&Value>, Option<&Value>)> =
+        all.held_back.iter().map(|one| (&*one.path, one.today.as_ref(), one.there.as_ref())).collect();
+    assert_eq!(
+        held,
+        [("limits.cpu", Some(&json!(100)), Some(&json!(200))), ("limits.memory", None, Some(&json!("1Ti")))]
+    );
+    let first = &all.held_back[0];
+    assert_eq!((&*first.stage, &*first.soak, first.require), ("dev", "2h", "healthy+rolled-out"));
+    assert_eq!(first.comes_from.as_ref().expect("a line").to_string(), "environments/dev.toml:3:18");
+    let headroom = all.headroom.as_ref().expect("it asks for some");
+    assert_eq!((&headroom.pods, &headroom.requests), (&json!(4), &json!({ "cpu": "500m" })));
+    assert_eq!(headroom.buffer, "default/headroom-general");
+    assert_eq!(headroom.origin.as_ref().expect("a line").to_string(), "environments/prod.toml:4:1");
+    // Of one field only what belongs to it; also of one that exists nowhere but there.
+    for field in ["limits.cpu", "spec.limits.cpu"] {
+        let one = told(Some(field));
+        assert_eq!((one.held_back.len(), one.headroom.is_none()), (1, true), "{field}");
+    }
+    let absent = told(Some("limits.memory"));
+    assert_eq!((absent.fields.len(), absent.held_back.len()), (0, 1));
+    assert_eq!(told(Some("headroom")).headroom, all.headroom);
+}
+
+#[test]
 fn ren_031_requirements_merge_by_label_in_the_files_too() {
     let repository = repository(&[
         FLEET,

@@ -8,7 +8,7 @@ use super::document::OriginDocument;
 use super::repository::RepositoryArgs;
 use super::validate::settings;
 use crate::gitops::diff::show;
-use crate::gitops::explain::{ExplainedField, explain};
+use crate::gitops::explain::{ExplainedField, Headroom, HeldBack, explain};
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::table::Table;
@@ -35,12 +35,48 @@ pub struct Args {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ExplainDocument {
     version: u32,
     environment: String,
     pool: String,
     /// First what the pool says (`limits.cpu`), then what its NodePool has (`spec.limits.cpu`).
     fields: Vec<Field>,
+    /// Values of other environments that promotion keeps from the pool until they proved themselves there.
+    held_back: Vec<HeldBackDocument>,
+    /// Room that is kept free on nodes of the pool; null if none is.
+    headroom: Option<HeadroomDocument>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct HeldBackDocument {
+    /// As in the strategy: `limits.cpu`.
+    path: String,
+    /// The environment that it comes from.
+    stage: String,
+    /// The value today; null if there is none.
+    today: Value,
+    /// The value there; null if promotion would take it away.
+    there: Value,
+    /// The line of the other environment that sets it.
+    comes_from: Option<OriginDocument>,
+    /// How long it has to stand there.
+    soak: String,
+    /// And how: `healthy` or `healthy+rolled-out`.
+    require: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct HeadroomDocument {
+    /// Pods that there is room for.
+    pods: Value,
+    /// What each of them asks for, by resource.
+    requests: Value,
+    /// The CapacityBuffer that keeps it: `default/headroom-general`.
+    buffer: String,
+    origin: Option<OriginDocument>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -69,6 +105,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             environment: found.environment.to_string(),
             pool: found.pool.to_string(),
             fields: found.fields.iter().map(field).collect(),
+            held_back: found.held_back.iter().map(HeldBackDocument::from).collect(),
+            headroom: found.headroom.as_ref().map(HeadroomDocument::from),
         })?;
         return Ok(Exit::Done);
     }
@@ -78,6 +116,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let titles = [
         (format!("Pool {} of {}", found.pool, found.environment), pool),
         (format!("NodePool {}", found.pool), object),
+        ("Held back by promotion".to_owned(), held_back(&found.held_back)),
+        ("Kept free".to_owned(), kept_free(found.headroom.as_ref())),
     ];
     let parts: Vec<String> = titles
         .into_iter()
@@ -94,6 +134,62 @@ fn field(field: &ExplainedField) -> Field {
         path: field.path.clone(),
         value: field.value.clone(),
         layers: field.layers.iter().map(|one| layer(&one.value, &one.origin)).collect(),
+    }
+}
+
+fn held_back(held: &[HeldBack]) -> Table {
+    let mut table = Table::new(&["FIELD", "TODAY", "THERE", "WHERE", "UNTIL"]);
+    for one in held {
+        let place = one.comes_from.as_ref().map(|origin| format!(", {origin}")).unwrap_or_default();
+        table.row([
+            one.path.clone(),
+            show(one.today.as_ref()).into_owned(),
+            show(one.there.as_ref()).into_owned(),
+            format!("{}{place}", one.stage),
+            format!("{} was {} for {}", one.stage, one.require, one.soak),
+        ]);
+    }
+    table
+}
+
+fn kept_free(headroom: Option<&Headroom>) -> Table {
+    let mut table = Table::new(&[">PODS", "EACH ASKS", "KEPT BY", "SET BY"]);
+    if let Some(one) = headroom {
+        let requests = one.requests.as_object().into_iter().flatten();
+        let requests: Vec<String> =
+            requests.map(|(name, amount)| format!("{name} {}", show(Some(amount)))).collect();
+        table.row([
+            show(Some(&one.pods)).into_owned(),
+            requests.join(", "),
+            format!("CapacityBuffer {}", one.buffer),
+            one.origin.as_ref().map(ToString::to_string).unwrap_or_default(),
+        ]);
+    }
+    table
+}
+
+impl From<&HeldBack> for HeldBackDocument {
+    fn from(held: &HeldBack) -> Self {
+        Self {
+            path: held.path.clone(),
+            stage: held.stage.to_string(),
+            today: held.today.clone().unwrap_or_default(),
+            there: held.there.clone().unwrap_or_default(),
+            comes_from: held.comes_from.as_ref().map(OriginDocument::from),
+            soak: held.soak.clone(),
+            require: held.require.into(),
+        }
+    }
+}
+
+impl From<&Headroom> for HeadroomDocument {
+    fn from(headroom: &Headroom) -> Self {
+        Self {
+            pods: headroom.pods.clone(),
+            requests: headroom.requests.clone(),
+            buffer: headroom.buffer.clone(),
+            origin: headroom.origin.as_ref().map(OriginDocument::from),
+        }
     }
 }
 
