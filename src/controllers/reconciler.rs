@@ -14,7 +14,7 @@ use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::live::{Fleet, LiveObject, LiveState};
 use crate::gitops::plan::SyncPlan;
 use crate::gitops::policy::SyncPolicy;
-use crate::gitops::promotion::{PromotionDecision, Promotions, Standing};
+use crate::gitops::promotion::{Memory, PromotionDecision, Promotions, Standing};
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::model::observation::Observation;
@@ -100,6 +100,16 @@ impl Reconciler {
         let now = self.cluster.now();
         let environment = self.sync.environment().to_owned();
         self.promotions.take_commit(now, repository, &environment)
+    }
+
+    /// What must be remembered of promotions beyond this process.
+    pub fn remember(&self) -> Memory {
+        self.promotions.memory(self.cluster.now())
+    }
+
+    /// Takes up what a former process remembered, before the first commit.
+    pub fn recall(&mut self, memory: Memory) {
+        self.promotions.recall(memory);
     }
 
     /// Asks the promotions once both halves have settled for the moment.

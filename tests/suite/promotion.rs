@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use provisor::gitops::diagnostic::Severity;
 use provisor::gitops::promotion::{
-    Promotion, PromotionDecision, PromotionEvent, Promotions, Refusal, Rules, Standing, offer, rules,
+    Memory, Promotion, PromotionDecision, PromotionEvent, Promotions, Refusal, Rules, Standing, offer, rules,
 };
 use provisor::gitops::render::{RenderSettings, render_environment, validate_repository};
 use provisor::gitops::sync::{Health, Rollout, SyncState};
@@ -180,6 +180,68 @@ fn ren_049_a_rollback_by_hand_holds_promotion_until_it_is_released() {
     assert!(promotion.decide(minute(630)).to_string().contains("held: bob"));
     promotion.observe(minute(640), PromotionEvent::Released);
     assert_eq!(promotion.decide(minute(640)).code(), "Proposed");
+}
+
+/// What a process remembers, as the next one reads it.
+fn restarted(promotions: &Promotions, stopped: Timestamp) -> Promotions {
+    let memory = Memory::parse(&promotions.memory(stopped).render()).expect("what is written is read");
+    let mut next = Promotions::default();
+    next.recall(memory);
+    next
+}
+
+fn one(promotions: &mut Promotions, at: Timestamp) -> PromotionDecision {
+    promotions.decide(at).pop().expect("one environment takes values")
+}
+
+#[test]
+fn ren_047_a_soak_goes_on_after_a_restart_where_it_stopped() {
+    let repository = commit('1', 200, 100, "");
+    let mut promotions = Promotions::default();
+    promotions.take_commit(start(), &repository, "dev").expect("the rules are right");
+    promotions.observe(start(), "dev", &standing(&repository, Health::Healthy));
+    assert_eq!(remaining(&one(&mut promotions, minute(60))), "1h");
+    // Five hours in which nobody looked vouch for nothing.
+    let mut next = restarted(&promotions, minute(60));
+    next.take_commit(minute(360), &repository, "dev").expect("the rules are right");
+    next.observe(minute(360), "dev", &standing(&repository, Health::Healthy));
+    assert_eq!(remaining(&one(&mut next, minute(370))), "50m");
+    assert_eq!(one(&mut next, minute(420)).code(), "Proposed");
+    // Another thing to verify, or a stage that is not well, starts again as ever.
+    for (other, health, code) in [
+        (commit('2', 300, 100, ""), Health::Healthy, "Soaking"),
+        (repository.clone(), Health::Degraded, "NotVerified"),
+    ] {
+        let mut next = restarted(&promotions, minute(60));
+        next.take_commit(minute(360), &other, "dev").expect("the rules are right");
+        next.observe(minute(360), "dev", &standing(&other, health));
+        let decision = one(&mut next, minute(361));
+        assert_eq!(decision.code(), code);
+        assert!(code == "NotVerified" || remaining(&decision) == "1h59m", "{decision}");
+    }
+    assert_eq!(Memory::parse("{}"), None);
+    assert_eq!(Memory::parse("{\"version\":2,\"environments\":{}}"), None);
+}
+
+#[test]
+fn ren_049_a_rollback_is_noticed_and_held_across_restarts() {
+    let (first, promoted) = (commit('1', 200, 100, ""), commit('2', 200, 200, ""));
+    let back = commit('3', 200, 100, "");
+    let mut promotions = Promotions::default();
+    for repository in [&first, &promoted] {
+        promotions.take_commit(start(), repository, "dev").expect("the rules are right");
+    }
+    // Somebody goes back while nothing runs.
+    let mut next = restarted(&promotions, minute(1));
+    next.take_commit(minute(2), &back, "dev").expect("the rules are right");
+    assert!(one(&mut next, minute(2)).to_string().contains("ann went back to earlier values with 3333333"));
+    // It stays held in the process after that, and after one that ended before it read a commit.
+    let again = restarted(&restarted(&next, minute(3)), minute(4));
+    let mut again = again;
+    again.take_commit(minute(5), &back, "dev").expect("the rules are right");
+    assert_eq!(one(&mut again, minute(600)).code(), "HeldAfterRollback");
+    again.take_commit(minute(601), &commit('6', 300, 100, "release = '3333333'\n"), "dev").expect("right");
+    assert_ne!(one(&mut again, minute(601)).code(), "HeldAfterRollback");
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! for a person or a forge to make a commit of.
 
 pub mod changes;
+mod memory;
 pub mod rules;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,8 @@ use crate::gitops::sync::{Health, Rollout, SyncState, SyncStatus};
 use crate::model::repository::{Repository, Revision};
 use crate::model::time::render_duration;
 pub use changes::{FieldChange, Offer, offer};
+pub use memory::Memory;
+use memory::Remembered;
 pub use rules::{Match, Require, Rules};
 
 /// Values of a stage that are remembered, to notice when somebody goes back to one of them.
@@ -395,6 +398,8 @@ fn author_of(revision: &Revision) -> Arc<str> {
 #[derive(Clone, Debug, Default)]
 pub struct Promotions {
     by_environment: BTreeMap<Arc<str>, Promotion>,
+    /// What a former process knew of environments that no commit of this one spoke of yet.
+    remembered: BTreeMap<Arc<str>, Remembered>,
 }
 
 impl Promotions {
@@ -426,7 +431,14 @@ impl Promotions {
                     promotion.observe(at, PromotionEvent::Read { rules, offer });
                     promotion
                 }
-                None => Promotion::new(rules, offer),
+                None => {
+                    let mut promotion = Promotion::new(rules.clone(), offer.clone());
+                    if let Some(remembered) = self.remembered.remove(&name) {
+                        promotion.take_up(at, remembered);
+                        promotion.observe(at, PromotionEvent::Read { rules, offer });
+                    }
+                    promotion
+                }
             };
             self.by_environment.insert(name, promotion);
         }

@@ -18,12 +18,7 @@ pub struct Acknowledgement {
 
 impl Acknowledgement {
     pub fn of(source: &GitSource, environment: &str, cache: &Path) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(source.identity());
-        hash.update([0]);
-        hash.update(environment);
-        let name: String = hash.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-        Self { path: cache.join("acknowledged").join(name) }
+        Self { path: cache.join("acknowledged").join(name_of(source, environment)) }
     }
 
     /// Says that `commit` is wanted, whatever it does to history. It takes the place of what was said before.
@@ -40,4 +35,13 @@ impl Acknowledgement {
     pub fn read(&self) -> Option<CommitId> {
         CommitId::parse(std::fs::read_to_string(&self.path).ok()?.trim())
     }
+}
+
+/// A name that no other environment of any other source has.
+pub(super) fn name_of(source: &GitSource, environment: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(source.identity());
+    hash.update([0]);
+    hash.update(environment);
+    hash.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect()
 }

@@ -25,6 +25,7 @@ mod poll;
 mod watch;
 mod author;
 mod acknowledged;
+mod remembered;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -39,6 +40,7 @@ pub use limits::{LimitError, Limits};
 pub use links::Symlinks;
 pub use poll::{AfterFailure, INTERVAL, INTERVAL_MIN, Poller};
 pub use reference::{Purpose, RefName, Reference, ReferenceError, ReferenceFields, Resolved};
+pub use remembered::Remembered;
 pub use url::{RepositoryUrl, UrlError, UrlRules};
 pub use watch::{Change, Watch, watch};
 

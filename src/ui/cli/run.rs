@@ -3,6 +3,7 @@
 mod commits;
 mod ec2;
 mod live;
+mod memory;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 pub use live::LiveArgs;
+
+use memory::PromotionMemory;
 
 use super::line::LineDocument;
 use super::repository::{CommitArgs, cache};
@@ -25,7 +28,7 @@ use crate::gitops::render::RenderSettings;
 use crate::gitops::source::SourcePolicy;
 use crate::gitops::sync::{GitEvent, SyncRequest};
 use crate::io::clock::{self, Stopwatch};
-use crate::io::git::{self, Acknowledgement, Change, GitError, GitSource, INTERVAL};
+use crate::io::git::{self, Acknowledgement, Change, GitError, GitSource, INTERVAL, Remembered};
 use crate::model::repository::Revision;
 use crate::model::time::{parse_duration, render_duration};
 use crate::ui::console::{Console, Tone};
@@ -182,6 +185,8 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     let settings = settings(args, &play.script.environment)?;
     let acknowledgement = Acknowledgement::of(&source, &play.script.environment, &cache());
     let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
+    let remembered = Remembered::of(&source, &play.script.environment, "promotions", &cache());
+    let mut memory = PromotionMemory::recall(remembered, &mut play);
     let mut follower = Follower::new(source, settings, acknowledgement, seed);
     let revision = &repository.revision;
     say(
@@ -221,15 +226,15 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     let mut words = typed();
     let mut terminated = signal(SignalKind::terminate())
         .map_err(|error| Failure::outside("signals cannot be received").caused_by(&error))?;
-    loop {
+    let exit = loop {
         let is_asked = tokio::select! {
             _ = tokio::signal::ctrl_c() => {
                 console.talk("interrupted; the simulated cluster is gone with this program");
-                return Ok(Exit::Interrupted);
+                break Exit::Interrupted;
             }
             _ = terminated.recv() => {
                 console.talk("told to end; the simulated cluster is gone with this program");
-                return Ok(Exit::Done);
+                break Exit::Done;
             }
             Some(line) = words.recv() => {
                 obey(&line, &mut play, console);
@@ -249,10 +254,13 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
         let lived = SignedDuration::try_from(clock.elapsed()).unwrap_or(SignedDuration::MAX);
         let now = play.start() + lived * i32::try_from(args.speed).unwrap_or(1);
         live(&mut play, &mut narrator, now)?;
+        memory.keep(&play, clock.elapsed(), console);
         if deadline.is_some_and(|deadline| clock.elapsed() >= deadline) {
-            return Ok(Exit::Done);
+            break Exit::Done;
         }
-    }
+    };
+    memory.end(&play, console);
+    Ok(exit)
 }
 
 /// Lines typed by whoever runs this. A thread of its own, because reading a terminal cannot be given up.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{code, edit, err, fleet, json as parsed, out, run};
+use super::schema::git;
+use super::{code, command, edit, err, fleet, json as parsed, out, run};
 
 fn made(files: &[(&str, &str)]) -> (TempDir, PathBuf) {
     let dir = TempDir::new().expect("a temporary directory");
@@ -192,4 +193,44 @@ fn ren_047_ren_049_a_simulated_stage_soaks_and_a_rollback_holds() {
     assert_eq!(at("Proposed").duration_since(at("Soaking")), jiff::SignedDuration::from_hours(2));
     let proposed = promotions.iter().find(|one| one["code"] == "Proposed").expect("it is told");
     assert_eq!(proposed["changes"][0]["field"], "pools.general.limits.cpu");
+}
+
+/// Rows: REN-047, REN-049
+#[test]
+fn ren_047_ren_049_a_run_remembers_promotions_of_the_run_before() {
+    let (dir, fleet) = made(&PROMOTION);
+    let cache = TempDir::new().expect("a temporary directory");
+    git(&fleet, &["init", "--quiet", "--initial-branch", "main"]);
+    let commit = |subject: &str| {
+        git(&fleet, &["add", "--all"]);
+        git(&fleet, &["commit", "--quiet", "--allow-empty", "-m", subject]);
+    };
+    // What the run says of promotions: code and sentence.
+    let follow = || {
+        let done = command(&fleet, "run --repo . --env dev --speed 900 --for 2s --output json")
+            .env("XDG_CACHE_HOME", cache.path())
+            .output()
+            .expect("the program starts");
+        assert_eq!(code(&done), 0, "{}", err(&done));
+        let lines: Vec<serde_json::Value> = out(&done).lines().map(parsed).collect();
+        let promotions = lines.iter().filter(|line| line["subject"] == "prod");
+        let word = |line: &serde_json::Value, key: &str| line[key].as_str().expect("a text").to_owned();
+        promotions.map(|line| (word(line, "kind"), word(line, "message"))).collect::<Vec<_>>()
+    };
+    let last = |said: &[(String, String)]| said.last().expect("something is said").clone();
+    commit("one");
+    let (kind, message) = last(&follow());
+    assert!(kind == "Soaking" && message.contains(" 2h of the soak"), "{message}");
+    let (kind, message) = last(&follow());
+    assert!(kind == "Soaking" && message.contains(" 1h"), "the second run goes on: {message}");
+    edit(&fleet, "environments/prod.toml", "cpu = 100", "cpu = 200");
+    commit("promoted");
+    assert_eq!(last(&follow()).0, "NothingToPromote");
+    edit(&fleet, "environments/prod.toml", "cpu = 200", "cpu = 100");
+    commit("back");
+    for _ in 0..2 {
+        let (kind, message) = last(&follow());
+        assert!(kind == "HeldAfterRollback" && message.contains("Ada"), "{kind}: {message}");
+    }
+    drop(dir);
 }
