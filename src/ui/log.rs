@@ -16,8 +16,9 @@ pub enum LogFormat {
 /// `PROVISOR_LOG` (such as `provisor::io=debug`) says more than `-v` can.
 pub fn start(format: LogFormat, verbose: u8) {
     let level = match verbose {
-        0 => "warn",
-        1 => "provisor=info,warn",
+        // Each watch that ends is a warning to the client library, and begun again by us.
+        0 => "warn,kube_client=error",
+        1 => "provisor=info,warn,kube_client=error",
         2 => "provisor=debug,info",
         _ => "trace",
     };

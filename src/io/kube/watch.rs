@@ -208,8 +208,8 @@ impl Watcher {
                         }
                         version = next;
                     }
-                    Ok(End::TooOld) => break,
-                    Err(error) if error.is_expired() => break,
+                    Ok(End::TooOld) => break self.tell_too_old(),
+                    Err(error) if error.is_expired() => break self.tell_too_old(),
                     Err(error) => {
                         self.complain(&error);
                         rest(&mut pause).await;
@@ -224,6 +224,11 @@ impl Watcher {
 
     fn complain(&self, error: &KubeError) {
         tracing::warn!("{error}; trying again");
+    }
+
+    fn tell_too_old(&self) {
+        let plural = self.kind.resource().plural;
+        tracing::info!("{plural} changed meanwhile, and how is forgotten (410): they are listed anew");
     }
 
     async fn announce(&mut self) {

@@ -52,7 +52,7 @@ fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
 #[test]
 fn what_happened_while_nobody_listened_is_found_out() {
     let bench = Bench::new();
-    let running = bench.start(&["--no-lease"]);
+    let running = bench.start(&["--no-lease", "-v"]);
     bench.deploy("web", 3, "900m", "1Gi");
     bench.wait("all running", &running, || bench.all_run(3));
     assert!(!bench.nodes().is_empty());
@@ -76,6 +76,7 @@ fn what_happened_while_nobody_listened_is_found_out() {
     running.thaw();
     bench.wait("empty", &running, || bench.nodes().is_empty() && bench.claims().is_empty());
     assert!(lists() > before, "what is gone is only missing in a new list");
+    assert!(running.log().contains("pods changed meanwhile, and how is forgotten (410)"), "{}", running.log());
 
     // And it still listens.
     bench.scale("web", 2);
