@@ -135,3 +135,23 @@ fn unwrap_value(mut value: Value, path: String, sink: &mut dyn FnMut(Found)) {
         _ => sink(Found { value, path }),
     }
 }
+
+/// Limits for a file that the operator gave: it may be large, but its aliases may not make it larger.
+pub(crate) fn yaml_options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_reader_input_bytes: None,
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
+            max_total_scalar_bytes: usize::MAX,
+            max_total_comment_bytes: usize::MAX,
+            max_depth: 128,
+            max_aliases: 10_000,
+            max_recorded_anchor_events: 100_000,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+        // `y` and `no` are names, as in YAML 1.2: nothing that kubectl prints depends on it.
+        strict_booleans: true,
+        with_snippet: false,
+    }
+}

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{nodepool, taint};
+use super::{render, taint};
 use crate::model::class::AmiFamily;
 use crate::model::pool::{HashStamp, NodeTemplate};
 use crate::model::symbol::Symbol;
@@ -53,11 +53,11 @@ pub(crate) fn new_stamp(
 /// Of the template without its requirements, which drift by comparison with the node's labels.
 pub fn of_template(template: &NodeTemplate) -> Symbol {
     let input = json!({
-        "labels": nodepool::render_labels(&template.labels),
-        "annotations": nodepool::render_labels(&template.annotations),
+        "labels": render::labels(&template.labels),
+        "annotations": render::labels(&template.annotations),
         "taints": taint::render(&template.taints),
         "startupTaints": taint::render(&template.startup_taints),
-        "class": nodepool::render_class_ref(&template.class),
+        "class": render::class_ref(&template.class),
         "terminationGraceSeconds": template.termination_grace.map(|grace| grace.as_secs()),
         "expireAfterSeconds": template.expire_after.duration.map(|duration| duration.as_secs()),
     });

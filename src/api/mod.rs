@@ -6,6 +6,7 @@
 
 pub mod field;
 pub(crate) mod metadata;
+mod render;
 pub(crate) mod requirement;
 pub(crate) mod taint;
 pub(crate) mod condition;
@@ -343,7 +344,7 @@ pub fn render_node(node: &Node) -> Value {
 
 /// Amounts by resource, as quantities.
 pub fn render_resources(resources: &Resources) -> Value {
-    nodepool::render_resources(resources)
+    render::resources(resources)
 }
 
 /// The conditions of an object as a list.

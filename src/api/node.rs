@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::field::Field;
-use super::{metadata, nodepool, taint};
+use super::{metadata, render, taint};
 use crate::model::name::{NodeName, ProviderId};
 use crate::model::node::{Node, NodeCondition};
 use crate::model::symbol::Symbol;
@@ -40,7 +40,7 @@ pub(crate) fn render(node: &Node) -> Value {
     let mut metadata = json!({ "name": node.name.as_str(), "uid": node.uid.as_str() });
     for (key, labels) in [("labels", &node.labels), ("annotations", &node.annotations)] {
         if !labels.is_empty() {
-            metadata[key] = nodepool::render_labels(labels);
+            metadata[key] = render::labels(labels);
         }
     }
     for (key, moment) in [("creationTimestamp", node.created), ("deletionTimestamp", node.deleted)] {
@@ -71,7 +71,7 @@ pub(crate) fn render(node: &Node) -> Value {
     let mut status = Map::new();
     for (key, resources) in [("capacity", &node.capacity), ("allocatable", &node.allocatable)] {
         if !resources.is_empty() {
-            status.insert(key.into(), nodepool::render_resources(resources));
+            status.insert(key.into(), render::resources(resources));
         }
     }
     if !node.conditions.is_empty() {

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::field::Field;
 use super::requirement::Place;
-use super::{condition, metadata, nodepool, requirement, taint};
+use super::{condition, metadata, nodepool, render, requirement, taint};
 use crate::model::claim::{ClaimSpec, NodeClaim};
 use crate::model::label;
 use crate::model::name::{ClaimName, NodeName, ProviderId};
@@ -73,7 +73,7 @@ pub(crate) fn render(claim: &NodeClaim) -> Value {
     let mut metadata = json!({ "name": claim.name.as_str(), "uid": claim.uid.as_str() });
     for (key, labels) in [("labels", &claim.labels), ("annotations", &claim.annotations)] {
         if !labels.is_empty() {
-            metadata[key] = nodepool::render_labels(labels);
+            metadata[key] = render::labels(labels);
         }
     }
     for (key, moment) in [("creationTimestamp", claim.created), ("deletionTimestamp", claim.deleted)] {
@@ -104,12 +104,12 @@ pub(crate) fn render(claim: &NodeClaim) -> Value {
 
 fn render_spec(claim: &ClaimSpec) -> Map<String, Value> {
     let mut spec = Map::new();
-    nodepool::render_constraints(&mut spec, &claim.taints, &claim.startup_taints);
+    render::constraints(&mut spec, &claim.taints, &claim.startup_taints);
     spec.insert("requirements".into(), requirement::render(&claim.requirements));
     if !claim.requests.is_empty() {
-        spec.insert("resources".into(), json!({ "requests": nodepool::render_resources(&claim.requests) }));
+        spec.insert("resources".into(), json!({ "requests": render::resources(&claim.requests) }));
     }
-    spec.insert("nodeClassRef".into(), nodepool::render_class_ref(&claim.class));
+    spec.insert("nodeClassRef".into(), render::class_ref(&claim.class));
     if let Some(grace) = claim.termination_grace {
         spec.insert("terminationGracePeriod".into(), render_duration(grace).into());
     }
@@ -131,7 +131,7 @@ fn render_status(claim: &NodeClaim) -> Map<String, Value> {
     }
     for (key, resources) in [("capacity", &claim.capacity), ("allocatable", &claim.allocatable)] {
         if !resources.is_empty() {
-            status.insert(key.into(), nodepool::render_resources(resources));
+            status.insert(key.into(), render::resources(resources));
         }
     }
     let conditions = condition::render(&claim.conditions);

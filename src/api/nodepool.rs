@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::field::{Field, Stage};
 use super::requirement::Place;
-use super::{condition, hash, metadata, requirement, taint};
+use super::{condition, hash, metadata, render, requirement, taint};
 use crate::model::label::{self, annotation};
 use crate::model::name::{ClassName, PoolName};
 use crate::model::owner::Owner;
@@ -14,7 +14,6 @@ use crate::model::pool::{
     Budget, BudgetNodes, BudgetWindow, ClassRef, ConsolidationPolicy, Disruption, DisruptionReason, NodePool,
     NodeTemplate, PoolUse,
 };
-use crate::model::quantity::Resources;
 use crate::model::symbol::Symbol;
 use crate::model::time::{Patience, SignedDuration, parse_duration, render_duration};
 
@@ -333,7 +332,7 @@ pub(crate) fn render(pool: &NodePool) -> Value {
     spec.insert("template".into(), render_template(&pool.template));
     spec.insert("disruption".into(), render_disruption(&pool.disruption));
     if let Some(limits) = &pool.limits {
-        spec.insert("limits".into(), render_resources(limits));
+        spec.insert("limits".into(), render::resources(limits));
     }
     if pool.weight > 0 {
         spec.insert("weight".into(), pool.weight.into());
@@ -354,7 +353,7 @@ pub(crate) fn render(pool: &NodePool) -> Value {
 pub(crate) fn render_status(pool: &NodePool) -> Value {
     let mut status = Map::new();
     if let Some(used) = &pool.used {
-        status.insert("resources".into(), render_resources(&used.resources));
+        status.insert("resources".into(), render::resources(&used.resources));
         status.insert("nodes".into(), used.nodes.into());
     }
     let ready = if pool.is_ready { "True" } else { "False" };
@@ -370,13 +369,13 @@ fn render_template(template: &NodeTemplate) -> Value {
     let mut metadata = Map::new();
     for (name, map) in [("labels", &template.labels), ("annotations", &template.annotations)] {
         if !map.is_empty() {
-            metadata.insert(name.into(), render_labels(map));
+            metadata.insert(name.into(), render::labels(map));
         }
     }
     let mut spec = Map::new();
-    render_constraints(&mut spec, &template.taints, &template.startup_taints);
+    render::constraints(&mut spec, &template.taints, &template.startup_taints);
     spec.insert("requirements".into(), requirement::render(&template.requirements));
-    spec.insert("nodeClassRef".into(), render_class_ref(&template.class));
+    spec.insert("nodeClassRef".into(), render::class_ref(&template.class));
     if let Some(grace) = template.termination_grace {
         spec.insert("terminationGracePeriod".into(), render_duration(grace).into());
     }
@@ -420,29 +419,4 @@ fn render_budget_duration(duration: SignedDuration) -> String {
         (hours, 0) => format!("{hours}h"),
         (hours, minutes) => format!("{hours}h{minutes}m"),
     }
-}
-
-pub(crate) fn render_constraints(
-    spec: &mut Map<String, Value>,
-    taints: &[crate::model::taint::Taint],
-    startup_taints: &[crate::model::taint::Taint],
-) {
-    for (name, list) in [("taints", taints), ("startupTaints", startup_taints)] {
-        if !list.is_empty() {
-            spec.insert(name.into(), taint::render(list));
-        }
-    }
-}
-
-pub(crate) fn render_class_ref(class: &ClassRef) -> Value {
-    json!({ "group": class.group.as_str(), "kind": class.kind.as_str(), "name": class.name.as_str() })
-}
-
-pub(crate) fn render_labels(labels: &label::Labels) -> Value {
-    labels.iter().map(|(key, value)| (key.as_str().to_owned(), Value::from(value.as_str()))).collect()
-}
-
-pub(crate) fn render_resources(resources: &Resources) -> Value {
-    let entries = resources.iter();
-    entries.map(|(name, amount)| (name.0.as_str().to_owned(), Value::from(name.render(amount)))).collect()
 }

@@ -14,7 +14,8 @@ enum Tree {
 
 /// Line and column, from 1, of the field at `path` or of its nearest parent that is there.
 pub(crate) fn locate(text: &str, path: &str) -> Option<(u32, u32)> {
-    let root: Spanned<Tree> = serde_saphyr::from_str_with_options(text, super::snapshot::options()).ok()?;
+    let root: Spanned<Tree> =
+        serde_saphyr::from_str_with_options(text, super::document::yaml_options()).ok()?;
     let mut at = &root;
     let mut rest = path;
     loop {

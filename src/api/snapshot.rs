@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::de::DeserializeSeed;
 use serde_json::Value;
 
-use super::document::{Found, Unwrap};
+use super::document::{Found, Unwrap, yaml_options};
 use super::field::{FieldError, Stage};
 use super::pod::PodShapes;
 use super::workload::Workload;
@@ -143,26 +143,6 @@ pub fn latest_moment(objects: &[Object]) -> Option<Timestamp> {
     objects.iter().filter_map(of_object).max()
 }
 
-/// Limits for a file that the operator gave: it may be large, but its aliases may not make it larger.
-pub(crate) fn options() -> serde_saphyr::Options {
-    serde_saphyr::options! {
-        budget: serde_saphyr::budget! {
-            max_reader_input_bytes: None,
-            max_events: usize::MAX,
-            max_nodes: usize::MAX,
-            max_total_scalar_bytes: usize::MAX,
-            max_total_comment_bytes: usize::MAX,
-            max_depth: 128,
-            max_aliases: 10_000,
-            max_recorded_anchor_events: 100_000,
-        },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
-        // `y` and `no` are names, as in YAML 1.2: nothing that kubectl prints depends on it.
-        strict_booleans: true,
-        with_snippet: false,
-    }
-}
-
 // ------------------------------------------------------------------------------------------------------- the documents
 
 /// A part of the text that is one document, and the line it begins on, from 0.
@@ -199,9 +179,10 @@ fn each_object<'t>(text: &'t str, mut sink: impl FnMut(Document<'t>, Found)) -> 
         }
     }
     for document in documents(text) {
-        let read = serde_saphyr::with_deserializer_from_str_with_options(document.text, options(), |from| {
-            Unwrap(&mut |found| sink(document, found)).deserialize(from)
-        });
+        let read =
+            serde_saphyr::with_deserializer_from_str_with_options(document.text, yaml_options(), |from| {
+                Unwrap(&mut |found| sink(document, found)).deserialize(from)
+            });
         read.map_err(|error| {
             let position = error.location().and_then(position::position);
             Failure {

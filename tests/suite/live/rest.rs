@@ -76,7 +76,11 @@ fn what_happened_while_nobody_listened_is_found_out() {
     running.thaw();
     bench.wait("empty", &running, || bench.nodes().is_empty() && bench.claims().is_empty());
     assert!(lists() > before, "what is gone is only missing in a new list");
-    assert!(running.log().contains("pods changed meanwhile, and how is forgotten (410)"), "{}", running.log());
+    assert!(
+        running.log().contains("pods changed meanwhile, and how is forgotten (410)"),
+        "{}",
+        running.log()
+    );
 
     // And it still listens.
     bench.scale("web", 2);
