@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::plane::made_by;
+use crate::review::Proposal;
 
 fn ci(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/ci").join(file)
@@ -106,6 +107,27 @@ fn rev_035_of_several_comments_the_newest_is_kept_and_the_others_are_put_away() 
         let folded = asked.iter().filter(|request| request.starts_with("POST /graphql ")).count();
         assert!((bodies.len(), folded) == (3, 2) || (bodies.len(), folded) == (1, 0), "{asked:?}");
     }
+}
+
+/// Rows: REV-038
+#[test]
+fn rev_038_a_push_that_takes_the_change_back_is_told_in_the_same_comment() {
+    let mut proposal = Proposal::new(&[
+        ("fleet.toml", "name = \"shop\"\n"),
+        ("environments/prod.toml", "[pools.general]\nstrategy = \"spot\"\nlimits = { cpu = \"100\" }\n"),
+    ]);
+    proposal.git(&["branch", "base"]);
+    let forge = Forge::new();
+    let mut push = |from, to, run| {
+        proposal.edit("environments/prod.toml", from, to);
+        let review = proposal.review("--base base --output markdown");
+        assert!(forge.post(&String::from_utf8_lossy(&review.stdout), &forge.github(run)).status.success());
+        forge.bodies()
+    };
+    let first = push("\"100\"", "\"50\"", "1");
+    assert!(first.len() == 1 && first[0].contains("limits.cpu"), "{first:?}");
+    let second = push("\"50\"", "\"100\"", "2");
+    assert!(second.len() == 1 && second[0].contains("no capacity change"), "{second:?}");
 }
 
 #[test]

@@ -17,13 +17,13 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A fleet in a repository of its own, whose commits always have the same ids.
-struct Proposal {
+pub(crate) struct Proposal {
     dir: TempDir,
     commits: i64,
 }
 
 impl Proposal {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         init_repository(dir.path()).expect("a repository");
         let mut proposal = Self { dir, commits: 0 };
@@ -56,13 +56,13 @@ impl Proposal {
         commit_changes(self.path(), &changes, "a change", &author, at).expect("committed").to_string()
     }
 
-    fn edit(&mut self, path: &str, from: &str, to: &str) -> String {
+    pub(crate) fn edit(&mut self, path: &str, from: &str, to: &str) -> String {
         let text = std::fs::read_to_string(self.path().join(path)).expect("the file is there");
         assert!(text.contains(from), "{path} has no `{from}`");
         self.commit(&[(path, Some(&text.replace(from, to)))])
     }
 
-    fn git(&self, args: &[&str]) -> String {
+    pub(crate) fn git(&self, args: &[&str]) -> String {
         let output = std::process::Command::new("git")
             .args(args)
             .current_dir(self.path())
@@ -79,7 +79,7 @@ impl Proposal {
         self.git(&["checkout", "--quiet", "-b", name, &first]);
     }
 
-    fn review(&self, line: &str) -> Output {
+    pub(crate) fn review(&self, line: &str) -> Output {
         let mut command = Command::cargo_bin("provisor").expect("the binary is built for the tests");
         command.current_dir(self.path()).arg("review").args(line.split_whitespace());
         for name in ["PROVISOR_REPO", "AWS_REGION", "CLICOLOR_FORCE", "NO_COLOR", "FEATURE_GATES"] {
