@@ -233,9 +233,8 @@ pub(crate) fn render(requirements: &Requirements) -> Value {
             }
             list.push(entry);
         };
-        let listed = |values: &std::collections::BTreeSet<Symbol>| {
-            values.iter().map(|value| value.as_str().to_owned()).collect::<Vec<_>>()
-        };
+        let listed =
+            |values: &[Symbol]| values.iter().map(|value| value.as_str().to_owned()).collect::<Vec<_>>();
         match (requirement.listed(), requirement.excluded()) {
             (Some(values), _) if values.is_empty() => push(Operator::DoesNotExist, Vec::new()),
             (Some(values), _) => push(Operator::In, listed(values)),

@@ -3,7 +3,7 @@
 //! A claim names everything that its machine may be, so that the launch can fall back from one offering to the next
 //! without asking the scheduler again. It never names more types than the provider takes in one request.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -48,7 +48,12 @@ pub fn claims_for(
     now: Timestamp,
     seed: u64,
 ) -> Purchase {
-    let used = usage_by_pool(cluster, supply);
+    let has_limits = |node: &NewNode| cluster.pools.get(&node.pool).is_some_and(|pool| pool.limits.is_some());
+    let used = if solution.new_nodes.iter().any(has_limits) {
+        usage_by_pool(cluster, supply)
+    } else {
+        BTreeMap::new()
+    };
     let mut purchase = Purchase::default();
     let mut taken: BTreeSet<ClaimName> = cluster.claims.keys().copied().collect();
     for (at, node) in solution.new_nodes.iter().enumerate() {
@@ -140,7 +145,9 @@ pub(crate) fn missing_values(
         } else if key == *label::CAPACITY_TYPE {
             node.capacity_types().into_iter().map(|kind| kind.symbol()).collect()
         } else {
-            let of = |kind: &&InstanceType| kind.requirements.get(key).and_then(Requirement::listed).cloned();
+            let of = |kind: &&InstanceType| {
+                kind.requirements.get(key).and_then(Requirement::listed).map(<[Symbol]>::to_vec)
+            };
             listed.iter().filter_map(of).flatten().filter(|value| requirement.has(*value)).collect()
         };
         (values.len() < wanted).then_some(key)

@@ -83,7 +83,7 @@ pub(crate) fn new_node(cluster: &Cluster, supply: &Supply, pool: &NodePool) -> O
         taints: template.taints.clone(),
         requests: Resources::new(),
         pods: Vec::new(),
-        options,
+        options: Arc::new(options),
         is_min_values_relaxed: false,
     })
 }

@@ -94,6 +94,12 @@ pub fn canonical(key: Symbol) -> Symbol {
     known.map_or(key, |(_, meant)| Symbol::new(meant))
 }
 
+/// `key` and every other spelling of it.
+pub fn spellings(key: Symbol) -> Vec<Symbol> {
+    let others = ALIASES.iter().filter(|(_, meant)| *meant == key.as_str());
+    std::iter::once(key).chain(others.map(|(alias, _)| Symbol::new(alias))).collect()
+}
+
 /// Whether `key` is a qualified label name: an optional DNS prefix of at most 253 characters and a name of at most 63.
 pub fn is_qualified_name(key: &str) -> bool {
     let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));

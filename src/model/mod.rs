@@ -2,6 +2,7 @@
 
 pub mod visible;
 pub mod symbol;
+pub(crate) mod hash;
 pub mod quantity;
 pub mod money;
 pub mod time;

@@ -3,8 +3,9 @@
 //! One requirement is a set of strings, either listed or everything but a list, possibly between two integers.
 //! NodePools, pods, instance types, offerings, nodes, volumes and topology all speak it (scheduling.md 3).
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use super::label;
 use super::symbol::Symbol;
@@ -48,12 +49,97 @@ impl Operator {
     }
 }
 
+/// Words in order, each once. Copies share what is long and hold what is short, so that copying costs nothing.
+#[derive(Clone, Debug)]
+enum Words {
+    None,
+    One(Symbol),
+    Many(Arc<[Symbol]>),
+}
+
+impl Words {
+    fn as_slice(&self) -> &[Symbol] {
+        match self {
+            Self::None => &[],
+            Self::One(word) => std::slice::from_ref(word),
+            Self::Many(words) => words,
+        }
+    }
+
+    /// Of words that are in order.
+    fn of_sorted(words: Vec<Symbol>) -> Self {
+        match words[..] {
+            [] => Self::None,
+            [word] => Self::One(word),
+            _ => Self::Many(words.into()),
+        }
+    }
+
+    /// Comparing addresses is quicker than comparing texts, while the list is short.
+    fn contains(&self, word: Symbol) -> bool {
+        const SHORT: usize = 32;
+        let words = self.as_slice();
+        if words.len() <= SHORT { words.contains(&word) } else { words.binary_search(&word).is_ok() }
+    }
+
+    /// Those for which `keeps` holds.
+    fn retained(&self, keeps: impl Fn(Symbol) -> bool) -> Self {
+        let words = self.as_slice();
+        if words.iter().all(|word| keeps(*word)) {
+            return self.clone();
+        }
+        Self::of_sorted(words.iter().copied().filter(|word| keeps(*word)).collect())
+    }
+
+    fn union(&self, other: &Self) -> Self {
+        if other.as_slice().iter().all(|word| self.contains(*word)) {
+            return self.clone();
+        }
+        self.as_slice().iter().chain(other.as_slice()).copied().collect()
+    }
+}
+
+impl FromIterator<Symbol> for Words {
+    fn from_iter<T: IntoIterator<Item = Symbol>>(words: T) -> Self {
+        let mut words: Vec<Symbol> = words.into_iter().collect();
+        words.sort_unstable();
+        words.dedup();
+        Self::of_sorted(words)
+    }
+}
+
+impl PartialEq for Words {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Words {}
+
+impl PartialOrd for Words {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Words {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_slice().cmp(other.as_slice())
+    }
+}
+
+impl Hash for Words {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
+    }
+}
+
 /// A set of label values.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Requirement {
     /// `false`: exactly `values`. `true`: every string but `values`, within the bounds if there are any.
     complement: bool,
-    values: BTreeSet<Symbol>,
+    values: Words,
     /// Inclusive.
     lower: Option<i64>,
     /// Inclusive.
@@ -66,8 +152,8 @@ impl Requirement {
     /// The set that `operator` and `values` stand for. A comparison reads the first value; one that is no
     /// integer leaves nothing (the API refuses it before).
     pub fn new(operator: Operator, values: impl IntoIterator<Item = Symbol>) -> Self {
-        let values: BTreeSet<Symbol> = values.into_iter().collect();
-        let bound = values.first().and_then(|value| value.parse::<i64>().ok());
+        let values: Words = values.into_iter().collect();
+        let bound = values.as_slice().first().and_then(|value| value.parse::<i64>().ok());
         let compared = |lower: Option<Option<i64>>, upper: Option<Option<i64>>| match (lower, upper) {
             (Some(None), _) | (_, Some(None)) => Self::nothing(),
             (lower, upper) => Self { lower: lower.flatten(), upper: upper.flatten(), ..Self::anything() },
@@ -85,12 +171,12 @@ impl Requirement {
     }
 
     pub fn one(value: Symbol) -> Self {
-        Self::new(Operator::In, [value])
+        Self { complement: false, values: Words::One(value), ..Self::anything() }
     }
 
     /// Any value, as long as there is one (`Exists`).
     pub fn anything() -> Self {
-        Self { complement: true, values: BTreeSet::new(), lower: None, upper: None, min_values: None }
+        Self { complement: true, values: Words::None, lower: None, upper: None, min_values: None }
     }
 
     /// No value at all (`DoesNotExist`).
@@ -104,7 +190,7 @@ impl Requirement {
     }
 
     pub fn has(&self, value: Symbol) -> bool {
-        self.values.contains(&value) != self.complement && self.is_within_bounds(value)
+        self.values.contains(value) != self.complement && self.is_within_bounds(value)
     }
 
     fn is_within_bounds(&self, value: Symbol) -> bool {
@@ -117,7 +203,7 @@ impl Requirement {
     }
 
     pub fn operator(&self) -> Operator {
-        match (self.complement, self.values.is_empty()) {
+        match (self.complement, self.values.as_slice().is_empty()) {
             (false, false) => Operator::In,
             (false, true) => Operator::DoesNotExist,
             (true, false) => Operator::NotIn,
@@ -125,14 +211,14 @@ impl Requirement {
         }
     }
 
-    /// The listed values, if the set is a list.
-    pub fn listed(&self) -> Option<&BTreeSet<Symbol>> {
-        (!self.complement).then_some(&self.values)
+    /// The listed values in order, if the set is a list.
+    pub fn listed(&self) -> Option<&[Symbol]> {
+        (!self.complement).then(|| self.values.as_slice())
     }
 
-    /// The excluded values, if the set is everything else.
-    pub fn excluded(&self) -> Option<&BTreeSet<Symbol>> {
-        self.complement.then_some(&self.values)
+    /// The excluded values in order, if the set is everything else.
+    pub fn excluded(&self) -> Option<&[Symbol]> {
+        self.complement.then(|| self.values.as_slice())
     }
 
     /// The value, if only one is left.
@@ -149,7 +235,7 @@ impl Requirement {
     }
 
     pub fn is_empty(&self) -> bool {
-        !self.complement && self.values.is_empty()
+        !self.complement && self.values.as_slice().is_empty()
     }
 
     /// Whether an absent label satisfies it: `NotIn` and `DoesNotExist`.
@@ -168,13 +254,15 @@ impl Requirement {
             return Self::nothing().with_min_values(min_values);
         }
         let (complement, mut values) = match (self.complement, other.complement) {
-            (true, true) => (true, self.values.union(&other.values).copied().collect::<BTreeSet<_>>()),
-            (true, false) => (false, other.values.difference(&self.values).copied().collect()),
-            (false, true) => (false, self.values.difference(&other.values).copied().collect()),
-            (false, false) => (false, self.values.intersection(&other.values).copied().collect()),
+            (true, true) => (true, self.values.union(&other.values)),
+            (true, false) => (false, other.values.retained(|value| !self.values.contains(value))),
+            (false, true) => (false, self.values.retained(|value| !other.values.contains(value))),
+            (false, false) => (false, self.values.retained(|value| other.values.contains(value))),
         };
-        let bounds = Self { lower, upper, ..Self::anything() };
-        values.retain(|value| bounds.is_within_bounds(*value));
+        if lower.is_some() || upper.is_some() {
+            let bounds = Self { lower, upper, ..Self::anything() };
+            values = values.retained(|value| bounds.is_within_bounds(value));
+        }
         if complement {
             Self { complement, values, lower, upper, min_values }
         } else {
@@ -194,8 +282,10 @@ impl Requirement {
         }
         match (self.complement, other.complement) {
             (true, true) => true,
-            (false, _) => self.values.iter().any(|value| self.has(*value) && other.has(*value)),
-            (true, false) => other.values.iter().any(|value| self.has(*value) && other.has(*value)),
+            (false, _) => self.values.as_slice().iter().any(|value| self.has(*value) && other.has(*value)),
+            (true, false) => {
+                other.values.as_slice().iter().any(|value| self.has(*value) && other.has(*value))
+            }
         }
     }
 
@@ -210,11 +300,12 @@ impl fmt::Display for Requirement {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
         out.write_str(self.operator().as_str())?;
-        if !self.values.is_empty() {
-            let shown: Vec<&str> = self.values.iter().take(SHOWN).map(|value| value.as_str()).collect();
+        let values = self.values.as_slice();
+        if !values.is_empty() {
+            let shown: Vec<&str> = values.iter().take(SHOWN).map(|value| value.as_str()).collect();
             write!(out, " [{}", shown.join(", "))?;
-            if self.values.len() > SHOWN {
-                write!(out, " and {} others", self.values.len() - SHOWN)?;
+            if values.len() > SHOWN {
+                write!(out, " and {} others", values.len() - SHOWN)?;
             }
             out.write_str("]")?;
         }
@@ -231,9 +322,10 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// One requirement per label key; a key that is not there means "anything".
+/// One requirement per label key; a key that is not there means "anything". They are few, in the order of their keys, and
+/// found by comparing addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Requirements(BTreeMap<Symbol, Requirement>);
+pub struct Requirements(Vec<(Symbol, Requirement)>);
 
 /// Why two lists of requirements do not agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -278,12 +370,23 @@ impl Requirements {
     /// Narrows `key` to what is also in `requirement`. Aliases count as the key that they stand for.
     pub fn add(&mut self, key: Symbol, requirement: Requirement) {
         let key = label::canonical(key);
-        match self.0.get_mut(&key) {
-            Some(present) => *present = present.intersection(&requirement),
-            None => {
-                self.0.insert(key, requirement);
-            }
+        match self.find(key) {
+            Some(at) => self.0[at].1 = self.0[at].1.intersection(&requirement),
+            None => self.insert(key, requirement),
         }
+    }
+
+    fn find(&self, key: Symbol) -> Option<usize> {
+        self.0.iter().position(|(present, _)| *present == key)
+    }
+
+    /// Of a key that is not there.
+    fn insert(&mut self, key: Symbol, requirement: Requirement) {
+        let at = match self.0.last() {
+            Some((last, _)) if *last < key => self.0.len(),
+            _ => self.0.partition_point(|(present, _)| *present < key),
+        };
+        self.0.insert(at, (key, requirement));
     }
 
     pub fn add_all(&mut self, others: &Self) {
@@ -294,15 +397,19 @@ impl Requirements {
 
     /// Puts `requirement` in the place of whatever was there.
     pub fn replace(&mut self, key: Symbol, requirement: Requirement) {
-        self.0.insert(label::canonical(key), requirement);
+        let key = label::canonical(key);
+        match self.find(key) {
+            Some(at) => self.0[at].1 = requirement,
+            None => self.insert(key, requirement),
+        }
     }
 
     pub fn remove(&mut self, key: Symbol) -> Option<Requirement> {
-        self.0.remove(&key)
+        self.find(key).map(|at| self.0.remove(at).1)
     }
 
     pub fn get(&self, key: Symbol) -> Option<&Requirement> {
-        self.0.get(&key)
+        self.0.iter().find(|(present, _)| *present == key).map(|(_, requirement)| requirement)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (Symbol, &Requirement)> {
@@ -320,7 +427,7 @@ impl Requirements {
     /// Whether the keys that both sides name agree; keys on one side only are ignored.
     pub fn intersects(&self, other: &Self) -> Result<(), Conflict> {
         for (key, theirs) in &other.0 {
-            if let Some(ours) = self.0.get(key).filter(|ours| !ours.agrees_with(theirs)) {
+            if let Some(ours) = self.get(*key).filter(|ours| !ours.agrees_with(theirs)) {
                 return Err(Conflict::Disjoint {
                     key: *key,
                     ours: Box::new(ours.clone()),
@@ -336,7 +443,7 @@ impl Requirements {
     pub fn compatible(&self, incoming: &Self, undefined: Undefined) -> Result<(), Conflict> {
         for (key, asked) in &incoming.0 {
             let may_be_open = undefined == Undefined::WellKnown && label::is_well_known(*key);
-            if !self.0.contains_key(key) && !may_be_open && !asked.accepts_absence() {
+            if self.get(*key).is_none() && !may_be_open && !asked.accepts_absence() {
                 return Err(Conflict::Undefined { key: *key, asked: Box::new(asked.clone()) });
             }
         }
@@ -356,7 +463,7 @@ impl FromIterator<(Symbol, Requirement)> for Requirements {
 
 impl fmt::Display for Requirements {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.iter().filter(|(key, _)| !label::is_restricted(**key));
+        let shown = self.0.iter().filter(|(key, _)| !label::is_restricted(*key));
         for (index, (key, requirement)) in shown.enumerate() {
             let comma = if index > 0 { ", " } else { "" };
             write!(out, "{comma}{key} {requirement}")?;

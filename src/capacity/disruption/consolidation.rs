@@ -1,6 +1,7 @@
 //! Whether a set of nodes can be given back because their pods fit elsewhere, or on one node that costs less.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::candidates::Candidate;
 use super::command::{Command, Method, destinations, replacements};
@@ -10,6 +11,7 @@ use crate::capacity::provisioning::missing_values;
 use crate::capacity::scheduling::NewNode;
 use crate::model::action::LaunchOption;
 use crate::model::claim::ConditionType;
+use crate::model::hash::FastMap;
 use crate::model::label;
 use crate::model::money::UsdPerHour;
 use crate::model::name::TypeName;
@@ -144,7 +146,7 @@ fn cut_to_fifteen(round: &Round, node: &mut NewNode, types: &[TypeName]) {
     for count in SPOT_TYPES_LEAST..=types.len() {
         let kept: BTreeSet<TypeName> = types[..count].iter().copied().collect();
         let mut cut = node.clone();
-        cut.options.retain(|option| kept.contains(&option.instance_type));
+        Arc::make_mut(&mut cut.options).retain(|option| kept.contains(&option.instance_type));
         if short_of_values(round, &cut).is_none() || count == types.len() {
             *node = cut;
             return;
@@ -153,22 +155,21 @@ fn cut_to_fifteen(round: &Round, node: &mut NewNode, types: &[TypeName]) {
 }
 
 fn only_spot(node: &mut NewNode) {
-    node.options.retain(|option| option.capacity_type == CapacityType::Spot);
+    Arc::make_mut(&mut node.options).retain(|option| option.capacity_type == CapacityType::Spot);
     node.requirements.replace(*label::CAPACITY_TYPE, Requirement::one(CapacityType::Spot.symbol()));
 }
 
 /// Keeps the types of `node` whose ways to be bought satisfy `keeps`.
 fn keep_types(node: &mut NewNode, keeps: impl Fn(&[LaunchOption]) -> bool) {
-    let kept: BTreeSet<TypeName> = node
-        .instance_types()
-        .into_iter()
-        .filter(|name| {
-            let ways: Vec<LaunchOption> =
-                node.options.iter().filter(|option| option.instance_type == *name).copied().collect();
-            keeps(&ways)
-        })
-        .collect();
-    node.options.retain(|option| kept.contains(&option.instance_type));
+    let mut by_type: FastMap<TypeName, Vec<LaunchOption>> = FastMap::default();
+    for option in node.options.iter() {
+        by_type.entry(option.instance_type).or_default().push(*option);
+    }
+    if by_type.values().any(|ways| !keeps(ways)) {
+        let is_kept =
+            |option: &LaunchOption| by_type.get(&option.instance_type).is_some_and(|ways| keeps(ways));
+        Arc::make_mut(&mut node.options).retain(is_kept);
+    }
 }
 
 /// What a type may cost at worst, bought as the first capacity type that it is sold as.

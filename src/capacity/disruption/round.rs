@@ -1,6 +1,7 @@
 //! The picture that a round of disruption judges, and that its commands change: what the next round sees is what the cluster
 //! would be had they been started.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
-    self, Mode, NewNode, Place, Request, Solution, Supply, moving_pods, provisionable_pods,
+    self, Ground, Mode, NewNode, Place, Request, Solution, Supply, moving_pods, provisionable_pods, solve_on,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::label;
@@ -44,6 +45,15 @@ pub(crate) struct Round<'a> {
     /// The nodes that have such room.
     pub hosts: BTreeSet<NodeName>,
     budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
+    /// What every simulation in this picture starts from; made anew once the picture has changed.
+    start: RefCell<Option<Start>>,
+}
+
+/// What simulations have in common.
+struct Start {
+    ground: Ground,
+    /// Pods of nodes that are on their way out.
+    going: Vec<Arc<Pod>>,
 }
 
 /// Where pods of some candidates would go if those went.
@@ -81,6 +91,7 @@ impl<'a> Round<'a> {
             hosting: Hosting::default(),
             hosts: BTreeSet::new(),
             budgets_by_namespace,
+            start: RefCell::default(),
             cluster,
         };
         round.mark();
@@ -159,7 +170,11 @@ impl<'a> Round<'a> {
         let nodes: BTreeSet<NodeName> = candidates.iter().map(|candidate| candidate.node).collect();
         let mut claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
         claims.extend(without);
-        let going = moving_pods(&self.cluster, self.now);
+        let mut start = self.start.borrow_mut();
+        let Start { ground, going } = start.get_or_insert_with(|| Start {
+            ground: Ground::new(&self.cluster, self.supply, &self.room),
+            going: moving_pods(&self.cluster, self.now),
+        });
         let own = nodes
             .iter()
             .flat_map(|node| self.cluster.pods_of(*node))
@@ -171,7 +186,7 @@ impl<'a> Round<'a> {
         pods.extend(going.iter().cloned());
         let none = BTreeSet::new();
         let settling = if is_consolidation { &self.settling } else { &none };
-        let solution = scheduling::solve(&Request {
+        let request = Request {
             cluster: &self.cluster,
             supply: self.supply,
             now: self.now,
@@ -180,8 +195,9 @@ impl<'a> Round<'a> {
             without_claims: &claims,
             settings: self.scheduling,
             mode: Mode::Simulation { settling },
-        });
-        let homeless = self.homeless(&solution, &own, &going);
+        };
+        let solution = solve_on(ground, &request);
+        let homeless = self.homeless(&solution, &own, going);
         Simulated { solution, homeless }
     }
 
@@ -270,6 +286,7 @@ impl<'a> Round<'a> {
 
     /// Starts `command` in this picture: its nodes are on their way out, its replacements on their way in.
     pub fn start(&mut self, command: &Command) {
+        self.start.take();
         for claim in &command.claims {
             if let Some(known) = self.cluster.claims.get(claim) {
                 let deleted = Some(known.deleted.unwrap_or(self.now));
@@ -289,6 +306,7 @@ impl<'a> Round<'a> {
 
     /// Claims for `nodes`, launched as the cheapest that each may be, not joined.
     fn buy(&mut self, nodes: &[NewNode]) {
+        self.start.take();
         let solution = Solution { new_nodes: nodes.to_vec(), ..Solution::default() };
         let seed = self.made.len() as u64;
         let settings = self.scheduling;

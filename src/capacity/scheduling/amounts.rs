@@ -20,6 +20,10 @@ impl Columns {
         Self(names.into_iter().collect())
     }
 
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn row(&self, resources: &Resources) -> Amounts {
         self.0.iter().map(|name| resources.get(*name)).collect()
     }

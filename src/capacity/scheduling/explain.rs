@@ -4,7 +4,9 @@
 //! for the pods that are left over.
 
 use std::fmt;
+use std::rc::Rc;
 
+use super::topology::RuleId;
 use super::volumes::VolumeFault;
 use crate::model::name::PoolName;
 use crate::model::quantity::Resources;
@@ -108,7 +110,6 @@ pub(super) enum Refused {
     Requirements(Conflict),
     Volume(Conflict),
     VolumeFault(VolumeFault),
-    AttachLimit(Symbol),
     HostPort(u16),
     DaemonPort(u16),
     /// What an existing node has left is not enough. Nobody asks a node why.
@@ -116,9 +117,11 @@ pub(super) enum Refused {
     Topology {
         rule: TopologyRule,
         key: Symbol,
+        /// The rule, if it is one; and pods by domain once somebody wants to know.
+        group: Option<RuleId>,
         domains: Vec<(Symbol, i64)>,
     },
-    Types(NoTypes),
+    Types(Rc<NoTypes>),
     /// Refused in every domain that topology leaves; it may leave others later.
     InDomain(Box<Refused>),
     MinValues {
@@ -130,8 +133,6 @@ pub(super) enum Refused {
     Limits,
     Reserved,
     Devices,
-    /// The node is being emptied and takes only pods that have no other place.
-    Settling,
 }
 
 /// Why no instance type is left, by the smallest set of criteria that rules out every one.
@@ -156,9 +157,9 @@ impl Refused {
             Self::Requirements(Conflict::Undefined { .. }) => Code::LabelNotDefined,
             Self::Requirements(Conflict::Disjoint { .. }) => Code::RequirementsConflict,
             Self::Volume(_) => Code::VolumeElsewhere,
-            Self::VolumeFault(_) | Self::AttachLimit(_) => Code::VolumeNotUsable,
+            Self::VolumeFault(_) => Code::VolumeNotUsable,
             Self::HostPort(_) | Self::DaemonPort(_) => Code::HostPortTaken,
-            Self::NodeFull | Self::Settling => Code::ResourcesExceedEveryType,
+            Self::NodeFull => Code::ResourcesExceedEveryType,
             Self::Topology { rule, .. } => match rule {
                 TopologyRule::Spread | TopologyRule::Together => Code::TopologySpread,
                 TopologyRule::Affinity => Code::PodAffinity,
@@ -189,11 +190,10 @@ impl fmt::Display for Refused {
             Self::Requirements(conflict) => write!(out, "{conflict}{}", hint(conflict)),
             Self::Volume(conflict) => write!(out, "a volume of the pod is elsewhere: {conflict}"),
             Self::VolumeFault(fault) => fault.fmt(out),
-            Self::AttachLimit(driver) => write!(out, "no more volumes of driver {driver} can be attached"),
             Self::HostPort(port) => write!(out, "host port {port} is taken"),
             Self::DaemonPort(port) => write!(out, "host port {port} is taken by a DaemonSet on every type"),
             Self::NodeFull => out.write_str("not enough room"),
-            Self::Topology { rule, key, domains } => topology_sentence(out, *rule, *key, domains),
+            Self::Topology { rule, key, domains, .. } => topology_sentence(out, *rule, *key, domains),
             Self::Types(none) => none.fmt(out),
             Self::InDomain(refused) => write!(out, "{refused}, in every domain that its topology rules leave"),
             Self::MinValues { key, wanted, found } => {
@@ -205,7 +205,6 @@ impl fmt::Display for Refused {
                 out.write_str("waits for the next round: other nodes may still take the reserved capacity that it could use")
             }
             Self::Devices => out.write_str("asks for devices through resource claims, which are not planned for"),
-            Self::Settling => out.write_str("the node settles"),
         }
     }
 }

@@ -3,12 +3,16 @@
 //! Three questions are kept apart. Which placements are legal: [`room`], [`bin`], [`topology`] and [`volumes`] answer for
 //! one pod and one node, and only ever narrow. Which legal placement is tried first: [`search`], with the wishes that
 //! [`relax`] gives up. And why a pod has none: [`explain`].
+//!
+//! What a picture of the cluster says before anything is placed is its [`ground`], on which many questions are asked.
 
 mod pods;
 mod overlay;
 mod supply;
 mod template;
 mod room;
+mod demand;
+mod outlook;
 mod bin;
 mod topology;
 mod volumes;
@@ -17,6 +21,8 @@ mod daemons;
 mod relax;
 mod search;
 mod explain;
+mod ground;
+mod marks;
 mod amounts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,11 +44,13 @@ use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
 pub use explain::{Code, Refusal};
+pub(crate) use ground::Ground;
 pub use pods::{
     Rejected, blocking_budgets, is_going, is_protected, is_reschedulable, moving_pods, provisionable_pods,
 };
 pub use room::usage_by_pool;
 pub use search::solve;
+pub(crate) use search::solve_on;
 pub use supply::{OfferingKey, Supply};
 pub use volumes::VolumeFault;
 
@@ -167,8 +175,8 @@ pub struct NewNode {
     /// Of its pods, and of the daemons that run on every type.
     pub requests: Resources,
     pub pods: Vec<ObjectKey>,
-    /// Every way to buy it, cheapest first; never empty.
-    pub options: Vec<LaunchOption>,
+    /// Every way to buy it, cheapest first; never empty. Nodes that can be bought in the same ways share the list.
+    pub options: Arc<Vec<LaunchOption>>,
     pub is_min_values_relaxed: bool,
 }
 

@@ -3,14 +3,17 @@
 //! A wish is first treated as a demand. When no place meets it, one wish is dropped and everything is tried again; the
 //! pod that is queued for a later try has all its wishes back, because a pod placed meanwhile may fulfil them.
 
+use std::sync::Arc;
+
 use super::PreferencePolicy;
 use crate::model::pod::{PodShape, Weighted};
 use crate::model::taint::{Effect, Toleration};
 
 /// The shape that the first try goes by.
-pub(super) fn first_try(shape: &PodShape, policy: PreferencePolicy) -> PodShape {
+pub(super) fn first_try(shape: &Arc<PodShape>, policy: PreferencePolicy) -> Arc<PodShape> {
     let mut first = shape.clone();
     if policy == PreferencePolicy::Ignore {
+        let first = Arc::make_mut(&mut first);
         first.node_preferred.clear();
         first.affinity_preferred.clear();
         first.anti_affinity_preferred.clear();

@@ -11,7 +11,7 @@ use super::template::Template;
 use crate::model::symbol::Symbol;
 
 /// Room left by reservation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Reservations(BTreeMap<Symbol, u32>);
 
 /// The reservations that a node may keep.
@@ -46,11 +46,14 @@ impl Reservations {
         if !is_enabled || self.0.is_empty() {
             return wanted;
         }
-        let suiting: BTreeSet<Symbol> =
-            open.ones().filter_map(|at| Some(of.offering(at).reservation?.id)).collect();
+        let suiting = of.reservations(open);
         wanted.ids = suiting.iter().copied().filter(|id| self.can_hold(*id, held)).collect();
         wanted.is_refused = !suiting.is_empty() && wanted.ids.is_empty();
         wanted
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     fn can_hold(&self, id: Symbol, held: &BTreeSet<Symbol>) -> bool {

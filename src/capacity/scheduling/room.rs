@@ -1,34 +1,48 @@
 //! Room that is already paid for: nodes that stay, and nodes under way.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Place;
 use super::amounts::{self, Amounts, Columns};
-use super::bin::Guest;
 use super::daemons::Daemon;
-use super::explain::Refused;
+use super::demand::{Demand, Level};
 use super::pods::is_going;
 use super::supply::Supply;
-use super::topology::Topology;
 use super::volumes::Attached;
-use super::{Mode, Place, Request};
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label::{self, Labels};
 use crate::model::name::{ObjectKey, PoolName};
 use crate::model::node::Node;
-use crate::model::pod::HostPort;
+use crate::model::pod::{HostPort, Pod};
 use crate::model::quantity::{Resources, resource};
-use crate::model::requirement::{Conflict, Requirement, Requirements, Undefined};
+use crate::model::requirement::{Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
 use crate::model::taint::{Effect, Taint, first_untolerated};
+
+/// What a node is labelled with, its host name aside: the labels of the node itself are not copied.
+#[derive(Clone, Debug)]
+pub(super) enum Labelled {
+    As(Arc<Node>),
+    With(Labels),
+}
+
+impl Labelled {
+    fn labels(&self) -> &Labels {
+        match self {
+            Self::As(node) => &node.labels,
+            Self::With(labels) => labels,
+        }
+    }
+}
 
 /// One node as it will be: what it has now if it is initialized, else what it was bought for.
 #[derive(Clone, Debug)]
 pub(super) struct NodeFacts {
     pub place: Place,
-    pub labels: Labels,
+    pub labels: Labelled,
     pub taints: Vec<Taint>,
     pub capacity: Resources,
     pub allocatable: Resources,
@@ -54,14 +68,14 @@ fn is_true(labels: &Labels, key: Symbol) -> bool {
     labels.get(&key).is_some_and(|value| &**value == "true")
 }
 
-fn facts_of_node(cluster: &Cluster, node: &Node) -> NodeFacts {
+fn facts_of_node(cluster: &Cluster, node: &Arc<Node>) -> NodeFacts {
     let claim = cluster.claim_of(node);
     let is_ready = claim.is_none() || is_true(&node.labels, *label::INITIALIZED);
     let is_registered = claim.is_none() || is_ready || is_true(&node.labels, *label::REGISTERED);
     let starting = claim.filter(|_| !is_ready);
     let (labels, mut taints) = match claim.filter(|_| !is_registered) {
-        Some(claim) => (labels_of_claim(claim), claim.spec.taints.clone()),
-        None => (node.labels.clone(), node.taints.clone()),
+        Some(claim) => (Labelled::With(labels_of_claim(claim)), claim.spec.taints.clone()),
+        None => (Labelled::As(node.clone()), node.taints.clone()),
     };
     let (mut capacity, mut allocatable) = (node.capacity.clone(), node.allocatable.clone());
     if let Some(claim) = starting {
@@ -69,14 +83,16 @@ fn facts_of_node(cluster: &Cluster, node: &Node) -> NodeFacts {
         fill_zeroes(&mut capacity, &claim.capacity);
         fill_zeroes(&mut allocatable, &claim.allocatable);
     }
-    let unschedulable = Taint::new("node.kubernetes.io/unschedulable", "", Effect::NoSchedule);
-    if node.is_cordoned && !taints.iter().any(|taint| taint.is_same(&unschedulable)) {
-        taints.push(unschedulable);
+    if node.is_cordoned {
+        let unschedulable = Taint::new("node.kubernetes.io/unschedulable", "", Effect::NoSchedule);
+        if !taints.iter().any(|taint| taint.is_same(&unschedulable)) {
+            taints.push(unschedulable);
+        }
     }
-    let pool = labels.get(&*label::NODEPOOL).map(|name| PoolName(*name));
+    let pool = labels.labels().get(&*label::NODEPOOL).map(|name| PoolName(*name));
     NodeFacts {
         place: Place::Node(node.name),
-        labels: with_host_name(labels, node.name.0),
+        labels,
         taints,
         capacity,
         allocatable,
@@ -123,7 +139,7 @@ fn facts_of_claim(claim: &Arc<NodeClaim>, supply: &Supply) -> Option<NodeFacts> 
     }
     Some(NodeFacts {
         place: Place::Claim(claim.name),
-        labels: with_host_name(labels, claim.name.0),
+        labels: Labelled::With(labels),
         taints,
         capacity,
         allocatable,
@@ -159,11 +175,6 @@ fn fill_zeroes(amounts: &mut Resources, promised: &Resources) {
     }
 }
 
-fn with_host_name(mut labels: Labels, name: Symbol) -> Labels {
-    labels.entry(*label::HOSTNAME).or_insert(name);
-    labels
-}
-
 /// Capacity in use by pool, `nodes` included, of nodes that stay.
 pub(super) fn used_by_pool(facts: &[NodeFacts]) -> BTreeMap<PoolName, Resources> {
     let mut used: BTreeMap<PoolName, Resources> = BTreeMap::new();
@@ -182,122 +193,137 @@ pub fn usage_by_pool(cluster: &Cluster, supply: &Supply) -> BTreeMap<PoolName, R
     used_by_pool(&node_facts(cluster, supply))
 }
 
-/// What is left of one node.
+/// What runs on one node.
+#[derive(Default)]
+pub(super) struct Load<'a> {
+    pub requests: Amounts,
+    pub of_daemons: Amounts,
+    pub ports: Vec<HostPort>,
+    pub daemons: Vec<&'a Arc<Pod>>,
+}
+
+/// One node that takes pods, as it was found.
 pub(super) struct Room {
     pub place: Place,
-    pub requirements: Rc<Requirements>,
     pub taints: Vec<Taint>,
-    left: Amounts,
-    ports: Vec<HostPort>,
-    attached: Attached,
-    /// Takes only pods that have no place at all.
-    is_settling: bool,
+    pub left: Amounts,
+    pub ports: Vec<HostPort>,
+    pub attached: Attached,
+    labels: Labelled,
+    /// Of a claim whose launch is not answered.
+    open: Option<Requirements>,
+    requirements: OnceCell<Requirements>,
 }
 
 impl Room {
-    pub fn new(facts: &NodeFacts, request: &Request, daemons: &[Daemon], columns: &Columns) -> Self {
-        let cluster = request.cluster;
-        let mut requirements = facts.open.clone().unwrap_or_default();
-        for (key, value) in &facts.labels {
-            requirements.replace(*key, Requirement::one(*value));
-        }
-        let mut left = columns.row(&facts.allocatable);
-        let mut ports = Vec::new();
-        let mut bound_daemons = columns.row(&Resources::new());
-        let mut present: BTreeSet<ObjectKey> = BTreeSet::new();
+    pub fn new(
+        facts: NodeFacts,
+        cluster: &Cluster,
+        load: Option<&Load>,
+        daemons: &[Daemon],
+        columns: &Columns,
+    ) -> Self {
         let node = match facts.place {
             Place::Node(name) => Some(name),
             Place::Claim(_) => None,
         };
-        let bound = node.into_iter().flat_map(|name| cluster.pods_of(name)).filter(|pod| !pod.is_terminal());
-        for pod in bound {
-            let requests = columns.row(&pod.shape.requests);
-            amounts::subtract(&mut left, &requests);
-            ports.extend(pod.shape.host_ports.iter().copied());
-            if pod.is_daemon() {
-                amounts::add(&mut bound_daemons, &requests);
-                present.extend(daemons.iter().filter(|daemon| daemon.owns(pod)).map(|daemon| daemon.set));
-            }
+        let mut room = Self {
+            place: facts.place,
+            taints: facts.taints,
+            left: columns.row(&facts.allocatable),
+            ports: load.map_or_else(Vec::new, |load| load.ports.clone()),
+            attached: node.map_or_else(Attached::default, |name| Attached::to(cluster, name)),
+            labels: facts.labels,
+            open: facts.open,
+            requirements: OnceCell::new(),
+        };
+        if let Some(load) = load {
+            amounts::subtract(&mut room.left, &load.requests);
         }
+        if !daemons.is_empty() {
+            room.expect(daemons, load, columns);
+        }
+        room
+    }
+
+    /// Keeps room for daemons that are not there yet. Those that nobody expected do not make room.
+    fn expect(&mut self, daemons: &[Daemon], load: Option<&Load>, columns: &Columns) {
+        let bound = || load.into_iter().flat_map(|load| &load.daemons);
+        let owners = |pod: &Arc<Pod>| -> Vec<ObjectKey> {
+            daemons.iter().filter(|daemon| daemon.owns(pod)).map(|daemon| daemon.set).collect()
+        };
+        let present: BTreeSet<ObjectKey> = bound().flat_map(|pod| owners(pod)).collect();
         let mut expected = columns.row(&Resources::new());
-        for daemon in daemons.iter().filter(|d| d.runs_on(&facts.taints, &requirements, Undefined::Nothing)) {
+        let mut ports = Vec::new();
+        let here = self.requirements();
+        for daemon in daemons.iter().filter(|d| d.runs_on(&self.taints, here, Undefined::Nothing)) {
             amounts::add(&mut expected, &columns.row(&daemon.shape.requests));
             if !present.contains(&daemon.set) {
                 ports.extend(daemon.shape.host_ports.iter().copied());
             }
         }
-        // Daemons that nobody expected do not make room.
-        for ((left, expected), bound) in left.iter_mut().zip(expected).zip(bound_daemons) {
+        self.ports.extend(ports);
+        for (at, (left, expected)) in self.left.iter_mut().zip(expected).enumerate() {
+            let bound = load.and_then(|load| load.of_daemons.get(at)).copied().unwrap_or(0);
             *left = left.saturating_sub(expected.saturating_sub(bound).max(0));
-        }
-        let is_settling = match (request.mode, node) {
-            (Mode::Simulation { settling }, Some(name)) => settling.contains(&name),
-            _ => false,
-        };
-        Self {
-            place: facts.place,
-            requirements: Rc::new(requirements),
-            taints: facts.taints.clone(),
-            left,
-            ports,
-            attached: node.map_or_else(Attached::default, |name| Attached::to(cluster, name)),
-            is_settling,
         }
     }
 
-    /// Whether a pod may come here; `is_homeless`: it runs nowhere, or its node is going away.
-    pub fn admits(&self, guest: &Guest, is_homeless: bool, topology: &Topology) -> Result<(), Refused> {
-        let Guest { shape, full, requests, volumes, view } = guest;
-        if self.is_settling && !is_homeless {
-            return Err(Refused::Settling);
+    fn name(&self) -> Symbol {
+        self.place.name()
+    }
+
+    pub fn requirements(&self) -> &Requirements {
+        self.requirements.get_or_init(|| {
+            let mut requirements = self.open.clone().unwrap_or_default();
+            for (key, value) in self.labels.labels() {
+                requirements.replace(*key, Requirement::one(*value));
+            }
+            if !self.labels.labels().contains_key(&*label::HOSTNAME) {
+                requirements.replace(*label::HOSTNAME, Requirement::one(self.name()));
+            }
+            requirements
+        })
+    }
+
+    /// What the node is or may be by `key`; `None`: it has nothing of the kind.
+    pub fn may_be(&self, key: Symbol) -> Option<Requirement> {
+        if self.open.is_some() {
+            return self.requirements().get(key).cloned();
         }
-        if !amounts::fits(requests, &self.left) {
-            return Err(Refused::NodeFull);
+        let labels = self.labels.labels();
+        let value = label::spellings(key).iter().find_map(|spelling| labels.get(spelling).copied());
+        let value = value.or_else(|| (key == *label::HOSTNAME).then(|| self.name()));
+        value.map(Requirement::one)
+    }
+
+    /// Whether it refuses a demand for what it is, whatever may be on it.
+    pub fn suits(&self, demand: &Demand, level: &Level) -> bool {
+        if first_untolerated(&self.taints, &level.shape.tolerations).is_some() {
+            return false;
         }
-        if let Some(taint) = first_untolerated(&self.taints, &shape.tolerations) {
-            return Err(Refused::Taint(*taint));
+        let taken = |port: &HostPort| self.ports.iter().any(|present| present.clashes_with(port));
+        if level.shape.host_ports.iter().any(taken) || !self.certainly_meets(&level.full) {
+            return false;
         }
-        if let Some(driver) = self.attached.exceeded_by(&volumes.attached) {
-            return Err(Refused::AttachLimit(driver));
-        }
-        let taken = |port: &&HostPort| self.ports.iter().any(|present| present.clashes_with(port));
-        if let Some(port) = shape.host_ports.iter().find(taken) {
-            return Err(Refused::HostPort(port.port));
-        }
-        self.certainly_meets(full).map_err(Refused::Requirements)?;
-        let mut reached = volumes.alternatives.iter().map(|wanted| self.certainly_meets(wanted));
-        if !volumes.alternatives.is_empty()
-            && !reached.clone().any(|met| met.is_ok())
-            && let Some(Err(conflict)) = reached.next()
-        {
-            return Err(Refused::Volume(conflict));
-        }
-        if view.is_free() { Ok(()) } else { topology.admits_room(view, &self.requirements) }
+        let Ok(volumes) = &demand.volumes else { return false };
+        volumes.alternatives.is_empty()
+            || volumes.alternatives.iter().any(|wanted| self.certainly_meets(wanted))
     }
 
     /// A node that may still become one of several things has to suit as each of them.
-    fn certainly_meets(&self, wanted: &Requirements) -> Result<(), Conflict> {
-        self.requirements.compatible(wanted, Undefined::Nothing)?;
-        for (key, asked) in wanted.iter() {
-            let Some(here) = self.requirements.get(key) else { continue };
-            let suits = match here.listed() {
-                Some(values) => values.iter().all(|value| asked.has(*value)),
-                None => here == asked,
-            };
-            if !suits {
-                return Err(Conflict::Disjoint {
-                    key,
-                    ours: Box::new(here.clone()),
-                    theirs: Box::new(asked.clone()),
-                });
-            }
+    fn certainly_meets(&self, wanted: &Requirements) -> bool {
+        if wanted.is_empty() {
+            return true;
         }
-        Ok(())
-    }
-
-    pub fn take(&mut self, guest: &Guest) {
-        amounts::subtract(&mut self.left, guest.requests);
-        self.ports.extend(guest.shape.host_ports.iter().copied());
-        self.attached.attach(&guest.volumes.attached);
+        let here = self.requirements();
+        here.compatible(wanted, Undefined::Nothing).is_ok()
+            && wanted.iter().all(|(key, asked)| match here.get(key) {
+                None => true,
+                Some(here) => match here.listed() {
+                    Some(values) => values.iter().all(|value| asked.has(*value)),
+                    None => here == asked,
+                },
+            })
     }
 }

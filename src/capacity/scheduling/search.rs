@@ -4,10 +4,10 @@
 //! one from the heaviest pool that can. A pod that finds no place goes to the back of the queue with all its wishes,
 //! until a whole cycle brings nothing.
 //!
-//! Equal pods are one group, and what a group was refused is remembered: rooms and new nodes only ever shrink, so all but
-//! topology's refusals are final.
+//! Equal pods are one demand, and what a demand was refused is remembered: rooms and new nodes only ever shrink, so all but
+//! topology's refusals are final. What is left to ask is a set of marks, and the first mark is asked first.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -15,62 +15,49 @@ use fixedbitset::FixedBitSet;
 
 use super::amounts::{self, Amounts, Columns};
 use super::bin::{Admission, Bin, Guest, Surroundings};
-use super::daemons::{Daemon, daemons};
-use super::explain::{Code, Refusal, Refused};
-use super::pods::full_and_strict;
-use super::relax;
+use super::demand::{Demand, DemandId, Level};
+use super::explain::{Refusal, Refused};
+use super::ground::{Ground, removed};
+use super::marks::Marks;
+use super::outlook::Outlooks;
 use super::reservations::Reservations;
-use super::room::{NodeFacts, Room, node_facts, used_by_pool};
 use super::template::Template;
-use super::topology::{GroupId, Owned, Spot, Topology, View};
-use super::volumes::{PodVolumes, VolumeFault, volumes_of};
+use super::topology::{RuleId, Sight, Spot, Topology};
+use super::volumes::Attached;
 use super::{Mode, NewNode, Place, Request, Settings, Solution, Unschedulable};
 use crate::model::action::LaunchOption;
+use crate::model::hash::FastMap;
 use crate::model::label::{self, Labels};
-use crate::model::name::NodeName;
 use crate::model::offering::CapacityType;
-use crate::model::pod::{Pod, PodShape};
-use crate::model::quantity::Resources;
+use crate::model::pod::{HostPort, Pod};
+use crate::model::quantity::{Resources, resource};
 use crate::model::requirement::{Operator, Requirement, Requirements};
 use crate::model::symbol::Symbol;
-use crate::model::taint::Effect;
 
 /// Places the pods of `request`, as few nodes and as cheap as first-fit finds them.
 pub fn solve(request: &Request) -> Solution {
-    let facts = node_facts(request.cluster, request.supply);
-    let daemons = daemons(request.cluster);
-    let mut search = Search::new(request, &facts, &daemons);
+    solve_on(&mut Ground::new(request.cluster, request.supply, request.pods), request)
+}
+
+/// The same in a picture that is prepared: `ground` is that of the request's cluster.
+pub(crate) fn solve_on(ground: &mut Ground, request: &Request) -> Solution {
+    let mut search = Search::new(request, ground);
     search.run();
     search.finish()
 }
 
-/// Pods that differ in nothing that matters.
-struct Group {
-    shape: Arc<PodShape>,
-    requests: Amounts,
-    volumes: Result<PodVolumes, VolumeFault>,
-    /// Runs nowhere, or its node is going away.
-    is_homeless: bool,
-    shunned: Vec<GroupId>,
-    /// The shape with fewer and fewer wishes, as far as anybody had to look.
-    levels: Vec<Rc<Level>>,
+/// What became of one demand so far.
+#[derive(Default)]
+struct Record {
     memory: Vec<Memory>,
     failure: Option<Failure>,
 }
 
-/// One state of a group's wishes.
-struct Level {
-    shape: PodShape,
-    full: Requirements,
-    strict: Requirements,
-    owned: Vec<Owned>,
-}
-
 /// Who refused a level for good.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Memory {
-    rooms: FixedBitSet,
-    bins: FixedBitSet,
+    rooms: Marks,
+    bins: Marks,
     templates: BTreeMap<usize, Refused>,
 }
 
@@ -85,79 +72,119 @@ struct Failure {
     at: usize,
 }
 
-struct Search<'a> {
+/// Rooms, less what was placed on them.
+struct Rooms {
+    /// A row for each, one after the other.
+    left: Vec<i64>,
+    width: usize,
+    /// Ports and volumes, where they are not what they were.
+    changed: FastMap<usize, (Vec<HostPort>, Attached)>,
+    /// Those that take pods at all; and those that take pods that have a place.
+    open: Marks,
+    settled: Marks,
+}
+
+/// New nodes by number of pods, then age.
+#[derive(Default)]
+struct Order {
+    by_pods: Vec<(usize, Marks)>,
+}
+
+impl Order {
+    fn put(&mut self, bin: usize, pods: usize) {
+        if pods >= self.by_pods.len() {
+            self.by_pods.resize(pods + 1, Default::default());
+        }
+        self.by_pods[pods].0 += 1;
+        self.by_pods[pods].1.insert(bin);
+    }
+
+    fn take(&mut self, bin: usize, pods: usize) {
+        self.by_pods[pods].0 -= 1;
+        self.by_pods[pods].1.remove(bin);
+    }
+
+    fn levels(&self) -> impl Iterator<Item = &Marks> {
+        self.by_pods.iter().filter(|(count, _)| *count > 0).map(|(_, bins)| bins)
+    }
+}
+
+struct Search<'a, 'g> {
     request: &'a Request<'a>,
     settings: &'a Settings,
-    columns: Columns,
-    templates: Vec<Template>,
-    /// Pools that take part in name only, and why.
-    skipped: Vec<Refusal>,
-    has_soft_taints: bool,
-    rooms: Vec<Room>,
+    ground: &'g mut Ground,
+    /// What the limits of each template still allow, and the ways to buy within them.
+    limits: Vec<Option<(Resources, Rc<FixedBitSet>)>>,
+    rooms: Rooms,
     on_rooms: BTreeMap<Place, Vec<usize>>,
     bins: Vec<Bin>,
-    /// Bins by number of pods, then age.
-    order: BTreeSet<(usize, usize)>,
-    topology: Topology<'a>,
+    order: Order,
+    topology: Topology,
     reservations: Reservations,
-    groups: Vec<Group>,
-    group_of: Vec<usize>,
+    demands: Vec<DemandId>,
+    records: Vec<Record>,
+    /// By size of requests: rooms and bins that are too full.
+    too_full: Vec<(Marks, Marks)>,
     placed: usize,
     failed: Vec<(usize, Failure)>,
 }
 
 /// What a failed try came to.
 struct Refusals {
-    by_pool: Vec<Refusal>,
+    by_pool: Vec<(usize, Refused)>,
     is_final: bool,
     is_deferred: bool,
 }
 
-impl<'a> Search<'a> {
-    fn new(request: &'a Request<'a>, facts: &[NodeFacts], daemons: &[Daemon]) -> Self {
-        let columns = columns_of(request, facts, daemons);
-        let (templates, skipped) = templates_of(request, facts, daemons, &columns);
-        let going: BTreeSet<NodeName> = facts
-            .iter()
-            .filter(|facts| facts.is_going)
-            .filter_map(|facts| match facts.place {
-                Place::Node(name) => Some(name),
-                Place::Claim(_) => None,
-            })
-            .collect();
-        let staying = facts.iter().filter(|facts| stays(facts, request));
-        let rooms: Vec<Room> =
-            staying.clone().map(|facts| Room::new(facts, request, daemons, &columns)).collect();
-        let staying: BTreeSet<NodeName> = staying
-            .filter_map(|facts| match facts.place {
-                Place::Node(name) => Some(name),
-                Place::Claim(_) => None,
-            })
-            .collect();
-        let sights = rooms.iter().map(|room| (room.requirements.clone(), room.taints.clone())).collect();
-        let topology = Topology::new(request.cluster, request.pods, &templates, sights, staying);
-        let (groups, group_of) = groups_of(request, &going, &columns, &topology);
-        Self {
+impl<'a, 'g> Search<'a, 'g> {
+    fn new(request: &'a Request<'a>, ground: &'g mut Ground) -> Self {
+        let demands: Vec<DemandId> = request.pods.iter().map(|pod| ground.demand(request, pod)).collect();
+        let leaving = ground.leaving(request);
+        let topology = Topology::new(leaving, removed(ground, request));
+        let limits = ground.templates.iter().map(|template| {
+            let left = template.left.clone()?;
+            let within = template.within_limits(&left);
+            Some((left, within))
+        });
+        let mut search = Self {
             settings: request.settings,
-            has_soft_taints: templates
-                .iter()
-                .flat_map(|template| template.taints())
-                .any(|taint| taint.effect == Effect::PreferNoSchedule),
-            reservations: Reservations::of(&templates),
             request,
-            columns,
-            templates,
-            skipped,
-            rooms,
+            limits: limits.collect(),
+            rooms: Rooms::new(ground, request),
             on_rooms: BTreeMap::new(),
             bins: Vec::new(),
-            order: BTreeSet::new(),
+            order: Order::default(),
             topology,
-            groups,
-            group_of,
+            reservations: ground.reservations.clone(),
+            demands,
+            records: Vec::new(),
+            too_full: Vec::new(),
             placed: 0,
             failed: Vec::new(),
+            ground,
+        };
+        search.records.resize_with(search.ground.demands.len(), Record::default);
+        search.take_up_rules();
+        search
+    }
+
+    /// Rules of pods that wait count from the start.
+    fn take_up_rules(&mut self) {
+        let mut demands = self.demands.clone();
+        demands.sort_unstable();
+        demands.dedup();
+        for id in demands {
+            let demand = self.ground.demands.get(id);
+            for rule in demand.shunned(&self.ground.book).iter() {
+                self.take_up(*rule);
+            }
+            self.level(&demand, 0);
         }
+    }
+
+    fn take_up(&mut self, rule: RuleId) {
+        let Ground { book, outlooks, templates, rooms, .. } = &mut *self.ground;
+        self.topology.take_up(rule, &mut Sight { book, outlooks, templates, rooms });
     }
 
     /// Pods that stand for room come after all others, and get what those leave.
@@ -170,8 +197,8 @@ impl<'a> Search<'a> {
     }
 
     fn run_through(&mut self, mut queue: VecDeque<usize>) {
-        let mut length_at_push: HashMap<usize, usize> = HashMap::new();
-        let mut last: HashMap<usize, Failure> = HashMap::new();
+        let mut length_at_push: FastMap<usize, usize> = FastMap::default();
+        let mut last: FastMap<usize, Failure> = FastMap::default();
         while let Some(pod) = queue.front().copied() {
             if length_at_push.get(&pod) == Some(&queue.len()) {
                 break;
@@ -212,183 +239,293 @@ impl<'a> Search<'a> {
     }
 
     fn attempt(&mut self, pod: usize) -> Result<(), Failure> {
-        let group = self.group_of[pod];
-        if let Some(failure) = &self.groups[group].failure
+        let id = self.demands[pod];
+        if let Some(failure) = &self.records[id].failure
             && (failure.is_final || failure.at == self.placed)
         {
             return Err(failure.clone());
         }
-        let fault = match &self.groups[group].volumes {
+        let demand = self.ground.demands.get(id);
+        let fault = match &demand.volumes {
             Err(fault) => Some(Refused::VolumeFault(fault.clone())),
-            Ok(_) if self.groups[group].shape.has_resource_claims => Some(Refused::Devices),
+            Ok(_) if demand.shape.has_resource_claims => Some(Refused::Devices),
             Ok(_) => None,
         };
-        let mut refusals = fault.map(|refused| Refusals {
-            by_pool: vec![refused.of_every_pool()],
-            is_final: true,
-            is_deferred: false,
-        });
-        if refusals.is_none() {
+        let failure = if let Some(refused) = fault {
+            self.failure(vec![refused.of_every_pool()], true, false)
+        } else {
             let mut are_all_final = true;
-            let mut level = 0;
-            while let Some(wishes) = self.level(group, level) {
-                match self.place(pod, group, level, &wishes) {
+            let mut last = None;
+            let mut at = 0;
+            while let Some(level) = self.level(&demand, at) {
+                match self.place(pod, &demand, at, &level) {
                     Ok(()) => return Ok(()),
                     Err(tried) => {
                         are_all_final &= tried.is_final;
                         let is_deferred = tried.is_deferred;
-                        refusals = Some(tried);
+                        last = Some(tried);
                         if is_deferred {
                             break;
                         }
                     }
                 }
-                level += 1;
+                at += 1;
             }
-            if let Some(refusals) = &mut refusals {
-                refusals.is_final = are_all_final;
-            }
-        }
-        let refusals = refusals.expect("a group has at least one level");
-        let failure = Failure {
-            reasons: Rc::new(refusals.by_pool),
-            is_deferred: refusals.is_deferred,
-            is_final: refusals.is_final,
-            at: self.placed,
+            let refusals = last.expect("a demand has at least one level");
+            let told = refusals.by_pool.into_iter().map(|(template, refused)| {
+                self.detailed(refused).of_pool(self.ground.templates[template].pool.name)
+            });
+            self.failure(told.collect(), are_all_final, refusals.is_deferred)
         };
-        self.groups[group].failure = Some(failure.clone());
+        self.records[id].failure = Some(failure.clone());
         Err(failure)
     }
 
-    /// The group's wishes after `level` were given up.
-    fn level(&mut self, group: usize, level: usize) -> Option<Rc<Level>> {
-        let levels = &self.groups[group].levels;
-        if let Some(known) = levels.get(level) {
-            return Some(known.clone());
-        }
-        let shape = match levels.last() {
-            None => relax::first_try(&self.groups[group].shape, self.settings.preferences),
-            Some(last) => relax::relaxed(&last.shape, self.has_soft_taints)?,
-        };
-        let (full, strict) = full_and_strict(&shape);
-        let owned = self.topology.adopt(&shape);
-        let level = Rc::new(Level { shape, full, strict, owned });
-        let group = &mut self.groups[group];
-        group.levels.push(level.clone());
-        group
-            .memory
-            .push(Memory { rooms: FixedBitSet::with_capacity(self.rooms.len()), ..Memory::default() });
-        Some(level)
+    fn failure(&self, reasons: Vec<Refusal>, is_final: bool, is_deferred: bool) -> Failure {
+        Failure { reasons: Rc::new(reasons), is_deferred, is_final, at: self.placed }
     }
 
-    fn place(&mut self, pod: usize, group: usize, at: usize, level: &Level) -> Result<(), Refusals> {
-        let facts = &mut self.groups[group];
-        let memory = &mut facts.memory[at];
-        let volumes = facts.volumes.as_ref().expect("pods with broken volumes are not tried");
-        let guest = Guest {
-            shape: &level.shape,
-            full: &level.full,
-            requests: &facts.requests,
-            volumes,
-            view: View { owned: &level.owned, shunned: &facts.shunned, strict: &level.strict },
-        };
-        let mut is_final = true;
-        for (index, room) in self.rooms.iter_mut().enumerate() {
-            if memory.rooms.contains(index) {
-                continue;
+    /// With the counts that a rule refused by.
+    fn detailed(&self, refused: Refused) -> Refused {
+        match refused {
+            Refused::Topology { rule, key, group: Some(group), .. } => {
+                let domains = self.topology.shown(group, &self.ground.book);
+                Refused::Topology { rule, key, group: Some(group), domains }
             }
-            match room.admits(&guest, facts.is_homeless, &self.topology) {
-                Ok(()) => {
-                    room.take(&guest);
-                    self.on_rooms.entry(room.place).or_default().push(pod);
-                    self.topology.record(&facts.shape, Spot::Room(index));
-                    self.placed += 1;
-                    return Ok(());
-                }
-                Err(refused) if refused.is_final() => memory.rooms.insert(index),
-                Err(_) => is_final = false,
+            other => other,
+        }
+    }
+
+    /// The demand's wishes after `level` were given up; its rules count from now on.
+    fn level(&mut self, demand: &Demand, level: usize) -> Option<Rc<Level>> {
+        let Ground { demands, book, rooms, has_soft_taints, .. } = &mut *self.ground;
+        let (policy, cluster) = (self.settings.preferences, self.request.cluster);
+        let found = demands.level(demand, level, policy, *has_soft_taints, cluster, book, rooms)?;
+        let memory = &mut self.records[demand.id].memory;
+        if level >= memory.len() {
+            memory.push(Memory::default());
+            for (rule, _) in &found.owned {
+                self.take_up(*rule);
             }
         }
-        let around = Surroundings {
+        Some(found)
+    }
+
+    fn place(&mut self, pod: usize, demand: &Demand, at: usize, level: &Level) -> Result<(), Refusals> {
+        if demand.size >= self.too_full.len() {
+            self.too_full.resize(demand.size + 1, Default::default());
+        }
+        let shunned = demand.shunned(&self.ground.book);
+        let stances = self.topology.stances(&level.owned, &shunned, &level.strict, &self.ground.book);
+        let volumes = demand.volumes.as_ref().expect("pods with broken volumes are not tried");
+        let guest = Guest { demand, level, volumes, stances: &stances };
+        if let Some(room) = self.first_room(at, &guest) {
+            self.rooms.take(room, &self.ground.rooms[room], &guest);
+            self.on_rooms.entry(self.ground.rooms[room].place).or_default().push(pod);
+            self.record(demand, Spot::Room(room));
+            return Ok(());
+        }
+        let (index, admission) = match self.first_bin(at, &guest) {
+            Some(found) => found,
+            None => self.new_bin(at, &guest)?,
+        };
+        let bin = &mut self.bins[index];
+        let held = bin.held.clone();
+        bin.take(pod, &guest, admission);
+        self.reservations.exchange(&held, &bin.held);
+        let (pods, template, outlook) = (bin.pods.len(), bin.template, bin.outlook);
+        if pods == 1 {
+            self.charge(index);
+        } else {
+            self.order.take(index, pods - 1);
+        }
+        self.order.put(index, pods);
+        debug_assert!(self.ground.outlooks.get(outlook).template == template);
+        let Ground { book, outlooks, templates, rooms, .. } = &mut *self.ground;
+        self.topology.see_bin(index, outlook, &mut Sight { book, outlooks, templates, rooms });
+        self.record(demand, Spot::Bin(index));
+        Ok(())
+    }
+
+    fn record(&mut self, demand: &Demand, spot: Spot) {
+        let Ground { book, outlooks, templates, rooms, .. } = &mut *self.ground;
+        let mut sight = Sight { book, outlooks, templates, rooms };
+        self.topology.record(&demand.standing, spot, &mut sight);
+        self.placed += 1;
+    }
+
+    /// The limits of the pool lose the new node: as if the largest of its types were bought.
+    fn charge(&mut self, bin: usize) {
+        let bin = &self.bins[bin];
+        if let Some((left, within)) = &mut self.limits[bin.template] {
+            let template = &self.ground.templates[bin.template];
+            template.charge(&bin.open(template, &self.ground.outlooks.get(bin.outlook).open), left);
+            *within = template.within_limits(left);
+        }
+    }
+
+    /// The first existing node that takes the pod.
+    fn first_room(&mut self, at: usize, guest: &Guest) -> Option<usize> {
+        let Guest { demand, level, volumes, stances } = guest;
+        let Ground { book, outlooks, templates, rooms, .. } = &mut *self.ground;
+        if rooms.is_empty() {
+            return None;
+        }
+        let memory = &mut self.records[demand.id].memory[at];
+        let too_full = &mut self.too_full[demand.size].0;
+        let mut open = if demand.is_homeless { self.rooms.open.clone() } else { self.rooms.settled.clone() };
+        open.take_away(&memory.rooms);
+        open.take_away(too_full);
+        let (asked, refused) = &mut *level.asked.borrow_mut();
+        open.take_away(refused);
+        self.topology.narrow_rooms(stances, &mut open, book);
+        let mut sight = Sight { book, outlooks, templates, rooms };
+        let mut next = open.first_from(0);
+        while let Some(index) = next {
+            next = open.first_from(index + 1);
+            let room = &rooms[index];
+            if !asked.contains(index) {
+                asked.insert(index);
+                if !room.suits(demand, level) {
+                    refused.insert(index);
+                    continue;
+                }
+            }
+            if !amounts::fits(&demand.requests, self.rooms.row(index)) {
+                too_full.insert(index);
+                continue;
+            }
+            let (ports, attached) = match self.rooms.changed.get(&index) {
+                Some((ports, attached)) => (ports, attached),
+                None => (&room.ports, &room.attached),
+            };
+            let taken = |port: &HostPort| ports.iter().any(|present| present.clashes_with(port));
+            if level.shape.host_ports.iter().any(taken) || attached.exceeded_by(&volumes.attached).is_some() {
+                memory.rooms.insert(index);
+                continue;
+            }
+            if stances.is_empty() || self.topology.admits_room(stances, index, &mut sight) {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// The first of the new nodes that takes the pod, the emptiest and then the oldest first.
+    fn first_bin(&mut self, at: usize, guest: &Guest) -> Option<(usize, Admission)> {
+        if self.bins.is_empty() {
+            return None;
+        }
+        let memory = &mut self.records[guest.demand.id].memory[at];
+        let too_full = &mut self.too_full[guest.demand.size].1;
+        let mut open = Marks::all(self.bins.len());
+        open.take_away(&memory.bins);
+        open.take_away(too_full);
+        self.topology.narrow_bins(guest.stances, &mut open, &self.ground.book);
+        let mut requests: Amounts = Vec::new();
+        for level in self.order.levels() {
+            while let Some(index) = level.first_common(&open) {
+                open.remove(index);
+                let bin = &self.bins[index];
+                requests.clone_from(&bin.requests);
+                amounts::add(&mut requests, &guest.demand.requests);
+                if !self.ground.outlooks.get(bin.outlook).has_room(&requests) {
+                    too_full.insert(index);
+                    continue;
+                }
+                let Ground { book, outlooks, templates, rooms, columns, .. } = &mut *self.ground;
+                let mut around = Surroundings {
+                    sight: Sight { book, outlooks, templates, rooms },
+                    topology: &self.topology,
+                    reservations: &self.reservations,
+                    settings: self.settings,
+                    columns,
+                    insists_on_reserved: matches!(self.request.mode, Mode::Provisioning),
+                };
+                match bin.admits(index, guest, &mut around) {
+                    Ok(admission) => return Some((index, admission)),
+                    Err(refused) if refused.is_final() => memory.bins.insert(index),
+                    Err(_) => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// A new node of the heaviest pool that can.
+    fn new_bin(&mut self, at: usize, guest: &Guest) -> Result<(usize, Admission), Refusals> {
+        // With rules, some nodes that refused now may not refuse later.
+        let mut is_final = guest.stances.is_empty() && self.reservations.is_empty();
+        let mut by_pool = Vec::new();
+        for index in 0..self.ground.templates.len() {
+            let known = self.records[guest.demand.id].memory[at].templates.get(&index).cloned();
+            let opened = match known {
+                Some(refused) => Err(refused),
+                None => self.open_bin(index, guest),
+            };
+            match opened {
+                Ok((bin, admission)) => {
+                    self.bins.push(bin);
+                    return Ok((self.bins.len() - 1, admission));
+                }
+                Err(refused) => {
+                    let is_deferred = refused == Refused::Reserved;
+                    by_pool.push((index, refused.clone()));
+                    if is_deferred {
+                        return Err(Refusals { by_pool, is_final: false, is_deferred });
+                    }
+                    if refused.is_final() {
+                        self.records[guest.demand.id].memory[at].templates.insert(index, refused);
+                    } else {
+                        is_final = false;
+                    }
+                }
+            }
+        }
+        Err(Refusals { by_pool, is_final, is_deferred: false })
+    }
+
+    fn open_bin(&mut self, index: usize, guest: &Guest) -> Result<(Bin, Admission), Refused> {
+        let number = self.bins.len();
+        let Ground { book, outlooks, templates, rooms, columns, .. } = &mut *self.ground;
+        let template = &templates[index];
+        let mut around = Surroundings {
+            sight: Sight { book, outlooks, templates, rooms },
             topology: &self.topology,
             reservations: &self.reservations,
             settings: self.settings,
-            columns: &self.columns,
+            columns,
             insists_on_reserved: matches!(self.request.mode, Mode::Provisioning),
         };
-        memory.bins.grow(self.bins.len());
-        let mut found: Option<(usize, Admission)> = None;
-        for (_, index) in &self.order {
-            if memory.bins.contains(*index) {
-                continue;
-            }
-            let bin = &self.bins[*index];
-            match bin.admits(&self.templates[bin.template], &guest, &around) {
-                Ok(admission) => {
-                    found = Some((*index, admission));
-                    break;
-                }
-                Err(refused) if refused.is_final() => memory.bins.insert(*index),
-                Err(_) => is_final = false,
-            }
-        }
-        let mut by_pool = Vec::new();
-        let mut is_deferred = false;
-        if found.is_none() {
-            let host = Symbol::new(&format!("provisor.dev/new-{}", self.bins.len() + 1));
-            for (index, template) in self.templates.iter().enumerate() {
-                let opened = match memory.templates.get(&index) {
-                    Some(refused) => Err(refused.clone()),
-                    None => open_bin(index, template, host, &guest, &around),
-                };
-                match opened {
-                    Ok((bin, admission)) => {
-                        self.bins.push(bin);
-                        found = Some((self.bins.len() - 1, admission));
-                        break;
-                    }
-                    Err(refused) => {
-                        by_pool.push(refused.of_pool(template.pool.name));
-                        is_deferred = refused == Refused::Reserved;
-                        if is_deferred {
-                            break;
-                        }
-                        if refused.is_final() {
-                            memory.templates.insert(index, refused);
-                        } else {
-                            is_final = false;
-                        }
-                    }
-                }
-            }
-        }
-        let Some((index, admission)) = found else {
-            return Err(Refusals { by_pool, is_final: is_final && !is_deferred, is_deferred });
+        let mut tried = |open: &Rc<FixedBitSet>| {
+            let bin = Bin::new(index, around.sight.outlooks.fresh(index, template, open), columns);
+            let admission = bin.admits(number, guest, &mut around)?;
+            Ok((bin, admission))
         };
-        let bin = &mut self.bins[index];
-        let template = &mut self.templates[bin.template];
-        let (held, pods) = (bin.held.clone(), bin.pods.len());
-        bin.take(pod, &guest, admission, template, &self.columns);
-        self.reservations.exchange(&held, &bin.held);
-        if pods == 0 {
-            template.charge(&bin.open);
-        } else {
-            self.order.remove(&(pods, index));
+        let Some((left, within)) = &self.limits[index] else { return tried(&template.open) };
+        if left.listed(*resource::NODES).is_some_and(|nodes| nodes <= 0) {
+            // A pod that the pool would not take anyway is told so; the limit is not its obstacle.
+            tried(&template.open)?;
+            return Err(Refused::NodesLimit);
         }
-        self.order.insert((pods + 1, index));
-        self.topology.see_bin(index, &bin.requirements, template.taints());
-        self.topology.record(&facts.shape, Spot::Bin(index));
-        self.placed += 1;
-        Ok(())
+        match tried(within) {
+            Err(refused) if *within != template.open => match tried(&template.open) {
+                Ok(_) => Err(if refused.is_final() { Refused::Limits } else { refused }),
+                Err(refused) => Err(refused),
+            },
+            decided => decided,
+        }
     }
 
     fn finish(self) -> Solution {
         let pods = self.request.pods;
         let key = |at: &usize| pods[*at].key;
+        let mut sellers = Sellers::default();
         let new_nodes = self.bins.iter().map(|bin| {
-            let template = &self.templates[bin.template];
-            new_node(bin, template, pods, self.settings, &self.columns)
+            let Ground { templates, outlooks, columns, .. } = &*self.ground;
+            new_node(bin, &templates[bin.template], pods, self.settings, columns, outlooks, &mut sellers)
         });
+        let new_nodes = new_nodes.collect();
         let mut unschedulable: Vec<Unschedulable> = self
             .failed
             .iter()
@@ -400,7 +537,7 @@ impl<'a> Search<'a> {
             .collect();
         unschedulable.sort_by_key(|left| left.pod);
         Solution {
-            new_nodes: new_nodes.collect(),
+            new_nodes,
             existing: self
                 .on_rooms
                 .iter()
@@ -413,141 +550,50 @@ impl<'a> Search<'a> {
     /// Pools that could not even be asked are named too, unless the pod itself is at fault.
     fn skipped_for(&self, failure: &Failure) -> impl Iterator<Item = &Refusal> {
         let is_at_fault = failure.reasons.iter().any(|reason| reason.pool.is_none());
-        self.skipped.iter().filter(move |_| !is_at_fault)
+        self.ground.skipped.iter().filter(move |_| !is_at_fault)
     }
 }
 
-fn open_bin(
-    index: usize,
-    template: &Template,
-    host: Symbol,
-    guest: &Guest,
-    around: &Surroundings,
-) -> Result<(Bin, Admission), Refused> {
-    let fresh = |open| Bin::new(index, template, host, open, around.columns);
-    if !template.has_nodes_left() {
-        // A pod that the pool would not take anyway is told so; the limit is not its obstacle.
-        fresh(template.open.clone()).admits(template, guest, around)?;
-        return Err(Refused::NodesLimit);
-    }
-    let open = template.within_limits(&template.open);
-    let bin = fresh(open);
-    match bin.admits(template, guest, around) {
-        Ok(admission) => Ok((bin, admission)),
-        Err(refused) if bin.open == template.open => Err(refused),
-        Err(refused) => match fresh(template.open.clone()).admits(template, guest, around) {
-            Ok(_) => Err(if refused.is_final() { Refused::Limits } else { refused }),
-            Err(refused) => Err(refused),
-        },
-    }
-}
-
-fn stays(facts: &NodeFacts, request: &Request) -> bool {
-    let claim_of =
-        |name: NodeName| request.cluster.nodes.get(&name).and_then(|node| request.cluster.claim_of(node));
-    let is_removed = match facts.place {
-        Place::Node(name) => {
-            request.without_nodes.contains(&name)
-                || claim_of(name).is_some_and(|claim| request.without_claims.contains(&claim.name))
+impl Rooms {
+    fn new(ground: &Ground, request: &Request) -> Self {
+        let mut open = Marks::all(ground.rooms.len());
+        for room in ground.closed(request) {
+            open.remove(room);
         }
-        Place::Claim(name) => request.without_claims.contains(&name),
-    };
-    !facts.is_going && !is_removed
-}
-
-fn columns_of(request: &Request, facts: &[NodeFacts], daemons: &[Daemon]) -> Columns {
-    let cluster = request.cluster;
-    let types: Vec<_> = cluster.pools.keys().map(|pool| request.supply.types(*pool)).collect();
-    let of_types = types.iter().flat_map(|types| types.iter()).map(|kind| &kind.allocatable);
-    let of_pods = request.pods.iter().map(|pod| &pod.shape.requests);
-    let of_daemons = daemons.iter().map(|daemon| &daemon.shape.requests);
-    let of_nodes = facts.iter().map(|facts| &facts.allocatable);
-    Columns::of(of_types.chain(of_pods).chain(of_daemons).chain(of_nodes))
-}
-
-/// Templates of the pools that take demand, heaviest first, later names first among equals; and why others take none.
-fn templates_of(
-    request: &Request,
-    facts: &[NodeFacts],
-    daemons: &[Daemon],
-    columns: &Columns,
-) -> (Vec<Template>, Vec<Refusal>) {
-    let cluster = request.cluster;
-    let used = used_by_pool(facts);
-    let mut pools: Vec<_> =
-        cluster.pools.values().filter(|pool| !pool.is_static() && !pool.is_deleting).collect();
-    pools.sort_by_key(|pool| std::cmp::Reverse((pool.weight, pool.name)));
-    let (mut templates, mut skipped) = (Vec::new(), Vec::new());
-    for pool in pools {
-        let class = cluster.classes.get(&pool.template.class.name);
-        let mut skip = |code, message: &str| {
-            skipped.push(Refusal { pool: Some(pool.name), code, message: message.into() });
-        };
-        if !pool.is_ready {
-            skip(Code::PoolNotReady, "the pool is not ready; its conditions say why");
-        } else if class.is_some_and(|class| !class.is_ready || class.is_deleting) {
-            skip(Code::PoolNotReady, "its node class is not ready; its conditions say why");
-        } else {
-            let usage = used.get(&pool.name).cloned().unwrap_or_default();
-            let template = Template::new(pool, request.supply.types(pool.name), daemons, columns, &usage);
-            if template.open.is_clear() {
-                skip(
-                    Code::PoolWithoutTypes,
-                    "the pool's requirements filter out every instance type that is available",
-                );
-            } else {
-                templates.push(template);
+        let mut settled = open.clone();
+        if let Mode::Simulation { settling } = request.mode {
+            for room in settling.iter().filter_map(|node| ground.room(*node)) {
+                settled.remove(room);
             }
         }
+        Self {
+            left: ground.rooms.iter().flat_map(|room| &room.left).copied().collect(),
+            width: ground.columns.len(),
+            changed: FastMap::default(),
+            open,
+            settled,
+        }
     }
-    if templates.is_empty() && skipped.is_empty() {
-        let message =
-            "no NodePool takes waiting pods: there is none, or each has a fixed number of nodes".into();
-        skipped.push(Refusal { pool: None, code: Code::NoUsablePool, message });
+
+    fn row(&self, at: usize) -> &[i64] {
+        &self.left[at * self.width..(at + 1) * self.width]
     }
-    (templates, skipped)
+
+    fn take(&mut self, at: usize, room: &super::room::Room, guest: &Guest) {
+        amounts::subtract(&mut self.left[at * self.width..(at + 1) * self.width], &guest.demand.requests);
+        let ports = &guest.level.shape.host_ports;
+        if !ports.is_empty() || !guest.volumes.attached.is_empty() {
+            let changed = self.changed.entry(at);
+            let (held, attached) = changed.or_insert_with(|| (room.ports.clone(), room.attached.clone()));
+            held.extend(ports.iter().copied());
+            attached.attach(&guest.volumes.attached);
+        }
+    }
 }
 
-fn groups_of(
-    request: &Request,
-    going: &BTreeSet<NodeName>,
-    columns: &Columns,
-    topology: &Topology,
-) -> (Vec<Group>, Vec<usize>) {
-    type Identity<'a> = (&'a PodShape, Option<PodVolumes>, bool);
-    let mut groups: Vec<Group> = Vec::new();
-    let mut by_identity: BTreeMap<Identity, usize> = BTreeMap::new();
-    let mut by_address: HashMap<(*const PodShape, bool), usize> = HashMap::new();
-    let mut group_of = Vec::with_capacity(request.pods.len());
-    for pod in request.pods {
-        let is_homeless =
-            pod.node.is_none_or(|node| going.contains(&node) && !request.without_nodes.contains(&node));
-        let address = (Arc::as_ptr(&pod.shape), is_homeless);
-        let has_volumes = !pod.shape.volumes.is_empty();
-        if let Some(known) = by_address.get(&address).filter(|_| !has_volumes) {
-            group_of.push(*known);
-            continue;
-        }
-        let volumes = if has_volumes { volumes_of(request.cluster, pod) } else { Ok(PodVolumes::default()) };
-        let identity = (&*pod.shape, volumes.as_ref().ok().cloned(), is_homeless);
-        let known = *by_identity.entry(identity).or_insert_with(|| {
-            groups.push(Group {
-                shape: pod.shape.clone(),
-                requests: columns.row(&pod.shape.requests),
-                volumes,
-                is_homeless,
-                shunned: topology.shunning(&pod.shape),
-                levels: Vec::new(),
-                memory: Vec::new(),
-                failure: None,
-            });
-            groups.len() - 1
-        });
-        by_address.insert(address, known);
-        group_of.push(known);
-    }
-    (groups, group_of)
-}
+/// Ways to buy that nodes have in common, with the daemons that will certainly run.
+#[derive(Default)]
+struct Sellers(FastMap<(usize, FixedBitSet), (Arc<Vec<LaunchOption>>, Option<Amounts>)>);
 
 fn new_node(
     bin: &Bin,
@@ -555,45 +601,35 @@ fn new_node(
     pods: &[Arc<Pod>],
     settings: &Settings,
     columns: &Columns,
+    outlooks: &Outlooks,
+    sellers: &mut Sellers,
 ) -> NewNode {
-    let mut requirements = (*bin.requirements).clone();
+    let outlook = outlooks.get(bin.outlook);
+    let mut requirements = (*outlook.requirements).clone();
     requirements.remove(*label::HOSTNAME);
-    let mut open = bin.open.clone();
+    let mut open = bin.open(template, &outlook.open);
     if settings.reserved_capacity {
-        for at in bin.open.ones() {
-            let reservation = template.offering(at).reservation.map(|reservation| reservation.id);
-            let is_wanted = match reservation {
-                Some(id) => bin.held.contains(&id),
-                None => bin.held.is_empty(),
-            };
-            open.set(at, is_wanted);
+        for at in template.reserved() {
+            let reservation = template.offering(*at).reservation.map(|reservation| reservation.id);
+            if open.contains(*at) && !reservation.is_some_and(|id| bin.held.contains(&id)) {
+                open.set(*at, false);
+            }
         }
         if !bin.held.is_empty() {
+            open.intersect_with(&template.reserved_set());
             requirements.add(*label::CAPACITY_TYPE, Requirement::one(CapacityType::Reserved.symbol()));
             let ids = Requirement::new(Operator::In, bin.held.iter().copied());
             requirements.add(*label::RESERVATION_ID, ids);
         }
     }
+    let (options, daemons) = sellers
+        .0
+        .entry((bin.template, open))
+        .or_insert_with_key(|(_, open)| (Arc::new(template.options(open)), template.least_daemons(open)));
     let mut requests = bin.requests.clone();
-    if let Some(daemons) = template.least_daemons(&open) {
-        amounts::add(&mut requests, &daemons);
+    if let Some(daemons) = daemons {
+        amounts::add(&mut requests, daemons);
     }
-    let mut options: Vec<LaunchOption> = open
-        .ones()
-        .map(|at| {
-            let offering = template.offering(at);
-            LaunchOption {
-                price: offering.price,
-                instance_type: template.types[template.positions[at].0].name,
-                zone: offering.zone,
-                capacity_type: offering.capacity_type,
-                reservation: offering.reservation.map(|reservation| reservation.id),
-            }
-        })
-        .collect();
-    options.sort_by_key(|option| {
-        (option.price, option.instance_type, option.capacity_type, option.zone, option.reservation)
-    });
     let requests: Resources = columns.resources(&requests);
     NewNode {
         pool: template.pool.name,
@@ -602,7 +638,7 @@ fn new_node(
         taints: template.taints().to_vec(),
         requests,
         pods: bin.pods.iter().map(|at| pods[*at].key).collect(),
-        options,
+        options: options.clone(),
         is_min_values_relaxed: bin.is_min_values_relaxed,
     }
 }
@@ -631,7 +667,7 @@ fn some_value(requirement: &Requirement) -> Option<Symbol> {
     if let Some(values) = requirement.listed() {
         return values.first().copied();
     }
-    let excluded = requirement.excluded().map_or(0, std::collections::BTreeSet::len) as i64;
+    let excluded = requirement.excluded().map_or(0, <[Symbol]>::len) as i64;
     let upper = requirement.upper().unwrap_or(i64::MAX);
     let start = requirement.lower().unwrap_or_else(|| 0.min(upper.saturating_sub(excluded)));
     (start..=upper)

@@ -4,7 +4,7 @@
 //! requirement leaves is computed once and remembered, so narrowing a node is a few `and`s.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +14,8 @@ use fixedbitset::FixedBitSet;
 use super::amounts::{self, Amounts, Columns};
 use super::daemons::Daemon;
 use super::explain::{Code, NoTypes};
+use crate::model::action::LaunchOption;
+use crate::model::hash::FastMap;
 use crate::model::label;
 use crate::model::offering::{InstanceType, Offering};
 use crate::model::pod::HostPort;
@@ -49,11 +51,17 @@ pub(super) struct Template {
     /// Position to (type, offering).
     pub positions: Vec<(usize, usize)>,
     /// What the requirements leave and is on sale.
-    pub open: FixedBitSet,
+    pub open: Rc<FixedBitSet>,
     pub daemons: Vec<DaemonGroup>,
-    /// What the limits still allow.
+    /// What the limits allow, of new nodes.
     pub left: Option<Resources>,
-    masks: RefCell<BTreeMap<(Symbol, Requirement), Rc<FixedBitSet>>>,
+    /// The most that any type has of each resource.
+    most: Resources,
+    /// Positions, cheapest first.
+    by_price: Vec<usize>,
+    /// Positions that draw on a reservation.
+    reserved: Vec<usize>,
+    masks: RefCell<FastMap<(Symbol, Requirement), Rc<FixedBitSet>>>,
 }
 
 impl Template {
@@ -94,9 +102,16 @@ impl Template {
         let left = pool.limits.as_ref().map(|limits| {
             limits.iter().map(|(name, limit)| (name, limit.saturating_sub(used.get(name)))).collect()
         });
+        let mut most = Resources::new();
+        for kind in types.iter() {
+            most.raise(&kind.capacity);
+        }
         let mut template = Self {
             pool: pool.clone(),
-            open: FixedBitSet::with_capacity(positions.len()),
+            most,
+            open: Rc::default(),
+            by_price: (0..positions.len()).collect(),
+            reserved: Vec::new(),
             requirements,
             types,
             rows,
@@ -105,13 +120,73 @@ impl Template {
             left,
             masks: RefCell::default(),
         };
-        template.open = template.matching(&template.requirements);
+        let mut open = template.matching(&template.requirements);
         for at in 0..template.positions.len() {
             if !template.offering(at).is_available {
-                template.open.set(at, false);
+                open.set(at, false);
             }
         }
+        template.open = Rc::new(open);
+        let mut by_price = std::mem::take(&mut template.by_price);
+        by_price.sort_by_key(|at| option_order(&template.option(*at)));
+        template.by_price = by_price;
+        template.reserved = (0..template.positions.len())
+            .filter(|position| template.offering(*position).reservation.is_some())
+            .collect();
         template
+    }
+
+    /// The way to buy at `position`.
+    fn option(&self, position: usize) -> LaunchOption {
+        let offering = self.offering(position);
+        LaunchOption {
+            price: offering.price,
+            instance_type: self.types[self.positions[position].0].name,
+            zone: offering.zone,
+            capacity_type: offering.capacity_type,
+            reservation: offering.reservation.map(|reservation| reservation.id),
+        }
+    }
+
+    /// The ways to buy of `open`, cheapest first.
+    pub fn options(&self, open: &FixedBitSet) -> Vec<LaunchOption> {
+        self.by_price.iter().filter(|at| open.contains(**at)).map(|at| self.option(*at)).collect()
+    }
+
+    /// Positions that draw on a reservation.
+    pub fn reserved(&self) -> &[usize] {
+        &self.reserved
+    }
+
+    pub fn reserved_set(&self) -> FixedBitSet {
+        let mut set = FixedBitSet::with_capacity(self.positions.len());
+        set.extend(self.reserved.iter().copied());
+        set
+    }
+
+    /// Reservations that ways of `open` draw on.
+    pub fn reservations(&self, open: &FixedBitSet) -> BTreeSet<Symbol> {
+        let of = |at: &usize| self.offering(*at).reservation.map(|reservation| reservation.id);
+        self.reserved.iter().filter(|at| open.contains(**at)).filter_map(of).collect()
+    }
+
+    /// The room of types of `open` than which no other has more of everything.
+    pub fn largest(&self, open: &FixedBitSet) -> Vec<Amounts> {
+        let mut largest: Vec<Amounts> = Vec::new();
+        for kind in self.alive(open) {
+            let room = &self.rows[kind].room;
+            let is_within =
+                |one: &[i64], other: &[i64]| one.iter().zip(other).all(|(one, other)| one <= other);
+            if largest.iter().any(|known| is_within(room, known)) {
+                continue;
+            }
+            largest.retain(|known| !is_within(known, room));
+            largest.push(room.clone());
+        }
+        // What is overdrawn holds nothing.
+        largest.retain(|room| room.iter().all(|amount| *amount >= 0));
+        largest.sort_unstable_by(|one, other| other.cmp(one));
+        largest
     }
 
     pub fn taints(&self) -> &[Taint] {
@@ -182,19 +257,15 @@ impl Template {
         }
     }
 
-    /// Closes types that have no room for `requests`; says whether one is left.
-    pub fn keep_fitting(&self, open: &mut FixedBitSet, requests: &[i64]) -> bool {
-        let mut left = false;
+    /// What is left of `open` for `requests`.
+    pub fn with_room(&self, open: &FixedBitSet, requests: &[i64]) -> FixedBitSet {
+        let mut open = open.clone();
         for (kind, row) in self.rows.iter().enumerate() {
-            if self.is_any_open(kind, open) {
-                if amounts::fits(requests, &row.room) {
-                    left = true;
-                } else {
-                    self.close_type(kind, open);
-                }
+            if !amounts::fits(requests, &row.room) {
+                self.close_type(kind, &mut open);
             }
         }
-        left
+        open
     }
 
     /// Closes types whose daemons hold one of `ports`; the port if none is left.
@@ -245,29 +316,28 @@ impl Template {
         requirements.iter().filter_map(short).collect()
     }
 
-    /// What the limits leave of `open` for one more node.
-    pub fn within_limits(&self, open: &FixedBitSet) -> FixedBitSet {
-        let mut open = open.clone();
-        if let Some(left) = &self.left {
-            for (kind, row) in self.rows.iter().enumerate() {
-                let exceeds = |(name, left): (ResourceName, i64)| {
-                    name != *resource::NODES && (left < 0 || row.capacity.get(name) > left)
-                };
-                if left.iter().any(exceeds) {
-                    self.close_type(kind, &mut open);
-                }
+    /// What `left`, of the limits, leaves of what is open for one more node.
+    pub fn within_limits(&self, left: &Resources) -> Rc<FixedBitSet> {
+        let is_ample = |(name, left): (ResourceName, i64)| {
+            name == *resource::NODES || (left >= 0 && self.most.get(name) <= left)
+        };
+        if left.iter().all(is_ample) {
+            return self.open.clone();
+        }
+        let mut open = (*self.open).clone();
+        for (kind, row) in self.rows.iter().enumerate() {
+            let exceeds = |(name, left): (ResourceName, i64)| {
+                name != *resource::NODES && (left < 0 || row.capacity.get(name) > left)
+            };
+            if left.iter().any(exceeds) {
+                self.close_type(kind, &mut open);
             }
         }
-        open
+        Rc::new(open)
     }
 
-    pub fn has_nodes_left(&self) -> bool {
-        self.left.as_ref().and_then(|left| left.listed(*resource::NODES)).is_none_or(|nodes| nodes > 0)
-    }
-
-    /// Charges the limits for a new node: as if the largest of its types were bought.
-    pub fn charge(&mut self, open: &FixedBitSet) {
-        let Some(mut left) = self.left.take() else { return };
+    /// What a new node takes from limits: as if the largest of its types were bought.
+    pub fn charge(&self, open: &FixedBitSet, left: &mut Resources) {
         let names: Vec<(ResourceName, i64)> = left.iter().collect();
         for (name, amount) in names {
             let most = if name == *resource::NODES {
@@ -277,7 +347,6 @@ impl Template {
             };
             left.set(name, amount.saturating_sub(most));
         }
-        self.left = Some(left);
     }
 
     /// The daemons that will certainly run: what every group that still has a type asks for.
@@ -336,6 +405,11 @@ impl DaemonGroup {
         }
         Self { members, requests, ports }
     }
+}
+
+/// Cheapest first; a total order.
+fn option_order(option: &LaunchOption) -> impl Ord + use<> {
+    (option.price, option.instance_type, option.capacity_type, option.zone, option.reservation)
 }
 
 /// What every node of `pool` is labelled with or limited to.

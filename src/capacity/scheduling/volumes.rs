@@ -14,7 +14,7 @@ use crate::model::symbol::Symbol;
 use crate::model::workload::{PersistentVolume, PersistentVolumeClaim, StorageClass};
 
 /// What a pod's volumes ask of its node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct PodVolumes {
     /// ORed, tried in this order; none at all: anywhere.
     pub alternatives: Vec<Requirements>,

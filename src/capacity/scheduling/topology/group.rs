@@ -3,17 +3,20 @@
 //! Pods with an equal rule share one group. Spread and affinity count a pod only where it certainly is; anti-affinity
 //! counts it wherever it may still end up.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use super::super::explain::TopologyRule;
-use crate::model::label::{self, Labels};
+use super::super::marks::Marks;
+use super::keys::{DomainId, KeyId, Reach, Table};
+use crate::model::label::Labels;
 use crate::model::name::Namespace;
 use crate::model::pod::Selector;
 use crate::model::requirement::{Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
 use crate::model::taint::{Taint, Toleration, first_untolerated};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in super::super) enum Kind {
     Spread {
         max_skew: i64,
@@ -25,7 +28,7 @@ pub(in super::super) enum Kind {
     Shunned,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in super::super) enum Namespaces {
     All,
     Listed(BTreeSet<Namespace>),
@@ -35,13 +38,13 @@ impl Namespaces {
     pub fn contains(&self, namespace: Namespace) -> bool {
         match self {
             Self::All => true,
-            Self::Listed(listed) => listed.contains(&namespace),
+            Self::Listed(listed) => listed.iter().any(|known| *known == namespace),
         }
     }
 }
 
 /// Which nodes a spread rule looks at.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in super::super) struct NodeFilter {
     /// One must hold; empty: every node.
     pub alternatives: Vec<Requirements>,
@@ -50,6 +53,11 @@ pub(in super::super) struct NodeFilter {
 }
 
 impl NodeFilter {
+    /// Whether it looks at every node.
+    pub fn is_open(&self) -> bool {
+        self.alternatives.is_empty() && self.tolerations.is_none()
+    }
+
     pub fn accepts(&self, node: &Requirements, taints: &[Taint], undefined: Undefined) -> bool {
         let is_chosen = self.alternatives.is_empty()
             || self.alternatives.iter().any(|wanted| node.compatible(wanted, undefined).is_ok());
@@ -62,7 +70,7 @@ impl NodeFilter {
 }
 
 /// What makes two rules the same.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in super::super) struct Rule {
     pub kind: Kind,
     pub key: Symbol,
@@ -79,55 +87,140 @@ impl Rule {
     }
 }
 
-/// Where a pod may go by one or more rules on one key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Permitted {
-    /// Domain to rank: lower is better.
-    pub domains: BTreeMap<Symbol, i64>,
-    /// One of them has to be chosen now.
-    pub must_choose: bool,
+/// What a rule asks of the count of pods in a domain, for one pod at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Test {
+    AtMost(i64),
+    Populated,
+    /// The first of its kind goes anywhere, unless its kind is already where it could be.
+    First,
+    Empty,
 }
 
-impl Permitted {
-    pub fn meet(self, other: Self) -> Self {
-        let both = self
-            .domains
-            .into_iter()
-            .filter_map(|(domain, rank)| Some((domain, rank + other.domains.get(&domain)?)))
-            .collect();
-        Self { domains: both, must_choose: self.must_choose || other.must_choose }
+impl Test {
+    pub fn passes(self, count: i64) -> bool {
+        match self {
+            Self::AtMost(most) => count <= most,
+            Self::Populated => count > 0,
+            Self::First => true,
+            Self::Empty => count == 0,
+        }
+    }
+
+    /// Whether one of the domains has to be chosen now.
+    pub fn must_choose(self) -> bool {
+        matches!(self, Self::AtMost(_) | Self::First)
+    }
+
+    /// Among domains that pass, lower is better.
+    pub fn rank(self, count: i64) -> i64 {
+        if let Self::AtMost(_) = self { count } else { 0 }
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in super::super) struct Group {
-    pub rule: Rule,
-    /// Known domains with the pods counted in each.
-    counts: BTreeMap<Symbol, i64>,
-    /// How many counted pods each new node holds.
-    on_bins: BTreeMap<usize, i64>,
+    pub rule: Rc<Rule>,
+    pub key: KeyId,
+    pub is_by_host: bool,
+    /// Pods by domain.
+    counts: Vec<i64>,
+    /// Domains that there are.
+    pub known: Marks,
+    /// Pods on each new node, if a domain is a host.
+    on_new: Vec<i64>,
     /// Counted pods in all domains.
     total: i64,
+    /// Of hosts: where there is a pod, and where there are as many as a spread rule allows.
+    pub occupied_rooms: Marks,
+    pub occupied_bins: Marks,
+    pub full_rooms: Marks,
+    pub full_bins: Marks,
 }
 
 impl Group {
-    pub fn new(rule: Rule, domains: impl IntoIterator<Item = Symbol>) -> Self {
-        let counts = domains.into_iter().map(|domain| (domain, 0)).collect();
-        Self { rule, counts, on_bins: BTreeMap::new(), total: 0 }
+    pub fn new(rule: Rc<Rule>, key: KeyId, is_by_host: bool) -> Self {
+        Self {
+            rule,
+            key,
+            is_by_host,
+            counts: Vec::new(),
+            known: Marks::default(),
+            on_new: Vec::new(),
+            total: 0,
+            occupied_rooms: Marks::default(),
+            occupied_bins: Marks::default(),
+            full_rooms: Marks::default(),
+            full_bins: Marks::default(),
+        }
     }
 
-    fn is_by_host(&self) -> bool {
-        self.rule.key == *label::HOSTNAME
+    pub fn count(&self, domain: DomainId) -> i64 {
+        self.counts.get(domain as usize).copied().unwrap_or(0)
     }
 
-    fn count(&self, domain: Symbol) -> i64 {
-        self.counts.get(&domain).copied().unwrap_or(0)
+    pub fn count_on_new(&self, bin: usize) -> i64 {
+        self.on_new.get(bin).copied().unwrap_or(0)
+    }
+
+    pub fn is_known(&self, domain: DomainId) -> bool {
+        // A host that nobody has heard of is empty.
+        self.is_by_host || self.known.contains(domain as usize)
+    }
+
+    /// Whether `count` is all that a spread rule allows one more of its own pods to join.
+    fn is_full(&self, count: i64) -> bool {
+        matches!(self.rule.kind, Kind::Spread { max_skew, .. } if count >= max_skew)
+    }
+
+    pub fn shift(&mut self, domain: DomainId, by: i64, table: &Table) {
+        let at = domain as usize;
+        if at >= self.counts.len() {
+            self.counts.resize(table.len().max(at + 1), 0);
+        }
+        self.counts[at] += by;
+        self.total += by;
+        self.known.insert(at);
+        if self.is_by_host {
+            let count = self.counts[at];
+            let is_full = self.is_full(count);
+            for room in table.rooms_at(domain) {
+                self.occupied_rooms.set(room, count > 0);
+                self.full_rooms.set(room, is_full);
+            }
+        }
+    }
+
+    pub fn shift_on_new(&mut self, bin: usize, by: i64) {
+        if bin >= self.on_new.len() {
+            self.on_new.resize(bin + 1, 0);
+        }
+        self.on_new[bin] += by;
+        self.total += by;
+        let count = self.on_new[bin];
+        self.occupied_bins.set(bin, count > 0);
+        self.full_bins.set(bin, self.is_full(count));
     }
 
     /// Pods by domain, as many as anybody reads.
-    pub fn counts(&self) -> Vec<(Symbol, i64)> {
+    pub fn shown(&self, table: &Table) -> Vec<(Symbol, i64)> {
         const SHOWN: usize = 25;
-        self.counts.iter().take(SHOWN).map(|(domain, count)| (*domain, *count)).collect()
+        let mut counts: Vec<(Symbol, i64)> = self
+            .known
+            .iter()
+            .filter_map(|domain| {
+                let domain = DomainId::try_from(domain).ok()?;
+                Some((table.symbol(domain), self.count(domain)))
+            })
+            .filter(|(_, count)| !self.is_by_host || *count != 0)
+            .collect();
+        let on_new = self.on_new.iter().enumerate().filter(|(_, count)| **count != 0);
+        counts.extend(
+            on_new.map(|(bin, count)| (Symbol::new(&format!("provisor.dev/new-{}", bin + 1)), *count)),
+        );
+        counts.sort_unstable();
+        counts.truncate(SHOWN);
+        counts
     }
 
     pub fn refusal(&self) -> TopologyRule {
@@ -139,128 +232,60 @@ impl Group {
         }
     }
 
-    /// Domains for a pod on a node: `asked` is what the pod itself demands of the key, `node` what the node allows
-    /// (`None`: anything). `counts_itself`: the rule selects the pod.
-    pub fn permitted(
-        &self,
-        counts_itself: bool,
-        asked: Option<&Requirement>,
-        node: Option<&Requirement>,
-    ) -> Permitted {
-        let is_asked = |domain: Symbol| asked.is_none_or(|asked| asked.has(domain));
-        let in_reach = |domain: Symbol| node.is_none_or(|node| node.has(domain)) && is_asked(domain);
-        // A new node is a host that nobody has heard of: what is not counted is empty.
-        let here = node.and_then(Requirement::single).filter(|domain| is_asked(*domain));
-        let known = |domain: Symbol| self.counts.contains_key(&domain) || self.is_by_host();
-        let candidates: Vec<(Symbol, i64)> = match here.filter(|domain| known(*domain)) {
-            Some(domain) => vec![(domain, self.count(domain))],
-            None if self.is_by_host() && node.is_none() => Vec::new(),
-            None => self
-                .counts
-                .iter()
-                .filter(|(domain, _)| in_reach(**domain))
-                .map(|(domain, count)| (*domain, *count))
-                .collect(),
-        };
+    /// What it asks now for a pod that demands `asked` of the key. `counts_itself`: the rule selects the pod.
+    pub fn test(&self, counts_itself: bool, asked: Option<&Requirement>, table: &Table) -> Test {
         match self.rule.kind {
             Kind::Spread { max_skew, min_domains } => {
-                let least = self.least(asked, min_domains);
-                let own = i64::from(counts_itself);
-                let domains =
-                    candidates.into_iter().filter(|(_, count)| count + own - least <= max_skew).collect();
-                Permitted { domains, must_choose: true }
+                Test::AtMost(max_skew + self.least(asked, min_domains, table) - i64::from(counts_itself))
             }
-            Kind::Affinity => {
-                let populated: BTreeMap<Symbol, i64> = candidates
-                    .iter()
-                    .filter(|(_, count)| *count > 0)
-                    .map(|(domain, _)| (*domain, 0))
-                    .collect();
-                if !populated.is_empty() {
-                    return Permitted { domains: populated, must_choose: false };
-                }
-                // The first of its kind goes anywhere, unless its kind is already where it could be.
-                let is_first = counts_itself
-                    && (self.total == 0
-                        || !self.counts.iter().any(|(domain, count)| *count > 0 && is_asked(*domain)));
-                let domains = if is_first {
-                    candidates.into_iter().map(|(domain, _)| (domain, 0)).collect()
-                } else {
-                    BTreeMap::new()
-                };
-                Permitted { domains, must_choose: true }
-            }
-            Kind::AntiAffinity | Kind::Shunned => {
-                let domains = candidates
-                    .into_iter()
-                    .filter(|(_, count)| *count == 0)
-                    .map(|(domain, _)| (domain, 0))
-                    .collect();
-                Permitted { domains, must_choose: false }
-            }
+            Kind::Affinity if counts_itself && !self.is_populated(asked, table) => Test::First,
+            Kind::Affinity => Test::Populated,
+            Kind::AntiAffinity | Kind::Shunned => Test::Empty,
         }
+    }
+
+    /// Whether there is a counted pod in a domain that is asked for.
+    fn is_populated(&self, asked: Option<&Requirement>, table: &Table) -> bool {
+        let Some(asked) = asked.filter(|_| self.total != 0) else { return self.total != 0 };
+        let of_table = (0..).zip(&self.counts);
+        of_table.into_iter().any(|(domain, count)| *count > 0 && asked.has(table.symbol(domain)))
+            || (asked.listed().is_none() && !self.occupied_bins.is_clear())
     }
 
     /// The smallest count among the domains that the pod could use. A host can always be added, so the smallest there
     /// is zero; so it is while there are fewer domains than the rule wants.
-    fn least(&self, asked: Option<&Requirement>, min_domains: Option<u32>) -> i64 {
-        if self.is_by_host() {
+    fn least(&self, asked: Option<&Requirement>, min_domains: Option<u32>, table: &Table) -> i64 {
+        if self.is_by_host {
             return 0;
         }
-        let usable = || {
-            self.counts
-                .iter()
-                .filter(|(domain, _)| asked.is_none_or(|asked| asked.has(**domain)))
-                .map(|(_, count)| *count)
-        };
-        if min_domains.is_some_and(|wanted| usable().count() < wanted as usize) {
-            return 0;
-        }
-        usable().min().unwrap_or(0)
-    }
-
-    /// The domains in which a pod on a node that allows `node` of the key is counted. `is_open`: a node that is not
-    /// there yet, and may get any value that it does not rule out.
-    fn counted_in(&self, node: Option<&Requirement>, is_open: bool) -> Vec<Symbol> {
-        let everywhere = || -> Vec<Symbol> {
-            self.counts.keys().copied().filter(|domain| node.is_none_or(|node| node.has(*domain))).collect()
-        };
-        match (self.rule.kind, node) {
-            (Kind::Spread { .. } | Kind::Affinity, node) => {
-                node.and_then(Requirement::single).into_iter().collect()
+        let (mut usable, mut least) = (0, None);
+        for domain in self.known.iter().filter_map(|domain| DomainId::try_from(domain).ok()) {
+            if asked.is_none_or(|asked| asked.has(table.symbol(domain))) {
+                let count = self.count(domain);
+                usable += 1;
+                least = Some(least.map_or(count, |least: i64| least.min(count)));
             }
-            (_, Some(node)) => match node.listed() {
-                Some(values) => values.iter().copied().collect(),
-                None => everywhere(),
-            },
-            (_, None) if is_open => everywhere(),
-            (_, None) => Vec::new(),
+        }
+        if min_domains.is_some_and(|wanted| usable < wanted) {
+            return 0;
+        }
+        least.unwrap_or(0)
+    }
+
+    /// The domains in which a pod on a node within `reach` is counted. `is_open`: a node that is not there yet, and may get
+    /// any value that it does not rule out.
+    pub fn counted_in(&self, reach: &Reach, is_open: bool) -> Vec<DomainId> {
+        let is_known = |domain: &DomainId| self.known.contains(*domain as usize);
+        match self.rule.kind {
+            Kind::Spread { .. } | Kind::Affinity => reach.single.into_iter().collect(),
+            _ if reach.is_listed => reach.domains.clone(),
+            _ if reach.is_absent && !is_open => Vec::new(),
+            _ => reach.domains.iter().copied().filter(is_known).collect(),
         }
     }
 
-    fn shift(&mut self, domains: &[Symbol], by: i64) {
-        for domain in domains {
-            *self.counts.entry(*domain).or_insert(0) += by;
-            self.total += by;
-        }
-    }
-
-    pub fn record_on_node(&mut self, node: Option<&Requirement>) {
-        let domains = self.counted_in(node, false);
-        self.shift(&domains, 1);
-    }
-
-    pub fn record_on_bin(&mut self, bin: usize, node: Option<&Requirement>) {
-        let domains = self.counted_in(node, true);
-        self.shift(&domains, 1);
-        *self.on_bins.entry(bin).or_insert(0) += 1;
-    }
-
-    /// The pods already counted on a new node follow it when its domains get fewer.
-    pub fn narrowed(&mut self, bin: usize, from: Option<&Requirement>, to: Option<&Requirement>) {
-        let Some(count) = self.on_bins.get(&bin).copied() else { return };
-        let (before, after) = (self.counted_in(from, true), self.counted_in(to, true));
-        self.shift(&before, -count);
-        self.shift(&after, count);
+    /// Domains that there are no more, once the pods of some nodes are not counted and some nodes are not there.
+    pub fn forget(&mut self, domain: DomainId) {
+        self.known.remove(domain as usize);
     }
 }

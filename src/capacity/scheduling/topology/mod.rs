@@ -3,34 +3,24 @@
 //! For one pod and one candidate node every rule says which domains of its key it permits. The sets are intersected,
 //! and only then is a domain chosen, so two rules never fail over two choices when a common one exists.
 
+mod book;
 mod group;
+mod keys;
 mod rules;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
-use std::sync::Arc;
-
 use super::explain::{Refused, TopologyRule};
+use super::marks::Marks;
+use super::outlook::{Choice, OutlookId, Outlooks};
+use super::room::Room;
 use super::template::Template;
-use crate::capacity::cluster::Cluster;
-use crate::model::label;
-use crate::model::name::NodeName;
-use crate::model::pod::{Pod, PodShape};
 use crate::model::requirement::{Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
-use crate::model::taint::Taint;
 
-use group::{Group, Kind, Permitted, Rule};
+use group::{Group, Kind, Test};
 
-pub(super) type GroupId = usize;
-
-/// A rule that a pod has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Owned {
-    group: GroupId,
-    /// The rule selects the pod itself.
-    counts_itself: bool,
-}
+pub(super) use book::{HostId, RuleBook, RuleId, Standing};
+use keys::RoomDomain;
+pub(super) use keys::{DomainId, KeyId, Keys, Reach};
 
 /// A node of the solve, as rules see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,257 +29,321 @@ pub(super) enum Spot {
     Bin(usize),
 }
 
-/// How one pod sees topology: its own rules, those of others that select it, and what it demands of nodes.
-pub(super) struct View<'a> {
-    pub owned: &'a [Owned],
-    pub shunned: &'a [GroupId],
-    pub strict: &'a Requirements,
+/// What one rule asks for one pod at one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Stance<'a> {
+    rule: RuleId,
+    key: KeyId,
+    test: Test,
+    /// What the pod itself demands of the key.
+    asked: Option<&'a Requirement>,
 }
 
-impl View<'_> {
-    pub fn is_free(&self) -> bool {
-        self.owned.is_empty() && self.shunned.is_empty()
+/// A bound pod that is moved, and so counts nowhere.
+pub(super) struct Leaving {
+    pub standing: Standing,
+    pub host: HostId,
+    /// It counted for those that want to be near it or away from it.
+    pub is_counted: bool,
+}
+
+/// The counts of one solve.
+#[derive(Default)]
+pub(super) struct Topology {
+    groups: Vec<Option<Box<Group>>>,
+    leaving: Vec<Leaving>,
+    /// Nodes that are taken away.
+    removed: Vec<HostId>,
+    placed: Vec<(Standing, Spot)>,
+    /// Of each new node: what it may still become, and the groups that count pods on it.
+    bins: Vec<(OutlookId, Vec<(RuleId, i64)>)>,
+    /// New nodes by key and the domains that each may be in; hosts aside.
+    bins_in: Vec<Option<BinsIn>>,
+}
+
+/// Which new nodes may be in which domain of one key.
+#[derive(Default)]
+struct BinsIn {
+    by_domain: Vec<Marks>,
+    /// They may be in domains that nobody has heard of yet.
+    anywhere: Marks,
+}
+
+impl BinsIn {
+    fn mark(&mut self, reach: &Reach, bin: usize, is_in: bool) {
+        if !reach.is_listed {
+            self.anywhere.set(bin, is_in);
+        }
+        for domain in &reach.domains {
+            let domain = *domain as usize;
+            if domain >= self.by_domain.len() {
+                self.by_domain.resize(domain + 1, Marks::default());
+            }
+            self.by_domain[domain].set(bin, is_in);
+        }
     }
 }
 
-/// A node that exists, for domains and for counting.
-struct Host {
-    requirements: Rc<Requirements>,
-    taints: Vec<Taint>,
+/// What topology looks things up in.
+pub(super) struct Sight<'s> {
+    pub book: &'s mut RuleBook,
+    pub outlooks: &'s mut Outlooks,
+    pub templates: &'s [Template],
+    pub rooms: &'s [Room],
 }
 
-struct PlacedPod {
-    shape: Arc<PodShape>,
-    spot: Spot,
-}
-
-pub(super) struct Topology<'a> {
-    cluster: &'a Cluster,
-    /// Bound pods that count, with their node, by name.
-    bound: Vec<(&'a Arc<Pod>, NodeName)>,
-    hosts: BTreeMap<NodeName, Host>,
-    /// Hosts that give domains: those that stay.
-    staying: BTreeSet<NodeName>,
-    /// Domains that pools offer, with the templates that offer each.
-    offered: BTreeMap<Symbol, BTreeMap<Symbol, Vec<usize>>>,
-    template_taints: Vec<Vec<Taint>>,
-    groups: Vec<Group>,
-    by_rule: BTreeMap<Rule, GroupId>,
-    placed: Vec<PlacedPod>,
-    rooms: Vec<(Rc<Requirements>, Vec<Taint>)>,
-    bins: Vec<(Rc<Requirements>, Vec<Taint>)>,
-}
-
-impl<'a> Topology<'a> {
-    /// `batch`: pods that are being placed, and so count nowhere yet. `rooms`: existing nodes that take pods.
-    pub fn new(
-        cluster: &'a Cluster,
-        batch: &[Arc<Pod>],
-        templates: &[Template],
-        rooms: Vec<(Rc<Requirements>, Vec<Taint>)>,
-        staying: BTreeSet<NodeName>,
-    ) -> Self {
-        let in_batch: BTreeSet<_> = batch.iter().map(|pod| pod.key).collect();
-        let bound = cluster.pods.values().filter(|pod| !pod.is_terminal() && !in_batch.contains(&pod.key));
-        let bound = bound.filter_map(|pod| Some((pod, pod.node?))).collect();
-        let hosts = cluster.nodes.values().map(|node| {
-            let mut requirements = Requirements::of_labels(&node.labels);
-            if requirements.get(*label::HOSTNAME).is_none() {
-                requirements.add(*label::HOSTNAME, Requirement::one(node.name.0));
-            }
-            (node.name, Host { requirements: Rc::new(requirements), taints: node.taints.clone() })
-        });
-        let mut topology = Self {
-            cluster,
-            bound,
-            hosts: hosts.collect(),
-            staying,
-            offered: offered_domains(templates),
-            template_taints: templates.iter().map(|template| template.taints().to_vec()).collect(),
-            groups: Vec::new(),
-            by_rule: BTreeMap::new(),
-            placed: Vec::new(),
-            rooms,
-            bins: Vec::new(),
-        };
-        topology.shun_for_others(batch);
-        topology
+impl Topology {
+    pub fn new(leaving: Vec<Leaving>, removed: Vec<HostId>) -> Self {
+        Self { leaving, removed, ..Self::default() }
     }
 
-    /// The groups that keep pods away from those with required anti-affinity, in the batch and in the cluster.
-    fn shun_for_others(&mut self, batch: &[Arc<Pod>]) {
-        let mut seen: BTreeSet<*const PodShape> = BTreeSet::new();
-        for pod in batch {
-            if !pod.shape.anti_affinity_required.is_empty() && seen.insert(Arc::as_ptr(&pod.shape)) {
-                for rule in rules::shunning(&pod.shape, self.cluster) {
-                    self.group_of(rule);
-                }
-            }
-        }
-        for at in 0..self.bound.len() {
-            let (pod, node) = self.bound[at];
-            for rule in rules::shunning(&pod.shape, self.cluster) {
-                let group = self.group_of(rule);
-                if let Some(host) = self.hosts.get(&node) {
-                    let key = self.groups[group].rule.key;
-                    self.groups[group].record_on_node(host.requirements.get(key));
-                }
-            }
-        }
+    fn group(&self, rule: RuleId) -> &Group {
+        self.groups[rule].as_ref().expect("a rule is taken up before it is asked")
     }
 
-    /// The rules that a pod of `shape` has; groups that are new start with all pods counted.
-    pub fn adopt(&mut self, shape: &PodShape) -> Vec<Owned> {
-        let rules = rules::owned(shape, self.cluster);
-        rules
-            .into_iter()
-            .map(|rule| {
-                let counts_itself = rule.selects(shape.namespace, &shape.labels);
-                Owned { group: self.group_of(rule), counts_itself }
-            })
-            .collect()
-    }
-
-    /// Groups that keep a pod of `shape` away from others.
-    pub fn shunning(&self, shape: &PodShape) -> Vec<GroupId> {
-        let shuns = |group: &Group| {
-            group.rule.kind == Kind::Shunned && group.rule.selects(shape.namespace, &shape.labels)
-        };
-        (0..self.groups.len()).filter(|id| shuns(&self.groups[*id])).collect()
-    }
-
-    fn group_of(&mut self, rule: Rule) -> GroupId {
-        if let Some(known) = self.by_rule.get(&rule) {
-            return *known;
+    /// Counts for `rule` from now on, and all that was placed before.
+    pub fn take_up(&mut self, rule: RuleId, sight: &mut Sight) {
+        if rule >= self.groups.len() {
+            self.groups.resize_with(rule + 1, || None);
         }
-        let mut group = Group::new(rule.clone(), self.domains(&rule));
-        if rule.kind != Kind::Shunned {
-            self.count_existing(&mut group);
-        }
-        let id = self.groups.len();
-        self.groups.push(group);
-        self.by_rule.insert(rule, id);
-        id
-    }
-
-    /// Every value of the key that a pool could give a node or that a node has.
-    fn domains(&self, rule: &Rule) -> BTreeSet<Symbol> {
-        if rule.key == *label::HOSTNAME {
-            return BTreeSet::new();
-        }
-        let mut domains = BTreeSet::new();
-        for (domain, templates) in self.offered.get(&rule.key).into_iter().flatten() {
-            if templates.iter().any(|template| rule.filter.tolerates(&self.template_taints[*template])) {
-                domains.insert(*domain);
-            }
-        }
-        for (name, host) in &self.hosts {
-            let value = host.requirements.get(rule.key).and_then(Requirement::single);
-            if let Some(value) = value.filter(|_| self.staying.contains(name))
-                && rule.filter.accepts(&host.requirements, &host.taints, Undefined::Nothing)
-            {
-                domains.insert(value);
-            }
-        }
-        domains
-    }
-
-    fn count_existing(&self, group: &mut Group) {
-        for (pod, node) in &self.bound {
-            if pod.deleted.is_some() || !group.rule.selects(pod.shape.namespace, &pod.shape.labels) {
-                continue;
-            }
-            let Some(host) = self.hosts.get(node) else { continue };
-            if group.rule.filter.accepts(&host.requirements, &host.taints, Undefined::Nothing) {
-                group.record_on_node(host.requirements.get(group.rule.key));
-            }
-        }
-        for placed in &self.placed {
-            if group.rule.selects(placed.shape.namespace, &placed.shape.labels) {
-                self.record_in(group, placed.spot);
-            }
-        }
-    }
-
-    fn record_in(&self, group: &mut Group, spot: Spot) {
-        match spot {
-            Spot::Room(at) => {
-                let (requirements, taints) = &self.rooms[at];
-                if group.rule.filter.accepts(requirements, taints, Undefined::Nothing) {
-                    group.record_on_node(requirements.get(group.rule.key));
-                }
-            }
-            Spot::Bin(at) => {
-                let (requirements, taints) = &self.bins[at];
-                if group.rule.filter.accepts(requirements, taints, Undefined::WellKnown) {
-                    group.record_on_bin(at, requirements.get(group.rule.key));
-                }
-            }
-        }
-    }
-
-    /// Takes note of a new node, or of what it has been narrowed to.
-    pub fn see_bin(&mut self, at: usize, requirements: &Rc<Requirements>, taints: &[Taint]) {
-        if at == self.bins.len() {
-            self.bins.push((requirements.clone(), taints.to_vec()));
+        if self.groups[rule].is_some() {
             return;
         }
-        let before = std::mem::replace(&mut self.bins[at].0, requirements.clone());
-        for group in &mut self.groups {
-            let (from, to) = (before.get(group.rule.key), requirements.get(group.rule.key));
-            if from != to {
-                group.narrowed(at, from, to);
-            }
-        }
-    }
-
-    /// Counts a pod of `shape` at `spot`.
-    pub fn record(&mut self, shape: &Arc<PodShape>, spot: Spot) {
-        let shunning = rules::shunning(shape, self.cluster);
-        let mut groups = std::mem::take(&mut self.groups);
-        for group in &mut groups {
-            let counts = match group.rule.kind {
-                Kind::Shunned => shunning.contains(&group.rule),
-                _ => group.rule.selects(shape.namespace, &shape.labels),
-            };
-            if counts {
-                self.record_in(group, spot);
-            }
-        }
-        self.groups = groups;
-        self.placed.push(PlacedPod { shape: shape.clone(), spot });
-    }
-
-    /// Whether the rules permit an existing node with `node` labels: in whatever domain it may still turn out to be.
-    pub fn admits_room(&self, view: &View, node: &Requirements) -> Result<(), Refused> {
-        for (key, permitted) in self.permitted(view, node, true)? {
-            let Some(values) = node.get(key).and_then(Requirement::listed) else { continue };
-            if !values.iter().all(|value| permitted.domains.contains_key(value)) {
-                return Err(Refused::Topology { rule: TopologyRule::Together, key, domains: Vec::new() });
-            }
-        }
-        Ok(())
-    }
-
-    /// What a new node may be narrowed to so that every rule is kept: alternatives, best first.
-    pub fn narrowings(&self, view: &View, node: &Requirements) -> Result<Vec<Requirements>, Refused> {
-        const TRIED: usize = 256;
-        let mut alternatives = vec![Requirements::new()];
-        for (key, permitted) in self.permitted(view, node, false)? {
-            let choices: Vec<Requirement> = if permitted.must_choose {
-                let mut ranked: Vec<(i64, Symbol)> =
-                    permitted.domains.iter().map(|(domain, rank)| (*rank, *domain)).collect();
-                ranked.sort();
-                ranked.into_iter().map(|(_, domain)| Requirement::one(domain)).collect()
+        let mut group = Box::new(sight.book.base(rule).group.clone());
+        let is_shunned = group.rule.kind == Kind::Shunned;
+        let mut touched: Vec<DomainId> = Vec::new();
+        for leaving in &self.leaving {
+            let counted = if is_shunned {
+                leaving.standing.shuns.iter().filter(|shuns| **shuns == rule).count()
             } else {
-                let operator = crate::model::requirement::Operator::In;
-                vec![Requirement::new(operator, permitted.domains.into_keys())]
+                usize::from(leaving.is_counted && sight.book.selects(rule, leaving.standing.class))
+            };
+            if counted > 0
+                && let Some(domain) = sight.book.seen_on(rule, leaving.host)
+            {
+                group.shift(domain, -(counted as i64), sight.book.keys.get(group.key));
+                touched.push(domain);
+            }
+        }
+        if !group.is_by_host {
+            let mut without: Vec<(DomainId, u32)> = Vec::new();
+            for host in &self.removed {
+                if sight.book.stays(*host)
+                    && let Some(domain) = sight.book.seen_on(rule, *host)
+                {
+                    touched.push(domain);
+                    match without.iter_mut().find(|(known, _)| *known == domain) {
+                        Some((_, count)) => *count += 1,
+                        None => without.push((domain, 1)),
+                    }
+                }
+            }
+            let base = sight.book.base(rule);
+            for domain in touched {
+                let less = without.iter().find(|(known, _)| *known == domain).map_or(0, |(_, count)| *count);
+                let givers = base.givers.get(domain as usize).copied().unwrap_or(0);
+                if givers <= less && !base.offered.contains(&domain) && group.count(domain) == 0 {
+                    group.forget(domain);
+                }
+            }
+            self.index_bins(group.key, sight);
+        }
+        for at in 0..self.placed.len() {
+            let (standing, spot) = self.placed[at].clone();
+            let counted = if is_shunned {
+                standing.shuns.iter().filter(|shuns| **shuns == rule).count()
+            } else {
+                usize::from(sight.book.selects(rule, standing.class))
+            };
+            for _ in 0..counted {
+                record_in(&mut group, spot, &mut self.bins, rule, sight);
+            }
+        }
+        self.groups[rule] = Some(group);
+    }
+
+    /// Finds out which new nodes may be in which domain of `key`, unless that is known.
+    fn index_bins(&mut self, key: KeyId, sight: &mut Sight) {
+        if key >= self.bins_in.len() {
+            self.bins_in.resize_with(key + 1, || None);
+        }
+        if self.bins_in[key].is_none() {
+            let mut within = BinsIn::default();
+            for (at, (outlook, _)) in self.bins.iter().enumerate() {
+                let reach = sight.outlooks.reach(*outlook, key, &mut sight.book.keys);
+                within.mark(&reach, at, true);
+            }
+            self.bins_in[key] = Some(within);
+        }
+    }
+
+    /// What the rules of a pod, and those of others that select it, ask now. `owned`: each with whether it selects the pod
+    /// itself. `strict`: what the pod demands of nodes.
+    pub fn stances<'a>(
+        &self,
+        owned: &[(RuleId, bool)],
+        shunned: &[RuleId],
+        strict: &'a Requirements,
+        book: &RuleBook,
+    ) -> Vec<Stance<'a>> {
+        let all = owned.iter().copied().chain(shunned.iter().map(|rule| (*rule, false)));
+        all.map(|(rule, counts_itself)| {
+            let group = self.group(rule);
+            let table = book.keys.get(group.key);
+            let asked = strict.get(table.key);
+            Stance { rule, key: group.key, test: group.test(counts_itself, asked, table), asked }
+        })
+        .collect()
+    }
+
+    /// Takes out of `rooms` those that a rule refuses; some that it would refuse may stay.
+    pub fn narrow_rooms(&self, stances: &[Stance], rooms: &mut Marks, book: &RuleBook) {
+        for stance in stances {
+            let group = self.group(stance.rule);
+            let table = book.keys.get(stance.key);
+            if group.is_by_host {
+                match (stance.test, group.rule.kind) {
+                    (Test::Populated, _) => {
+                        let mut there = group.occupied_rooms.clone();
+                        there.add_all(&table.rooms_open);
+                        rooms.keep_only(&there);
+                    }
+                    (Test::Empty, _) => rooms.take_away(&group.occupied_rooms),
+                    (Test::AtMost(most), Kind::Spread { max_skew, .. }) if most < max_skew => {
+                        rooms.take_away(&group.full_rooms);
+                    }
+                    _ => {}
+                }
+                continue;
+            }
+            let mut there = table.rooms_open.clone();
+            if stance.test == Test::Empty {
+                there.add_all(&table.rooms_nowhere);
+            }
+            for (domain, within) in (0..).zip(&table.rooms_in) {
+                if self.permits(stance, group, domain, book) {
+                    there.add_all(within);
+                }
+            }
+            rooms.keep_only(&there);
+        }
+    }
+
+    /// Takes out of `bins` those that a rule refuses; some that it would refuse may stay.
+    pub fn narrow_bins(&self, stances: &[Stance], bins: &mut Marks, book: &RuleBook) {
+        for stance in stances {
+            let group = self.group(stance.rule);
+            if group.is_by_host {
+                match (stance.test, group.rule.kind) {
+                    (Test::Populated, _) => bins.keep_only(&group.occupied_bins),
+                    (Test::Empty, _) => bins.take_away(&group.occupied_bins),
+                    (Test::AtMost(most), Kind::Spread { max_skew, .. }) if most < max_skew => {
+                        bins.take_away(&group.full_bins);
+                    }
+                    _ => {}
+                }
+                continue;
+            }
+            let Some(Some(bins_in)) = self.bins_in.get(stance.key) else { continue };
+            let mut there = bins_in.anywhere.clone();
+            for (domain, within) in (0..).zip(&bins_in.by_domain) {
+                if self.permits(stance, group, domain, book) {
+                    there.add_all(within);
+                }
+            }
+            bins.keep_only(&there);
+        }
+    }
+
+    fn permits(&self, stance: &Stance, group: &Group, domain: DomainId, book: &RuleBook) -> bool {
+        let is_asked =
+            || stance.asked.is_none_or(|asked| asked.has(book.keys.get(stance.key).symbol(domain)));
+        group.is_known(domain) && stance.test.passes(group.count(domain)) && is_asked()
+    }
+
+    /// Whether the rules permit an existing node, in whatever domain it may still turn out to be. A node without the key is
+    /// nobody's neighbour, so anti-affinity has nothing to say about it.
+    pub fn admits_room(&self, stances: &[Stance], at: usize, sight: &mut Sight) -> bool {
+        stances.iter().all(|stance| {
+            let group = self.group(stance.rule);
+            match sight.book.keys.get(stance.key).rooms[at] {
+                RoomDomain::Nowhere => stance.test == Test::Empty,
+                RoomDomain::In(domain) => self.permits(stance, group, domain, sight.book),
+                RoomDomain::Open => {
+                    let requirement = sight.rooms[at].may_be(sight.book.keys.get(stance.key).key);
+                    let reach = sight.book.keys.reach(stance.key, requirement.as_ref());
+                    let permits = |domain: &DomainId| self.permits(stance, group, *domain, sight.book);
+                    if reach.is_listed {
+                        !reach.domains.is_empty() && reach.domains.iter().all(permits)
+                    } else {
+                        reach.domains.iter().any(permits)
+                    }
+                }
+            }
+        })
+    }
+
+    /// What a new node may be narrowed to so that every rule is kept: alternatives, best first. `bin`: which it is.
+    pub fn choices(
+        &self,
+        stances: &[Stance],
+        bin: usize,
+        outlook: OutlookId,
+        sight: &mut Sight,
+    ) -> Result<Vec<Choice>, Refused> {
+        const TRIED: usize = 256;
+        let mut by_key: Vec<(KeyId, Vec<(i64, DomainId)>, bool)> = Vec::new();
+        for stance in stances {
+            let group = self.group(stance.rule);
+            let key = sight.book.keys.get(stance.key).key;
+            let refuse =
+                |rule| Err(Refused::Topology { rule, key, group: Some(stance.rule), domains: Vec::new() });
+            if group.is_by_host {
+                if !stance.test.passes(group.count_on_new(bin)) {
+                    return refuse(group.refusal());
+                }
+                continue;
+            }
+            let reach = sight.outlooks.reach(outlook, stance.key, &mut sight.book.keys);
+            let permitted =
+                reach.domains.iter().filter(|domain| self.permits(stance, group, **domain, sight.book));
+            let ranked: Vec<(i64, DomainId)> =
+                permitted.map(|domain| (stance.test.rank(group.count(*domain)), *domain)).collect();
+            if ranked.is_empty() {
+                return refuse(group.refusal());
+            }
+            let must_choose = stance.test.must_choose();
+            match by_key.iter_mut().find(|(key, _, _)| *key == stance.key) {
+                None => by_key.push((stance.key, ranked, must_choose)),
+                Some((_, present, chooses)) => {
+                    present.retain_mut(|(rank, domain)| {
+                        let other = ranked.iter().find(|(_, other)| other == domain);
+                        *rank += other.map_or(0, |(rank, _)| *rank);
+                        other.is_some()
+                    });
+                    *chooses |= must_choose;
+                    if present.is_empty() {
+                        return refuse(TopologyRule::Together);
+                    }
+                }
+            }
+        }
+        by_key.sort_by_key(|(key, _, _)| sight.book.keys.get(*key).key);
+        let mut alternatives: Vec<Choice> = vec![Choice::new()];
+        for (key, mut ranked, must_choose) in by_key {
+            let table = sight.book.keys.get(key);
+            ranked.sort_unstable_by_key(|(rank, domain)| (*rank, table.symbol(*domain)));
+            let domains = ranked.into_iter().map(|(_, domain)| domain);
+            let choices: Vec<Vec<DomainId>> = if must_choose {
+                domains.map(|domain| vec![domain]).collect()
+            } else {
+                vec![domains.collect()]
             };
             let mut next = Vec::new();
             for present in &alternatives {
                 for choice in &choices {
                     let mut narrowed = present.clone();
-                    narrowed.add(key, choice.clone());
+                    narrowed.push((key, choice.clone()));
                     next.push(narrowed);
                 }
             }
@@ -299,71 +353,122 @@ impl<'a> Topology<'a> {
         Ok(alternatives)
     }
 
-    /// Domains that every rule permits, by key. A node without the key is nobody's neighbour, so anti-affinity has
-    /// nothing to say about it.
-    fn permitted(
-        &self,
-        view: &View,
-        node: &Requirements,
-        exists: bool,
-    ) -> Result<BTreeMap<Symbol, Permitted>, Refused> {
-        let mut by_key: BTreeMap<Symbol, Permitted> = BTreeMap::new();
-        let owned = view.owned.iter().map(|owned| (owned.group, owned.counts_itself));
-        for (id, counts_itself) in owned.chain(view.shunned.iter().map(|id| (*id, false))) {
-            let group = &self.groups[id];
-            let key = group.rule.key;
-            let here = node.get(key);
-            if exists && here.is_none() && matches!(group.rule.kind, Kind::AntiAffinity | Kind::Shunned) {
+    /// Takes note of a new node, or of what it has been narrowed to.
+    pub fn see_bin(&mut self, at: usize, outlook: OutlookId, sight: &mut Sight) {
+        let before = if at == self.bins.len() {
+            self.bins.push((outlook, Vec::new()));
+            None
+        } else {
+            let before = std::mem::replace(&mut self.bins[at].0, outlook);
+            if before == outlook {
+                return;
+            }
+            Some(before)
+        };
+        for (key, within) in self.bins_in.iter_mut().enumerate() {
+            let Some(within) = within else { continue };
+            if let Some(before) = before {
+                let reach = sight.outlooks.reach(before, key, &mut sight.book.keys);
+                within.mark(&reach, at, false);
+            }
+            let reach = sight.outlooks.reach(outlook, key, &mut sight.book.keys);
+            within.mark(&reach, at, true);
+        }
+        let Some(before) = before else { return };
+        for (rule, count) in &self.bins[at].1 {
+            let group = self.groups[*rule].as_mut().expect("a group that counts is there");
+            if group.is_by_host {
                 continue;
             }
-            let nowhere = Requirement::nothing();
-            let here = if exists { here.or(Some(&nowhere)) } else { here };
-            let permitted = group.permitted(counts_itself, view.strict.get(key), here);
-            let refuse = |rule| Refused::Topology { rule, key, domains: group.counts() };
-            if permitted.domains.is_empty() {
-                return Err(refuse(group.refusal()));
+            let from = sight.outlooks.reach(before, group.key, &mut sight.book.keys);
+            let to = sight.outlooks.reach(outlook, group.key, &mut sight.book.keys);
+            if from.domains == to.domains && from.single == to.single {
+                continue;
             }
-            let met = match by_key.remove(&key) {
-                Some(present) => present.meet(permitted),
-                None => permitted,
-            };
-            if met.domains.is_empty() {
-                return Err(refuse(TopologyRule::Together));
+            let (from, to) = (group.counted_in(&from, true), group.counted_in(&to, true));
+            let table = sight.book.keys.get(group.key);
+            for domain in from {
+                group.shift(domain, -count, table);
             }
-            by_key.insert(key, met);
+            for domain in to {
+                group.shift(domain, *count, table);
+            }
         }
-        Ok(by_key)
+    }
+
+    /// Counts a pod at `spot`.
+    pub fn record(&mut self, standing: &Standing, spot: Spot, sight: &mut Sight) {
+        let selecting = sight.book.selecting(standing.class);
+        let selecting = selecting.iter().filter(|rule| {
+            let group = self.groups.get(**rule).and_then(Option::as_ref);
+            group.is_some_and(|group| group.rule.kind != Kind::Shunned)
+        });
+        let counting: Vec<RuleId> = selecting.chain(standing.shuns.iter()).copied().collect();
+        for rule in counting {
+            if let Some(Some(group)) = self.groups.get_mut(rule) {
+                record_in(group, spot, &mut self.bins, rule, sight);
+            }
+        }
+        self.placed.push((standing.clone(), spot));
+    }
+
+    /// Pods by domain, for a person.
+    pub fn shown(&self, rule: RuleId, book: &RuleBook) -> Vec<(Symbol, i64)> {
+        let group = self.group(rule);
+        group.shown(book.keys.get(group.key))
     }
 }
 
-/// Values of every key that the pools could give a node: what the types they may use leave of their requirements.
-fn offered_domains(templates: &[Template]) -> BTreeMap<Symbol, BTreeMap<Symbol, Vec<usize>>> {
-    let mut offered: BTreeMap<Symbol, BTreeMap<Symbol, Vec<usize>>> = BTreeMap::new();
-    for (at, template) in templates.iter().enumerate() {
-        let mut offer = |key: Symbol, requirement: &Requirement| {
-            for value in requirement.listed().into_iter().flatten() {
-                let templates = offered.entry(key).or_default().entry(*value).or_default();
-                if templates.last() != Some(&at) {
-                    templates.push(at);
-                }
+fn record_in(
+    group: &mut Group,
+    spot: Spot,
+    bins: &mut [(OutlookId, Vec<(RuleId, i64)>)],
+    rule: RuleId,
+    sight: &mut Sight,
+) {
+    let rules = group.rule.clone();
+    match spot {
+        Spot::Room(at) => {
+            let room = &sight.rooms[at];
+            if !rules.filter.is_open()
+                && !rules.filter.accepts(room.requirements(), &room.taints, Undefined::Nothing)
+            {
+                return;
             }
-        };
-        let mut seen: BTreeSet<(Symbol, &Requirement)> = BTreeSet::new();
-        for (key, requirement) in template.requirements.iter() {
-            offer(key, requirement);
-        }
-        for kind in
-            template.types.iter().filter(|kind| kind.requirements.intersects(&template.requirements).is_ok())
-        {
-            for (key, requirement) in kind.requirements.iter() {
-                if seen.insert((key, requirement)) {
-                    match template.requirements.get(key) {
-                        Some(pool) => offer(key, &pool.intersection(requirement)),
-                        None => offer(key, requirement),
+            let domain = sight.book.keys.get(group.key).rooms[at];
+            match domain {
+                RoomDomain::Nowhere => {}
+                RoomDomain::In(domain) => group.shift(domain, 1, sight.book.keys.get(group.key)),
+                RoomDomain::Open => {
+                    let requirement = room.may_be(sight.book.keys.get(group.key).key);
+                    let reach = sight.book.keys.reach(group.key, requirement.as_ref());
+                    for domain in group.counted_in(&reach, false) {
+                        group.shift(domain, 1, sight.book.keys.get(group.key));
                     }
                 }
             }
         }
+        Spot::Bin(at) => {
+            let (outlook, groups) = &mut bins[at];
+            let facts = sight.outlooks.get(*outlook);
+            let taints = sight.templates[facts.template].taints();
+            if !rules.filter.is_open()
+                && !rules.filter.accepts(&facts.requirements, taints, Undefined::WellKnown)
+            {
+                return;
+            }
+            if group.is_by_host {
+                group.shift_on_new(at, 1);
+                return;
+            }
+            let reach = sight.outlooks.reach(*outlook, group.key, &mut sight.book.keys);
+            for domain in group.counted_in(&reach, true) {
+                group.shift(domain, 1, sight.book.keys.get(group.key));
+            }
+            match groups.iter_mut().find(|(known, _)| *known == rule) {
+                Some((_, count)) => *count += 1,
+                None => groups.push((rule, 1)),
+            }
+        }
     }
-    offered
 }

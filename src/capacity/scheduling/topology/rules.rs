@@ -6,24 +6,26 @@ use super::super::pods::required_alternatives;
 use super::group::{Kind, Namespaces, NodeFilter, Rule};
 use crate::capacity::cluster::Cluster;
 use crate::model::label::{self, Labels};
+use crate::model::name::Namespace;
 use crate::model::pod::{PodShape, PodTerm, Selector, SelectorTerm, Spread};
 use crate::model::requirement::Operator;
 use crate::model::symbol::Symbol;
 
 /// The rules that a pod of `shape` must keep, its wishes that are still held included.
-pub(super) fn owned(shape: &PodShape, cluster: &Cluster) -> Vec<Rule> {
+pub(super) fn owned(shape: &PodShape, cluster: &Cluster, known: &BTreeSet<Namespace>) -> Vec<Rule> {
     let mut rules: Vec<Rule> = shape.spreads.iter().map(|spread| spread_rule(shape, spread)).collect();
     let near = shape.affinity_required.iter().chain(shape.affinity_preferred.iter().map(|(_, term)| term));
-    rules.extend(near.map(|term| term_rule(shape, term, Kind::Affinity, cluster)));
+    rules.extend(near.map(|term| term_rule(shape, term, Kind::Affinity, cluster, known)));
     let far =
         shape.anti_affinity_required.iter().chain(shape.anti_affinity_preferred.iter().map(|(_, term)| term));
-    rules.extend(far.map(|term| term_rule(shape, term, Kind::AntiAffinity, cluster)));
+    rules.extend(far.map(|term| term_rule(shape, term, Kind::AntiAffinity, cluster, known)));
     rules
 }
 
 /// The rules by which a pod of `shape` keeps others away. A wish to be alone keeps nobody away.
-pub(super) fn shunning(shape: &PodShape, cluster: &Cluster) -> Vec<Rule> {
-    shape.anti_affinity_required.iter().map(|term| term_rule(shape, term, Kind::Shunned, cluster)).collect()
+pub(super) fn shunning(shape: &PodShape, cluster: &Cluster, known: &BTreeSet<Namespace>) -> Vec<Rule> {
+    let required = shape.anti_affinity_required.iter();
+    required.map(|term| term_rule(shape, term, Kind::Shunned, cluster, known)).collect()
 }
 
 fn spread_rule(shape: &PodShape, spread: &Spread) -> Rule {
@@ -43,11 +45,17 @@ fn spread_rule(shape: &PodShape, spread: &Spread) -> Rule {
     }
 }
 
-fn term_rule(shape: &PodShape, term: &PodTerm, kind: Kind, cluster: &Cluster) -> Rule {
+fn term_rule(
+    shape: &PodShape,
+    term: &PodTerm,
+    kind: Kind,
+    cluster: &Cluster,
+    known: &BTreeSet<Namespace>,
+) -> Rule {
     Rule {
         kind,
         key: label::canonical(term.topology_key),
-        namespaces: namespaces(shape, term, cluster),
+        namespaces: namespaces(shape, term, cluster, known),
         selector: with_own_values(
             &term.selector,
             &shape.labels,
@@ -59,7 +67,12 @@ fn term_rule(shape: &PodShape, term: &PodTerm, kind: Kind, cluster: &Cluster) ->
 }
 
 /// The listed namespaces and those that the selector selects; neither: the pod's own.
-fn namespaces(shape: &PodShape, term: &PodTerm, cluster: &Cluster) -> Namespaces {
+fn namespaces(
+    shape: &PodShape,
+    term: &PodTerm,
+    cluster: &Cluster,
+    known: &BTreeSet<Namespace>,
+) -> Namespaces {
     let Some(selector) = &term.namespace_selector else {
         let own = [shape.namespace];
         let listed = if term.namespaces.is_empty() { &own[..] } else { &term.namespaces };
@@ -68,17 +81,15 @@ fn namespaces(shape: &PodShape, term: &PodTerm, cluster: &Cluster) -> Namespaces
     if selector.terms.is_empty() {
         return Namespaces::All;
     }
-    let mut known: BTreeSet<_> = cluster.namespaces.keys().copied().collect();
-    // A namespace with pods exists, even if nobody listed it; its name is a label of it.
-    known.insert(shape.namespace);
-    known.extend(cluster.pods.keys().map(|pod| pod.namespace));
-    let is_selected = |namespace: &crate::model::name::Namespace| {
+    // The name of a namespace is a label of it.
+    let is_selected = |namespace: &Namespace| {
         let mut labels =
             cluster.namespaces.get(namespace).map_or_else(Labels::new, |facts| facts.labels.clone());
         labels.entry(Symbol::new("kubernetes.io/metadata.name")).or_insert(namespace.0);
         selector.selects(&labels)
     };
-    let mut chosen: BTreeSet<_> = known.into_iter().filter(is_selected).collect();
+    let all = known.iter().copied().chain([shape.namespace]);
+    let mut chosen: BTreeSet<Namespace> = all.filter(is_selected).collect();
     chosen.extend(term.namespaces.iter().copied());
     Namespaces::Listed(chosen)
 }

@@ -1,0 +1,222 @@
+//! How fast pods find their places: `cargo bench --bench scheduling [-- DIRECTORY…]`.
+//!
+//! A directory holds `snapshot.json` and `catalog.csv`, as Karpenter's benchmark inputs are written for both sides. What is
+//! measured is the solver's state and the solution, on one thread, without reading files. Without directories only the cluster
+//! that is made here is measured: a large one with many shapes of pods.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use provisor::api::snapshot::{PODS_MAX, read_up_to};
+use provisor::api::{Object, Reader};
+use provisor::capacity::cluster::Cluster;
+use provisor::capacity::engine::EngineSettings;
+use provisor::capacity::planning;
+use provisor::capacity::scheduling::{Mode, Request, Settings, Solution, Supply, provisionable_pods, solve};
+use provisor::model::catalog::Catalog;
+use provisor::model::money::UsdPerHour;
+use provisor::model::name::{NodeName, ObjectKey, Uid};
+use provisor::model::node::Node;
+use provisor::model::observation::Observation;
+use provisor::model::pod::Pod;
+use provisor::model::quantity::{Resources, resource};
+use serde_json::{Value, json};
+
+fn main() {
+    let (plans, directories): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).filter(|word| word != "--bench").partition(|word| word == "--plan");
+    println!("{:<44} {:>8} {:>10} {:>12} {:>7} {:>12}", "input", "pods", "best", "pods/s", "nodes", "$/h");
+    for directory in &directories {
+        let cluster = read(directory);
+        measure(directory, &cluster, 3);
+        if !plans.is_empty() {
+            let took = best_of(1, || drop(planning::plan(&cluster, now(), &EngineSettings::default())));
+            println!("{:<44} {:>8} {:>7} ms", "  with what may go", "", took.as_millis());
+        }
+    }
+    if directories.is_empty() {
+        let mut cluster = large_cluster(100_000, 2_000, 5_000);
+        measure("100,000 pods, 2,000 shapes, 5,000 nodes", &cluster, 3);
+        let waiting: Vec<ObjectKey> = cluster.waiting_pods().skip(1).map(|pod| pod.key).collect();
+        for pod in waiting {
+            cluster.observe(now(), &Observation::PodGone(pod));
+        }
+        measure("one more pod, 5,000 nodes, state made anew", &cluster, 3);
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::UNIX_EPOCH
+}
+
+fn measure(name: &str, cluster: &Cluster, runs: usize) {
+    let settings = Settings::default();
+    let supply = Supply::of(cluster, &settings);
+    let mut solution = Solution::default();
+    let mut count = 0;
+    let took = best_of(runs, || {
+        let pods = provisionable_pods(cluster).0;
+        count = pods.len();
+        solution = solve(&Request {
+            cluster,
+            supply: &supply,
+            now: now(),
+            pods: &pods,
+            without_nodes: &BTreeSet::new(),
+            without_claims: &BTreeSet::new(),
+            settings: &settings,
+            mode: Mode::Provisioning,
+        });
+    });
+    let bill: UsdPerHour = solution.new_nodes.iter().map(|node| node.price()).sum();
+    let rate = count as f64 / took.as_secs_f64();
+    let best = took.as_secs_f64() * 1e3;
+    println!("{name:<44} {count:>8} {best:>7.1} ms {rate:>12.0} {:>7} {bill:>12}", solution.new_nodes.len());
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn best_of(runs: usize, mut work: impl FnMut()) -> Duration {
+    let mut best = Duration::MAX;
+    for _ in 0..runs {
+        let since = Instant::now();
+        work();
+        best = best.min(since.elapsed());
+    }
+    best
+}
+
+fn read(directory: &str) -> Cluster {
+    let text = |name: &str| {
+        let path = format!("{directory}/{name}");
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+    };
+    let snapshot = read_up_to(&text("snapshot.json"), directory, PODS_MAX).expect("the snapshot can be read");
+    cluster_of(snapshot.objects, &text("catalog.csv"))
+}
+
+fn cluster_of(objects: Vec<Object>, catalog: &str) -> Cluster {
+    let mut cluster = Cluster::default();
+    for object in objects {
+        let seen = match object {
+            Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
+            Object::NodeClass(class) => Observation::Class(Arc::new(class)),
+            Object::NodeClaim(claim) => Observation::Claim(Arc::new(*claim)),
+            Object::Node(node) => Observation::Node(Arc::new(node)),
+            Object::Pod(pod) => Observation::Pod(Arc::new(pod)),
+            Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
+            _ => continue,
+        };
+        cluster.observe(now(), &seen);
+    }
+    let catalog = Catalog::parse_csv(catalog, "catalog").expect("the catalogue can be read");
+    cluster.observe(now(), &Observation::Catalog(Arc::new(catalog)));
+    cluster
+}
+
+/// `pods` that wait, of so many `shapes`, and `nodes` half of whose room is taken; 1,000 types in three zones.
+fn large_cluster(pods: usize, shapes: usize, nodes: usize) -> Cluster {
+    let mut reader = Reader::default();
+    let mut parse = |value: Value| reader.parse(&value).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let objects = vec![
+        parse(json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": { "name": "default" },
+            "spec": {
+                "amiSelectorTerms": [{ "alias": "al2023@latest" }], "role": "nodes",
+                "securityGroupSelectorTerms": [{ "tags": { "a": "b" } }],
+                "subnetSelectorTerms": [{ "tags": { "a": "b" } }],
+            },
+        })),
+        parse(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": "default" },
+            "spec": { "template": { "spec": {
+                "nodeClassRef": { "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" },
+                "requirements": [],
+            } } },
+        })),
+    ];
+    let mut catalog = String::from(
+        "instance_type,arch,vcpu,memory_mib,alloc_cpu,alloc_memory,alloc_pods,nvidia_gpu,neuron,\
+         on_demand_usd_per_hour,spot_usd_per_hour,zones,capacity_types\n",
+    );
+    for at in 0..1000_u64 {
+        let (cpu, memory) = (2 + 2 * (at % 50), (2 + 2 * (at % 50)) * (2 + at / 250 * 2) * 1024);
+        let micros = cpu * 20_000 + memory * 3 + at;
+        catalog.push_str(&format!(
+            "t{at}.x,amd64,{cpu},{memory},{}m,{}Mi,110,,,{}.{:06},{}.{:06},zone-a zone-b zone-c,on-demand spot\n",
+            cpu * 1000 - 100,
+            memory - 200,
+            micros / 1_000_000,
+            micros % 1_000_000,
+            micros * 2 / 5 / 1_000_000,
+            micros * 2 / 5 % 1_000_000,
+        ));
+    }
+    let mut cluster = cluster_of(objects, &catalog);
+    let mut templates = Vec::new();
+    for at in 0..shapes {
+        let app = format!("app-{at:04}");
+        let mut spec = json!({
+            "containers": [{ "name": "main", "image": "main", "resources": { "requests": {
+                "cpu": format!("{}m", 100 + 50 * (at % 17)), "memory": format!("{}Mi", 128 + 64 * (at % 23)),
+            } } }],
+        });
+        if at % 4 == 0 {
+            spec["topologySpreadConstraints"] = json!([{
+                "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": { "matchLabels": { "app": app } },
+            }]);
+        }
+        let pod = parse(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "namespace": "default", "name": app, "labels": { "app": app } },
+            "spec": spec,
+            "status": { "phase": "Pending", "conditions": [
+                { "type": "PodScheduled", "status": "False", "reason": "Unschedulable" },
+            ] },
+        }));
+        let Object::Pod(pod) = pod else { unreachable!("a Pod is read as a Pod") };
+        templates.push(pod);
+    }
+    for at in 0..nodes {
+        let name = NodeName::new(&format!("node-{at:05}"));
+        let zone = ["zone-a", "zone-b", "zone-c"][at % 3];
+        let room: Resources =
+            [(*resource::CPU, 16_000), (*resource::MEMORY, 64 << 30), (*resource::PODS, 110)]
+                .into_iter()
+                .collect();
+        let node = Node {
+            name,
+            uid: Uid(name.0),
+            labels: [("topology.kubernetes.io/zone", zone), ("kubernetes.io/hostname", name.as_str())]
+                .map(|(key, value)| (key.into(), value.into()))
+                .into(),
+            annotations: Default::default(),
+            created: None,
+            deleted: None,
+            has_finalizer: false,
+            provider_id: None,
+            taints: Vec::new(),
+            is_cordoned: false,
+            capacity: room.clone(),
+            allocatable: room,
+            conditions: Vec::new(),
+        };
+        cluster.observe(now(), &Observation::Node(Arc::new(node)));
+    }
+    let mut put = |at: usize, node: Option<NodeName>| {
+        let template = &templates[at % shapes];
+        let key = ObjectKey { name: format!("pod-{at:06}").as_str().into(), ..template.key };
+        let is_unschedulable = node.is_none();
+        let pod = Pod { key, uid: Uid(key.name), node, is_unschedulable, ..template.clone() };
+        cluster.observe(now(), &Observation::Pod(Arc::new(pod)));
+    };
+    for at in 0..pods {
+        put(at, None);
+    }
+    for at in 0..nodes * 8 {
+        put(pods + at, Some(NodeName::new(&format!("node-{:05}", at % nodes))));
+    }
+    cluster
+}
