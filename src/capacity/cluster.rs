@@ -16,7 +16,7 @@ use crate::model::class::NodeClass;
 use crate::model::name::{ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName, ProviderId};
 use crate::model::node::Node;
 use crate::model::observation::Observation;
-use crate::model::pod::Pod;
+use crate::model::pod::{Pod, PodPhase, PodShape};
 use crate::model::pool::{NodeOverlay, NodePool};
 use crate::model::symbol::Symbol;
 use crate::model::workload::{
@@ -52,6 +52,10 @@ pub struct Cluster {
     // Indexes over the above.
     pods_by_node: BTreeMap<NodeName, BTreeSet<ObjectKey>>,
     waiting_pods: BTreeSet<ObjectKey>,
+    /// How many of the waiting pods have each shape.
+    waiting_shapes: BTreeMap<Arc<PodShape>, usize>,
+    /// Pods of which kube-scheduler has not said anything yet.
+    unjudged_pods: BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>,
     claims_by_pool: BTreeMap<PoolName, BTreeSet<ClaimName>>,
     claim_by_provider_id: BTreeMap<ProviderId, ClaimName>,
     node_by_provider_id: BTreeMap<ProviderId, NodeName>,
@@ -142,6 +146,18 @@ impl Cluster {
         self.waiting_pods.iter().filter_map(|key| self.pods.get(key))
     }
 
+    /// Pods of which kube-scheduler has said nothing yet, but that it found no place for their equals: it will say the same of
+    /// them. By shape and name.
+    pub fn foreseen_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
+        let equals = self.waiting_shapes.keys().filter_map(|shape| self.unjudged_pods.get(shape));
+        equals.flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Whether `pod` is one of them, or would be.
+    pub fn foresees(&self, pod: &Pod) -> bool {
+        is_unjudged(pod) && self.waiting_shapes.contains_key(&pod.shape)
+    }
+
     /// Claims of `pool`, by name.
     pub fn claims_of(&self, pool: PoolName) -> impl Iterator<Item = &Arc<NodeClaim>> {
         self.claims_by_pool.get(&pool).into_iter().flatten().filter_map(|name| self.claims.get(name))
@@ -211,6 +227,10 @@ impl Cluster {
                 && !pod.is_terminal() =>
             {
                 self.waiting_pods.insert(pod.key);
+                *self.waiting_shapes.entry(pod.shape.clone()).or_default() += 1;
+            }
+            None if is_unjudged(&pod) => {
+                self.unjudged_pods.entry(pod.shape.clone()).or_default().insert(pod.key);
             }
             None => {}
         }
@@ -219,11 +239,29 @@ impl Cluster {
 
     pub fn remove_pod(&mut self, key: ObjectKey) {
         let Some(former) = self.pods.remove(&key) else { return };
-        self.waiting_pods.remove(&key);
-        if let Some(node) = former.node {
-            drop_from(&mut self.pods_by_node, &node, &key);
+        if self.waiting_pods.remove(&key)
+            && let Some(count) = self.waiting_shapes.get_mut(&former.shape)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.waiting_shapes.remove(&former.shape);
+            }
+        }
+        match former.node {
+            Some(node) => drop_from(&mut self.pods_by_node, &node, &key),
+            None => drop_from(&mut self.unjudged_pods, &former.shape, &key),
         }
     }
+}
+
+/// Whether kube-scheduler has yet to look at `pod`.
+fn is_unjudged(pod: &Pod) -> bool {
+    pod.node.is_none()
+        && !pod.is_unschedulable
+        && pod.nominated_node.is_none()
+        && !pod.is_gated
+        && pod.deleted.is_none()
+        && pod.phase == PodPhase::Pending
 }
 
 /// Takes `member` out of the set under `key`, and the set out of the index once it is empty.

@@ -58,6 +58,9 @@ pub struct EngineSettings {
     pub scheduling: scheduling::Settings,
     pub disruption: disruption::Settings,
     pub batch: BatchWindow,
+    /// Pods equal to one that kube-scheduler found no place for wait, too, before it has said so of each: a crowd is planned for
+    /// as a whole. Karpenter waits for every single word.
+    pub foresees_pods: bool,
     /// Who we are: whatever is not described by our repository, or made from what is, stays as it is. `None`: everything is ours.
     pub owner: Option<Owner>,
     /// Mixed into the names of claims, so that two engines never choose the same.
@@ -308,7 +311,10 @@ impl Engine {
         }
         let waits =
             pod.node.is_none() && pod.is_unschedulable && pod.nominated_node.is_none() && !pod.is_gated;
-        if waits && !pod.is_terminal() && !pod.is_daemon() && !pod.is_mirror() {
+        let is_foreseen = self.settings.foresees_pods && self.cluster.foresees(pod);
+        let is_planned = waits && self.provisioning.has_foreseen(pod.uid);
+        if (waits || is_foreseen) && !is_planned && !pod.is_terminal() && !pod.is_daemon() && !pod.is_mirror()
+        {
             self.batch.trigger(pod.uid, at);
         }
         if let Some(node) = pod.node {

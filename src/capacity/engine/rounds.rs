@@ -17,7 +17,8 @@ use crate::capacity::scheduling::{self, Mode, NewNode, Place, Request, Solution}
 use crate::capacity::static_capacity;
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::NodeClaim;
-use crate::model::name::{ClaimName, NodeName, ObjectKey};
+use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
+use crate::model::pod::Pod;
 
 /// Pods that wait although nothing new came are looked at again after so long, if anything else changed.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
@@ -41,6 +42,8 @@ pub(super) struct Provisioning {
     /// The last round, and what it knew.
     last: Option<(Timestamp, u64)>,
     reported_at: Option<Timestamp>,
+    /// Pods that the last round found room for before kube-scheduler had found none.
+    foreseen: BTreeSet<Uid>,
     /// Where the room is that buffers keep.
     pub hosting: Hosting,
 }
@@ -65,6 +68,11 @@ impl Provisioning {
                 Ok(())
             }
         }
+    }
+
+    /// Whether there will be room for a pod that kube-scheduler found none for only now.
+    pub fn has_foreseen(&self, pod: Uid) -> bool {
+        self.foreseen.contains(&pod)
     }
 
     fn nominate(&mut self, node: NodeName, until: Timestamp) {
@@ -102,9 +110,20 @@ impl Engine {
         self.settings.seed.rotate_left(32) ^ now.as_millisecond().unsigned_abs()
     }
 
-    /// The picture in which nodes that wait for their replacements are on their way out: their pods need room.
-    fn view(&self, now: Timestamp) -> Cluster {
+    /// The picture in which pods that kube-scheduler is about to find no place for wait already.
+    fn foreseen(&self) -> Cluster {
         let mut view = self.cluster.clone();
+        if self.settings.foresees_pods {
+            for pod in self.cluster.foreseen_pods() {
+                view.put_pod(Arc::new(Pod { is_unschedulable: true, ..(**pod).clone() }));
+            }
+        }
+        view
+    }
+
+    /// The same, with nodes that wait for their replacements on their way out: their pods need room.
+    fn view(&self, now: Timestamp) -> Cluster {
+        let mut view = self.foreseen();
         for name in &self.waiting {
             if let Some(claim) =
                 view.claims.get(name).filter(|claim| is_waiting(claim) && claim.deleted.is_none())
@@ -144,6 +163,14 @@ impl Engine {
             settings: &settings,
             mode: Mode::Provisioning,
         });
+        let homeless: BTreeSet<ObjectKey> = solution.unschedulable.iter().map(|pod| pod.pod).collect();
+        self.provisioning.foreseen = match self.settings.foresees_pods {
+            true => {
+                let planned = self.cluster.foreseen_pods().filter(|pod| !homeless.contains(&pod.key));
+                planned.map(|pod| pod.uid).collect()
+            }
+            false => BTreeSet::new(),
+        };
         let seed = self.seed(now);
         let purchase = provisioning::claims_for(&view, &supply, &solution, &settings, now, seed);
         let mut steps = Steps::default();
@@ -241,8 +268,7 @@ impl Engine {
         now: Timestamp,
     ) -> Round<'a> {
         self.provisioning.nominated.retain(|_, until| now < *until);
-        let mut round =
-            Round::new(self.cluster.clone(), supply, &settings.scheduling, &settings.disruption, now);
+        let mut round = Round::new(self.foreseen(), supply, &settings.scheduling, &settings.disruption, now);
         round.nominated = self.provisioning.nominated.keys().copied().collect();
         round.host(self.provisioning.hosting.clone());
         round

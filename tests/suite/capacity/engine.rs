@@ -11,7 +11,7 @@ use provisor::model::label::{self, annotation};
 use provisor::model::name::{ClaimName, NodeName, ObjectKey, ProviderId};
 use provisor::model::observation::{Instance, InterruptionNotice, LaunchFailure, Observation};
 use provisor::model::offering::CapacityType;
-use provisor::model::pod::PodShape;
+use provisor::model::pod::{Pod, PodShape};
 use provisor::model::pool::NodePool;
 use provisor::model::requirement::{Operator, Requirement};
 use provisor::model::taint::Taint;
@@ -83,6 +83,49 @@ fn pods_that_come_together_are_planned_together_after_a_quiet_second() {
         seconds(10),
         "the window closes after ten seconds at the latest"
     );
+}
+
+#[test]
+fn a_crowd_is_planned_as_a_whole_before_each_of_it_is_marked() {
+    let claims_of = |foresees_pods: bool| {
+        let town = Town::with(|_| ());
+        let mut engine =
+            engine_of(&town.cluster, town.now, EngineSettings { foresees_pods, ..EngineSettings::default() });
+        let pod_of = |index: u32, is_unschedulable: bool| {
+            let name = format!("web-{index}");
+            Observation::Pod(Arc::new(Pod { is_unschedulable, ..pod(&name, None, shape("web", "1500m")) }))
+        };
+        // One is marked, five are not yet looked at, and one of another kind is kube-scheduler's business alone.
+        for index in 0..6 {
+            engine.observe(town.now, pod_of(index, index == 0));
+        }
+        let other = Pod { is_unschedulable: false, ..pod("other", None, shape("other", "1500m")) };
+        engine.observe(town.now, Observation::Pod(Arc::new(other)));
+        let mut rounds = Vec::new();
+        for step in 0..40 {
+            let now = town.now + SignedDuration::from_millis(250 * step);
+            // The marks come one by one, when all is planned.
+            if step >= 8 && step < 28 && step % 4 == 0 {
+                engine.observe(now, pod_of(u32::try_from(step / 4 - 1).unwrap(), true));
+            }
+            let decision = engine.decide(now);
+            let made =
+                decision.actions.iter().filter(|one| matches!(one.action, Action::CreateClaim(_))).count();
+            if made > 0 {
+                rounds.push((step, made));
+            }
+        }
+        let placed: usize = engine.plan().provisioning.new_nodes.iter().map(|node| node.pods.len()).sum();
+        (rounds, placed)
+    };
+    let (rounds, placed) = claims_of(true);
+    assert_eq!(
+        (rounds.len(), rounds[0].0, placed),
+        (1, 4, 6),
+        "one round, a second after the first mark: {rounds:?}"
+    );
+    let (rounds, _) = claims_of(false);
+    assert!(rounds.len() > 1, "without foresight every mark is waited for: {rounds:?}");
 }
 
 /// Rows: LIF-005

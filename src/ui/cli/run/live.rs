@@ -242,6 +242,7 @@ async fn keep<P: CloudProvider>(
                 policy: policy.clone(),
                 engine: EngineSettings {
                     seed,
+                    foresees_pods: true,
                     owner: Some(Owner::new(&args.live.installation, &environment)),
                     ..EngineSettings::default()
                 },
