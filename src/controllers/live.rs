@@ -247,10 +247,14 @@ impl<P: CloudProvider> Live<P> {
         self.classes.observe(change);
         self.git.see(now, change);
         let Some(seen) = &change.observation else { return };
-        if matches!(change.kind, Kind::NodeClaim | Kind::Node) && self.fleet_due.is_none() {
+        let cluster = self.engine.cluster();
+        if matches!(change.kind, Kind::NodeClaim | Kind::Node)
+            && self.fleet_due.is_none()
+            && !believed::is_same_machine(seen, cluster)
+        {
             self.fleet_due = Some(now + FLEET_REST);
         }
-        if !believed::is_known(seen, self.engine.cluster()) {
+        if !believed::is_known(seen, cluster) {
             self.see(seen.clone());
         }
     }

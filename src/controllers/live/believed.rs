@@ -87,6 +87,15 @@ impl Believed {
     }
 }
 
+/// Whether a claim or node is known exactly so: a heartbeat changes nothing about a machine.
+pub(super) fn is_same_machine(seen: &Observation, cluster: &Cluster) -> bool {
+    match seen {
+        Observation::Claim(claim) => cluster.claims.get(&claim.name).is_some_and(|known| known == claim),
+        Observation::Node(node) => cluster.nodes.get(&node.name).is_some_and(|known| known == node),
+        _ => false,
+    }
+}
+
 /// Whether an object is known exactly so, and nothing waits for it to be confirmed: the API server tells of every heartbeat, and
 /// most of what it tells decides nothing.
 pub(super) fn is_known(seen: &Observation, cluster: &Cluster) -> bool {
