@@ -427,8 +427,8 @@ fn layer(file: &File) -> Option<Layer> {
     for (key, entry) in from.and_then(Node::as_map).into_iter().flat_map(|map| map.iter()) {
         match &**key {
             "pool" | "class" if is_fleet => defaults.set(key, entry.key.clone(), entry.node.clone()),
-            "engine" | "region" | "cluster" | "variables" | "defaults" | "pools" | "classes" | "overlays"
-            | "buffers" => out.set(key, entry.key.clone(), entry.node.clone()),
+            "engine" | "cloud" | "region" | "cluster" | "variables" | "defaults" | "pools" | "classes"
+            | "overlays" | "buffers" => out.set(key, entry.key.clone(), entry.node.clone()),
             _ => {}
         }
     }

@@ -578,6 +578,7 @@ mod tests {
             ("classes.a.volumes = [{ size = '100GB' }]", "PRV1203"),
             ("classes.a.ami-family = 'Ubuntu'", "PRV1205"),
             ("engine = 'other'", "PRV1205"),
+            ("cloud = 'gcp'", "PRV1205"),
         ] {
             for shape in emitted(SchemaKind::Environment) {
                 assert_eq!(mistakes(&shape, Format::Toml, text), [code], "{text}");

@@ -43,6 +43,10 @@ pub struct FleetDefaults {
     /// Who provisions: `provisor`, or `karpenter` when an installed Karpenter does and we only render and sync.
     #[schemars(extend("default" = "provisor"), example = &"karpenter")]
     pub engine: Option<Engine>,
+    /// Who sells the machines of the cluster: `aws`, or `simulated` for machines that exist only as objects. What
+    /// `provisor run` is started with otherwise.
+    #[schemars(example = &"simulated")]
+    pub cloud: Option<Cloud>,
     /// The AWS region of the clusters.
     #[schemars(example = &"ap-northeast-2")]
     pub region: Option<String>,
@@ -78,6 +82,10 @@ pub struct EnvironmentFile {
     /// Who provisions: `provisor`, or `karpenter` when an installed Karpenter does and we only render and sync.
     #[schemars(extend("default" = "provisor"), example = &"karpenter")]
     pub engine: Option<Engine>,
+    /// Who sells the machines of the cluster: `aws`, or `simulated` for machines that exist only as objects. What
+    /// `provisor run` is started with otherwise.
+    #[schemars(example = &"simulated")]
+    pub cloud: Option<Cloud>,
     /// The AWS region of the cluster.
     #[schemars(example = &"ap-northeast-2")]
     pub region: Option<String>,
@@ -165,6 +173,14 @@ pub struct EnvironmentDefaults {
 pub enum Engine {
     Provisor,
     Karpenter,
+}
+
+/// Who sells machines.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub enum Cloud {
+    Aws,
+    Simulated,
 }
 
 /// One node pool.

@@ -108,6 +108,11 @@ pub fn region_of(repository: &Repository, environment: &str) -> Option<String> {
     word_of(repository, environment, "region")
 }
 
+/// Who sells an environment's machines, if it says so.
+pub fn cloud_of(repository: &Repository, environment: &str) -> Option<String> {
+    word_of(repository, environment, "cloud")
+}
+
 /// What an environment writes for a field of its own, inherited or not.
 fn word_of(repository: &Repository, environment: &str, field: &str) -> Option<String> {
     let fleet = Fleet::load(repository).ok()?;

@@ -17,7 +17,7 @@ use crate::model::repository::Repository;
 use crate::ui::cli::repository::cache;
 use crate::ui::console::Console;
 use crate::ui::exit::Failure;
-use crate::ui::play::region_of;
+use crate::ui::play::{cloud_of, region_of};
 use crate::ui::story::say;
 
 /// A source whose first commit was read and can be used.
@@ -25,35 +25,40 @@ pub(super) struct Commits {
     follower: Follower,
     environment: String,
     region: Option<String>,
+    cloud: Option<String>,
     first: Vec<GitEvent>,
+    introduction: String,
 }
 
 impl Commits {
-    pub async fn open(args: &Args, console: &Console) -> Result<Self, Failure> {
+    pub async fn open(args: &Args) -> Result<Self, Failure> {
         let source = open(args)?;
         let answer = ask(Question::first(source.clone())).await?;
         let Answer::Head { repository, .. } = &answer else { unreachable!("no commit was seen before") };
         let environment = chosen(repository, args.env.as_deref())?;
         let region = region_of(repository, &environment);
+        let cloud = cloud_of(repository, &environment);
         let acknowledgement = Acknowledgement::of(&source, &environment, &cache());
         let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
         let mut follower = Follower::new(source, settings(args, &environment)?, acknowledgement, seed);
         let revision = &repository.revision;
-        say(
-            console,
-            &format!(
-                "following {} at {} \"{}\", environment {environment}\n",
-                follower.source().name(),
-                revision.commit.short(),
-                revision.subject
-            ),
-        )?;
+        let introduction = format!(
+            "following {} at {} \"{}\", environment {environment}\n",
+            follower.source().name(),
+            revision.commit.short(),
+            revision.subject
+        );
         let heard = follower.hear(clock::now(), Ok(answer));
         // The first commit must be usable: without it there is no last good state to keep.
         if let Told::Followed { rendered: Err(diagnostics), .. } = heard.told {
             return Err(diagnostics.into());
         }
-        Ok(Self { follower, environment, region, first: heard.events })
+        Ok(Self { follower, environment, region, cloud, first: heard.events, introduction })
+    }
+
+    /// Says what is followed.
+    pub fn introduce(&self, console: &Console) -> Result<(), Failure> {
+        say(console, &self.introduction)
     }
 
     pub fn environment(&self) -> &str {
@@ -63,6 +68,11 @@ impl Commits {
     /// The region that the environment names, if it does.
     pub fn region(&self) -> Option<String> {
         self.region.clone()
+    }
+
+    /// Who sells the environment's machines, if it says so.
+    pub fn cloud(&self) -> Option<&str> {
+        self.cloud.as_deref()
     }
 
     /// Goes on following, in the background.

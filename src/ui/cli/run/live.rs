@@ -39,7 +39,8 @@ pub struct LiveArgs {
     /// The context of the kubeconfig; its current one by default
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     context: Option<String>,
-    /// Who sells the machines; without --kubeconfig this runs on the cluster that the program's own pod is in
+    /// Who sells the machines; by default the `cloud` that the environment names. Without --kubeconfig this runs on the
+    /// cluster that the program's own pod is in
     #[arg(long, value_enum, value_name = "CLOUD")]
     pub cloud: Option<CloudKind>,
     /// Where the lease and the record of what was applied are kept; by default the kubeconfig's namespace, or the pod's
@@ -85,11 +86,6 @@ impl LiveArgs {
         self.kubeconfig.is_some() || self.cloud.is_some()
     }
 
-    fn cloud(&self) -> Result<CloudKind, Failure> {
-        let help = "add --cloud simulated to try it without buying anything, or --cloud aws";
-        self.cloud.ok_or_else(|| Failure::usage("nothing says who sells the machines").help(help))
-    }
-
     fn address(&self) -> Address {
         Address { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
     }
@@ -104,9 +100,30 @@ impl LiveArgs {
     }
 }
 
+/// Who sells the machines, as the command line says, or the environment has `written`. Nothing is bought for an environment whose
+/// commits call for simulated machines, whatever the command line says.
+fn seller(said: Option<CloudKind>, environment: &str, written: Option<&str>) -> Result<CloudKind, Failure> {
+    // Another word does not validate.
+    let written = written.and_then(|word| <CloudKind as clap::ValueEnum>::from_str(word, false).ok());
+    match (said, written) {
+        (Some(CloudKind::Aws), Some(CloudKind::Simulated)) => {
+            let message = format!(
+                "--cloud aws would buy machines for {environment}, which has `cloud = \"simulated\"`"
+            );
+            Err(Failure::usage(message)
+                .help("take one of them away, or choose another environment with --env"))
+        }
+        (Some(kind), _) | (None, Some(kind)) => Ok(kind),
+        (None, None) => {
+            let help = "write `cloud = \"simulated\"` or `cloud = \"aws\"` into the environment, or add --cloud simulated to try it \
+                        without buying anything, or --cloud aws";
+            Err(Failure::usage("nothing says who sells the machines").help(help))
+        }
+    }
+}
+
 pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let cloud = args.live.cloud()?;
-    if cloud == CloudKind::Aws && !HAS_AWS {
+    if args.live.cloud == Some(CloudKind::Aws) && !HAS_AWS {
         return Err(aws_unavailable().into());
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -115,9 +132,11 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
     let outcome = runtime.block_on(async {
-        match cloud {
-            CloudKind::Simulated => on_simulated(args, console).await,
-            CloudKind::Aws => on_ec2(args, console).await,
+        let commits = Commits::open(args).await?;
+        match seller(args.live.cloud, commits.environment(), commits.cloud())? {
+            CloudKind::Simulated => on_simulated(args, console, commits).await,
+            CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
+            CloudKind::Aws => on_ec2(args, console, commits).await,
         }
     });
     // Requests that nobody waits for any more must not keep the program.
@@ -125,7 +144,7 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     outcome
 }
 
-async fn on_simulated(args: &Args, console: &Console) -> Result<Exit, Failure> {
+async fn on_simulated(args: &Args, console: &Console, commits: Commits) -> Result<Exit, Failure> {
     let address = args.live.address();
     let kube = Kube::connect(&address, args.live.kube_qps).await?;
     let first = format!(
@@ -134,7 +153,7 @@ async fn on_simulated(args: &Args, console: &Console) -> Result<Exit, Failure> {
         kube.host()
     );
     say(console, &first)?;
-    let commits = Commits::open(args, console).await?;
+    commits.introduce(console)?;
     let catalog = args.live.catalog.open(|| commits.region())?;
     let seed = args.seed.unwrap_or_else(|| seed_of(&args.live.installation, commits.environment()));
     // Kubelets have a pace of their own: in a real cluster each has its own connection.
@@ -150,7 +169,7 @@ async fn on_simulated(args: &Args, console: &Console) -> Result<Exit, Failure> {
     keep(args, console, kube, commits, (CloudKind::Simulated, seed), make).await
 }
 
-async fn on_ec2(args: &Args, console: &Console) -> Result<Exit, Failure> {
+async fn on_ec2(args: &Args, console: &Console, commits: Commits) -> Result<Exit, Failure> {
     let live = &args.live;
     let account = Account::of_environment(live.catalog.region_alone()?).await?;
     let Some(region) = account.region().map(str::to_owned) else {
@@ -171,7 +190,7 @@ async fn on_ec2(args: &Args, console: &Console) -> Result<Exit, Failure> {
         )
     );
     say(console, &first)?;
-    let commits = Commits::open(args, console).await?;
+    commits.introduce(console)?;
     let seed = args.seed.unwrap_or_else(|| seed_of(&live.installation, commits.environment()));
     // A new one whenever the lease was got: another replica may have bought meanwhile.
     let make =
@@ -307,5 +326,23 @@ impl From<KubeError> for Failure {
             KubeError::NotInCluster(_) => Self::usage(error.to_string()),
             _ => Self::outside(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_never_spends_for_an_environment_that_is_simulated() {
+        use CloudKind::{Aws, Simulated};
+        let seller = |said, written| seller(said, "dev", written).ok();
+        assert_eq!(seller(None, Some("simulated")), Some(Simulated));
+        assert_eq!(seller(None, Some("aws")), Some(Aws));
+        assert_eq!(seller(Some(Simulated), Some("aws")), Some(Simulated), "to try it");
+        assert_eq!(seller(Some(Aws), Some("aws")), Some(Aws));
+        assert_eq!(seller(Some(Aws), None), Some(Aws));
+        assert_eq!(seller(Some(Aws), Some("simulated")), None);
+        assert_eq!(seller(None, None), None);
     }
 }
