@@ -642,7 +642,11 @@ impl Sync {
                     Verdict::Waits { .. } | Verdict::Proceed => "waits to",
                 };
                 let (action, why) = (change.action.as_str(), change.verdict.message());
-                let what = format!("{held} {action} {}: {why}", change.object);
+                let mut what = format!("{held} {action} {}: {why}", change.object);
+                if matches!(change.verdict, Verdict::NeedsConfirmation { .. }) {
+                    // What is confirmed is this plan and no other.
+                    what.push_str(&format!("; this is plan {}", plan.hash.short()));
+                }
                 decision.reasons.push(reason(code.as_str(), what));
             }
         }

@@ -92,10 +92,11 @@ impl Drafting<'_> {
         if has_nodes && self.input.policy.prune != PruneMode::Now {
             change.action = ChangeAction::Retire;
             change.manifest = Some(retiring(object, live));
-            change.reasons.push(format!(
-                "its {} are moved away within its budgets before it is deleted",
-                count(change.affected.len(), "node")
-            ));
+            let nodes = match change.affected.len() {
+                1 => "the pods of its node".to_owned(),
+                nodes => format!("the pods of its {nodes} nodes"),
+            };
+            change.reasons.push(format!("{nodes} are moved away within its budgets before it is deleted"));
         }
         change.verdict = self
             .guard(object, live, entry)

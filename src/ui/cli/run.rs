@@ -21,7 +21,7 @@ use super::line::LineDocument;
 use super::repository::{CommitArgs, cache};
 use super::simulate::tell_notices;
 use crate::controllers::source::{Answer, FollowSettings, Follower, Question, Told};
-use crate::gitops::plan::{Consent, SyncPlan};
+use crate::gitops::plan::{Consent, SyncPlan, Verdict};
 use crate::gitops::policy::{PruneMode, SyncMode, SyncPolicy};
 use crate::gitops::reads::WatchPath;
 use crate::gitops::render::RenderSettings;
@@ -383,6 +383,12 @@ fn say_commit(console: &Console, revision: &Revision) -> Result<(), Failure> {
 fn say_plan(console: &Console, plan: &SyncPlan) -> Result<(), Failure> {
     match console.is_json() {
         true => LineDocument::plan(plan).tell(console),
-        false => say(console, &format!("{plan}\n")),
+        false => say(console, &format!("{plan}\n{}", invitation(plan))),
     }
+}
+
+/// How to say yes, if anything of `plan` waits for it.
+fn invitation(plan: &SyncPlan) -> String {
+    let waits = plan.changes.iter().any(|change| matches!(change.verdict, Verdict::NeedsConfirmation { .. }));
+    if waits { format!("to let it happen, type `confirm {}`\n", plan.hash.short()) } else { String::new() }
 }

@@ -1,5 +1,6 @@
 //! The command line as a person and a program meet it: exit codes, streams, documents, help.
 
+mod confirming;
 mod fleet_verbs;
 mod hostile;
 mod plan;
