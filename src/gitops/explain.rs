@@ -177,12 +177,14 @@ fn headroom(state: &DesiredState, pool: &str) -> Option<Headroom> {
     })
 }
 
-/// Every tree that says something about a pool, lowest first: defaults of all layers, then the pool in all layers.
+/// Every tree that says something about a pool, lowest first: variables of all layers, defaults of all layers, then the pool
+/// in all layers.
 fn layers_of(resolved: &Resolved, pool: &str) -> Vec<Node> {
     let of = |path: [&str; 2]| {
         resolved.layers.iter().filter_map(move |layer| layer.tree.at(path).cloned()).collect::<Vec<_>>()
     };
     let mut layers = vec![Node::map(resolved.tree.place.clone())];
+    layers.extend(resolved.layers.iter().filter_map(|layer| layer.tree.only("variables")));
     layers.extend(of(["defaults", "pool"]));
     layers.extend(of(["pools", pool]));
     layers

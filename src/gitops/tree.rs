@@ -92,6 +92,13 @@ impl Node {
         self.as_map()?.get(key)
     }
 
+    /// A table of the one entry `key`, if there is one.
+    pub fn only(&self, key: &str) -> Option<Node> {
+        let (key, entry) = self.as_map()?.0.get_key_value(key)?;
+        let map = Map([(key.clone(), entry.clone())].into_iter().collect());
+        Some(Node { value: Tree::Map(map), place: self.place.clone() })
+    }
+
     /// The entry of a table, with the place of its key.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.as_map()?.0.get(key)

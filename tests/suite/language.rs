@@ -251,6 +251,25 @@ fn ren_030_explain_shows_every_layer_in_order() {
 }
 
 #[test]
+fn explain_shows_where_variables_come_from() {
+    let repository = repository(&[
+        ("fleet.toml", "name = \"shop\"\n[defaults.variables]\nteam = \"core\"\nn = 1\n"),
+        ("environments/base.toml", "abstract = true\n[variables]\nteam = \"web\"\n"),
+        (
+            "environments/prod.toml",
+            "extends = \"base\"\n[pools.general]\nstrategy = \"spot\"\nvariables.n = 2\n",
+        ),
+    ]);
+    let told = |field: &str| {
+        let found = explain(&repository, "prod", "general", Some(field), &RenderSettings::default());
+        let layers = found.expect("it is set").fields.remove(0).layers;
+        layers.iter().map(|layer| format!("{} {}", layer.origin, layer.value)).collect::<Vec<_>>()
+    };
+    assert_eq!(told("variables.team"), ["fleet.toml:3:8 \"core\"", "environments/base.toml:3:8 \"web\""]);
+    assert_eq!(told("variables.n"), ["fleet.toml:4:5 1", "environments/prod.toml:4:15 2"]);
+}
+
+#[test]
 fn explain_says_what_promotion_holds_back_and_what_headroom_asks() {
     let repository = repository(&[
         FLEET,
