@@ -16,9 +16,9 @@ pub enum LogFormat {
 /// `PROVISOR_LOG` (such as `provisor::io=debug`) says more than `-v` can.
 pub fn start(format: LogFormat, verbose: u8) {
     let level = match verbose {
-        // Each watch that ends is a warning to the client library, and begun again by us.
-        0 => "warn,kube_client=error",
-        1 => "provisor=info,warn,kube_client=error",
+        // What libraries warn of there is begun again by us: each watch that ends, each directory that is gone.
+        0 => "warn,kube_client=error,notify=error",
+        1 => "provisor=info,warn,kube_client=error,notify=error",
         2 => "provisor=debug,info",
         _ => "trace",
     };

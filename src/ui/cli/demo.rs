@@ -16,6 +16,7 @@ use crate::simulator::script::Commit;
 use crate::ui::console::{Console, Tone};
 use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
+use crate::ui::interrupt::end_on_interrupt;
 use crate::ui::play::{Play, engine_notice, price_notice, script_of, scripted_policy};
 use crate::ui::story::{Narrator, say};
 
@@ -52,6 +53,10 @@ const NOTICE_PATIENCE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let place = Place::make(args.keep.as_deref())?;
+    end_on_interrupt({
+        let place = place.clone();
+        move || place.clear()
+    });
     let outcome = tell(args, console, &place.path);
     place.clear();
     outcome
@@ -168,6 +173,7 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
 }
 
 /// The directory of the demo's repository.
+#[derive(Clone)]
 struct Place {
     path: PathBuf,
     is_kept: bool,

@@ -131,7 +131,7 @@ impl Verb {
 
     /// Whether Ctrl-C simply ends the verb. Others end themselves, because there is something to put away.
     fn ends_at_once(&self) -> bool {
-        !matches!(self, Self::Run(_))
+        !matches!(self, Self::Run(_) | Self::Demo(_))
     }
 }
 
@@ -157,7 +157,7 @@ fn run(words: Vec<OsString>) -> Exit {
     let console = Console::new(cli.global.output, cli.global.color);
     log::start(cli.global.log_format, cli.global.verbose);
     if cli.verb.ends_at_once() {
-        interrupt::end_on_interrupt();
+        interrupt::end_on_interrupt(|| ());
     }
     if console.output == Output::Markdown && !matches!(cli.verb, Verb::Review(_)) {
         console.complain(

@@ -280,6 +280,33 @@ fn an_interrupt_ends_with_130() {
     assert_eq!(code(&done), 130);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_demo_that_is_broken_off_leaves_nothing_behind() {
+    for (signal, expected) in [("INT", 130), ("TERM", 143)] {
+        let dir = TempDir::new().expect("a temporary directory");
+        let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
+            .arg("demo")
+            .env("TMPDIR", dir.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut told = std::io::BufReader::new(child.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("main at") {
+            line.clear();
+            assert!(
+                std::io::BufRead::read_line(&mut told, &mut line).expect("text") > 0,
+                "it tells its place"
+            );
+        }
+        let script = format!("kill -{signal} {}", child.id());
+        std::process::Command::new("sh").args(["-c", &script]).status().expect("there is a shell");
+        assert_eq!(child.wait().expect("it ends").code(), Some(expected));
+        assert_eq!(dir.path().read_dir().expect("a directory").count(), 0, "{signal}");
+    }
+}
+
 #[test]
 fn init_leaves_what_is_there_alone() {
     let (dir, fleet) = fleet();

@@ -237,7 +237,7 @@ fn node_facts(node: &Node) -> NodeFacts {
     let text = |symbol: &Symbol| Arc::<str>::from(symbol.as_str());
     NodeFacts {
         name: node.name.as_str().into(),
-        labels: node.labels.iter().map(|(key, value)| (text(key), text(value))).collect(),
+        labels: Arc::new(node.labels.iter().map(|(key, value)| (text(key), text(value))).collect()),
         cpu_millis: u64::try_from(node.capacity.get(*resource::CPU)).unwrap_or(0),
         ..NodeFacts::default()
     }
