@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::fleet::fleet_of;
+use super::fleet::FleetReader;
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
 use crate::gitops::desired::{DesiredState, ObjectRef};
@@ -41,6 +41,7 @@ pub struct Reconciler {
     sync: Sync,
     /// The nodes of pools as the Git half last saw them.
     fleet: Fleet,
+    reader: FleetReader,
     /// What the newest usable commit wants.
     desired: Option<Arc<DesiredState>>,
     promotions: Promotions,
@@ -61,6 +62,7 @@ impl Reconciler {
             engine: Engine::new(settings),
             sync,
             fleet: Fleet::default(),
+            reader: FleetReader::default(),
             desired: None,
             promotions: Promotions::default(),
         }
@@ -186,7 +188,7 @@ impl Reconciler {
             self.engine.observe(at, seen);
         }
         if concerns_fleet {
-            let fleet = fleet_of(self.cluster.world().objects());
+            let fleet = self.reader.read(self.cluster.world().objects());
             if fleet != self.fleet {
                 self.fleet = fleet.clone();
                 self.sync.observe(self.cluster.now(), GitEvent::FleetChanged(fleet));

@@ -184,8 +184,8 @@ pub(crate) fn class_of(pool: &Value) -> Option<&str> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeFacts {
     pub name: Arc<str>,
-    /// The claim's labels: requirements are compared with them.
-    pub labels: BTreeMap<Arc<str>, Arc<str>>,
+    /// The claim's labels: requirements are compared with them. Shared, because fleets are compared and kept as wholes.
+    pub labels: Arc<BTreeMap<Arc<str>, Arc<str>>>,
     /// Capacity in thousandths of a core.
     pub cpu_millis: u64,
     /// Runs a pod that asks not to be disrupted, or is itself marked so.

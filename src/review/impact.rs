@@ -261,7 +261,9 @@ impl Played {
             let labels = node.labels.iter();
             fleet.nodes_by_pool.entry(node.pool.as_str().into()).or_default().push(NodeFacts {
                 name: name.as_str().into(),
-                labels: labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+                labels: Arc::new(
+                    labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+                ),
                 ..NodeFacts::default()
             });
         }

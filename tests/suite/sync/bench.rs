@@ -121,10 +121,10 @@ pub fn policy() -> SyncPolicy {
 pub fn nodes(pool: &str, count: usize) -> (Arc<str>, Vec<NodeFacts>) {
     let node = |index: usize| NodeFacts {
         name: format!("{pool}-{index}").into(),
-        labels: BTreeMap::from([
+        labels: Arc::new(BTreeMap::from([
             ("karpenter.sh/capacity-type".into(), "spot".into()),
             ("kubernetes.io/arch".into(), "amd64".into()),
-        ]),
+        ])),
         cpu_millis: 4000,
         ..NodeFacts::default()
     };

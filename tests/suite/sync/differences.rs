@@ -1,5 +1,7 @@
 //! What counts as a difference, and which nodes it replaces.
 
+use std::sync::Arc;
+
 use provisor::gitops::diff::{DiffKind, NodeImpact, diff_object, diff_states};
 use provisor::gitops::live::{LiveObject, LiveState, object_ref};
 use provisor::gitops::plan::ChangeAction;
@@ -58,7 +60,7 @@ fn syn_003_narrower_requirements_roll_exactly_the_nodes_that_no_longer_fit() {
     let mut fleet = fleet([("web", 5)]);
     let nodes = fleet.nodes_by_pool.get_mut("web").expect("made");
     for node in &mut nodes[3..] {
-        node.labels.insert("karpenter.sh/capacity-type".into(), "on-demand".into());
+        Arc::make_mut(&mut node.labels).insert("karpenter.sh/capacity-type".into(), "on-demand".into());
     }
     let narrowed = with(pool("web"), "/spec/template/spec/requirements/0/values", json!(["spot"]));
     let desired = commit(1, [narrowed]);
