@@ -593,7 +593,9 @@ impl Rooms {
 
 /// Ways to buy that nodes have in common, with the daemons that will certainly run.
 #[derive(Default)]
-struct Sellers(FastMap<(usize, FixedBitSet), (Arc<Vec<LaunchOption>>, Option<Amounts>)>);
+struct Sellers(FastMap<(usize, FixedBitSet), Seller>);
+
+type Seller = (Arc<Vec<LaunchOption>>, Option<Amounts>);
 
 fn new_node(
     bin: &Bin,

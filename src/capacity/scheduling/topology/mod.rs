@@ -39,6 +39,9 @@ pub(super) struct Stance<'a> {
     asked: Option<&'a Requirement>,
 }
 
+/// Domains that one key permits, each with how well it would do: the least is best.
+type Ranked = Vec<(i64, DomainId)>;
+
 /// A bound pod that is moved, and so counts nowhere.
 pub(super) struct Leaving {
     pub standing: Standing,
@@ -292,7 +295,7 @@ impl Topology {
         sight: &mut Sight,
     ) -> Result<Vec<Choice>, Refused> {
         const TRIED: usize = 256;
-        let mut by_key: Vec<(KeyId, Vec<(i64, DomainId)>, bool)> = Vec::new();
+        let mut by_key: Vec<(KeyId, Ranked, bool)> = Vec::new();
         for stance in stances {
             let group = self.group(stance.rule);
             let key = sight.book.keys.get(stance.key).key;
@@ -307,7 +310,7 @@ impl Topology {
             let reach = sight.outlooks.reach(outlook, stance.key, &mut sight.book.keys);
             let permitted =
                 reach.domains.iter().filter(|domain| self.permits(stance, group, **domain, sight.book));
-            let ranked: Vec<(i64, DomainId)> =
+            let ranked: Ranked =
                 permitted.map(|domain| (stance.test.rank(group.count(*domain)), *domain)).collect();
             if ranked.is_empty() {
                 return refuse(group.refusal());
