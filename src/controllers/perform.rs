@@ -443,8 +443,8 @@ fn uid_of(subject: Subject, cluster: &Cluster) -> Option<Uid> {
     }
 }
 
-/// Merges an update into one of the same object that waits just before it, so that both are one request. Updates of a
-/// machine's claim and node may pass each other: the node's is written first either way.
+/// Merges an update into one of the same object that waits just before it, so that both are one request. An update of a
+/// node may pass one of its claim, never the other way round: a claim speaks of what was written on its node.
 fn absorb(queue: &mut VecDeque<Job>, job: Job) -> Option<Job> {
     for waiting in queue.iter_mut().rev() {
         match (&mut waiting.action, &job.action) {
@@ -472,6 +472,8 @@ fn absorb(queue: &mut VecDeque<Job>, job: Job) -> Option<Job> {
                 change.stamp = more.stamp.or(change.stamp);
                 return None;
             }
+            // What a claim says of its node is written after the node: a successor believes it.
+            (Action::UpdateNode { .. }, Action::UpdateClaim { .. }) => return Some(job),
             (Action::UpdateClaim { .. } | Action::UpdateNode { .. }, _) => {}
             _ => return Some(job),
         }
@@ -533,5 +535,11 @@ mod tests {
         assert_eq!(queue.len(), 4);
         let Action::UpdateNode { change, .. } = &queue[0].action else { panic!("the node comes first") };
         assert_eq!(change.labels.len(), 2);
+
+        let mut queue = VecDeque::new();
+        for action in [update("launched"), node("registered"), update("registered")] {
+            take(&mut queue, action);
+        }
+        assert_eq!(queue.len(), 3, "the claim never says that its node is registered before it is");
     }
 }
