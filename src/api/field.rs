@@ -266,8 +266,12 @@ impl<'p, 'v> Field<'p, 'v> {
         let mut resources = Resources::new();
         for (name, amount) in self.entries() {
             let name = ResourceName::new(name);
-            if let Some(quantity) = amount.quantity() {
-                resources.set(name, name.amount(quantity));
+            let Some(quantity) = amount.quantity() else { continue };
+            let quantity = name.amount(quantity);
+            if quantity < 0 {
+                amount.error("must not be negative: Kubernetes takes no such amount".into());
+            } else {
+                resources.set(name, quantity);
             }
         }
         Some(resources)

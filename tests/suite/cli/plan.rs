@@ -153,6 +153,12 @@ fn a_broken_snapshot_or_catalogue_is_told_with_its_line() {
     assert!(err(&done).contains("cluster.yaml:4:"), "{}", err(&done));
     std::fs::write(dir.path().join("cluster.yaml"), [b'a', 0xff]).expect("the snapshot is written");
     assert_eq!(code(&run(dir.path(), PLAN)), 2);
+    // A pod that asks for less than nothing would make room for others.
+    let negative = format!("{POOL}{}", DEPLOYMENT.replace("cpu: \"", "cpu: \"-"));
+    std::fs::write(dir.path().join("cluster.yaml"), negative).expect("the snapshot is written");
+    let done = run(dir.path(), PLAN);
+    assert_eq!(code(&done), 2);
+    assert!(err(&done).contains("must not be negative"), "{}", err(&done));
 
     cluster(dir.path());
     let broken = CATALOG.replace("0.192", "cheap");
