@@ -105,7 +105,7 @@ fn a_crowd_is_planned_as_a_whole_before_each_of_it_is_marked() {
         for step in 0..40 {
             let now = town.now + SignedDuration::from_millis(250 * step);
             // The marks come one by one, when all is planned.
-            if step >= 8 && step < 28 && step % 4 == 0 {
+            if (8..28).contains(&step) && step % 4 == 0 {
                 engine.observe(now, pod_of(u32::try_from(step / 4 - 1).unwrap(), true));
             }
             let decision = engine.decide(now);
