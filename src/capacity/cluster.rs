@@ -143,7 +143,12 @@ impl Cluster {
     /// Pods that kube-scheduler could not place and that nothing nominated, by name: candidates for new capacity. Owners
     /// and validity are not judged here.
     pub fn waiting_pods(&self) -> impl Iterator<Item = &Arc<Pod>> {
-        self.waiting_pods.iter().filter_map(|key| self.pods.get(key))
+        // Where many wait, walking through all pods beside them is quicker than looking each up.
+        let walks = self.waiting_pods.len() * 8 > self.pods.len();
+        let mut all = self.pods.values();
+        self.waiting_pods
+            .iter()
+            .filter_map(move |key| if walks { all.find(|pod| pod.key == *key) } else { self.pods.get(key) })
     }
 
     /// Pods of which kube-scheduler has said nothing yet, but that it found no place for their equals: it will say the same of

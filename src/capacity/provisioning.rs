@@ -16,9 +16,10 @@ use super::scheduling::{
 use crate::model::action::LaunchOption;
 use crate::model::claim::{ClaimSpec, Conditions, NodeClaim};
 use crate::model::class::NodeClass;
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::label::{self, Labels, annotation};
 use crate::model::name::{ClaimName, ObjectKey, TypeName, Uid};
-use crate::model::offering::InstanceType;
+use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pool::NodePool;
 use crate::model::quantity::{ResourceName, Resources};
 use crate::model::requirement::{Operator, Requirement, Requirements};
@@ -55,7 +56,8 @@ pub fn claims_for(
         BTreeMap::new()
     };
     let mut purchase = Purchase::default();
-    let mut taken: BTreeSet<ClaimName> = cluster.claims.keys().copied().collect();
+    let mut taken: FastSet<ClaimName> = cluster.claims.keys().copied().collect();
+    let mut ways: FastMap<usize, Ways> = FastMap::default();
     for (at, node) in solution.new_nodes.iter().enumerate() {
         let refuse = |code, message: String| (at, Refusal { pool: Some(node.pool), code, message });
         let Some(pool) = cluster.pools.get(&node.pool).filter(|pool| !pool.is_deleting) else {
@@ -67,19 +69,20 @@ pub fn claims_for(
             purchase.dropped.push(refuse(Code::LimitReached, message));
             continue;
         }
-        let (types, options) = cheapest_types(node, TYPES_MAX);
+        let ways = ways.entry(Arc::as_ptr(&node.options) as usize).or_insert_with(|| Ways::of(node));
         let short = (settings.min_values == MinValuesPolicy::Strict)
-            .then(|| missing_values(node, &supply.types(node.pool), &types))
+            .then(|| missing_values(node, &supply.types(node.pool), &ways.types))
             .flatten();
         if let Some(key) = short {
-            let message = format!("the {} cheapest types do not have enough values of {key}", types.len());
+            let message =
+                format!("the {} cheapest types do not have enough values of {key}", ways.types.len());
             purchase.dropped.push(refuse(Code::MinValuesNotMet, message));
             continue;
         }
         let name = name_of(node, seed, &taken);
         taken.insert(name);
         let class = cluster.classes.get(&pool.template.class.name).map(|class| &**class);
-        let claim = claim(name, pool, class, node, &types, &options, now);
+        let claim = claim(name, pool, class, node, ways, now);
         purchase.claims.push((Arc::new(claim), node.pods.clone()));
     }
     purchase
@@ -123,12 +126,24 @@ pub fn launch_options(
     options
 }
 
-/// The first `most` types by price, by name, and the ways to buy them.
-fn cheapest_types(node: &NewNode, most: usize) -> (BTreeSet<TypeName>, Vec<LaunchOption>) {
-    let types: BTreeSet<TypeName> = node.instance_types().into_iter().take(most).collect();
-    let options =
-        node.options.iter().filter(|option| types.contains(&option.instance_type)).copied().collect();
-    (types, options)
+/// What nodes that can be bought in the same ways have in common: the first types by price, and what they are sold as.
+struct Ways {
+    types: BTreeSet<TypeName>,
+    named: Requirement,
+    sold_as: Requirement,
+}
+
+impl Ways {
+    fn of(node: &NewNode) -> Self {
+        let types: BTreeSet<TypeName> = node.instance_types().into_iter().take(TYPES_MAX).collect();
+        let kept = node.options.iter().filter(|option| types.contains(&option.instance_type));
+        let sold_as: BTreeSet<CapacityType> = kept.map(|option| option.capacity_type).collect();
+        Self {
+            named: Requirement::new(Operator::In, types.iter().map(|name| name.0)),
+            sold_as: Requirement::new(Operator::In, sold_as.into_iter().map(CapacityType::symbol)),
+            types,
+        }
+    }
 }
 
 /// A label of which `types` have fewer distinct values than the node must be able to choose from.
@@ -137,6 +152,9 @@ pub(crate) fn missing_values(
     all: &[InstanceType],
     types: &BTreeSet<TypeName>,
 ) -> Option<Symbol> {
+    if node.requirements.iter().all(|(_, requirement)| requirement.min_values.is_none()) {
+        return None;
+    }
     let listed: Vec<&InstanceType> = all.iter().filter(|kind| types.contains(&kind.name)).collect();
     let is_missing = |key: Symbol, requirement: &Requirement| {
         let wanted = requirement.min_values? as usize;
@@ -160,8 +178,7 @@ fn claim(
     pool: &NodePool,
     class: Option<&NodeClass>,
     node: &NewNode,
-    types: &BTreeSet<TypeName>,
-    options: &[LaunchOption],
+    ways: &Ways,
     now: Timestamp,
 ) -> NodeClaim {
     let template = &pool.template;
@@ -175,7 +192,7 @@ fn claim(
         // Made with it: nothing may be launched for an object that could vanish.
         has_finalizer: true,
         spec: ClaimSpec {
-            requirements: requirements(node, types, options),
+            requirements: requirements(node, ways),
             requests: node.requests.clone(),
             taints: template.taints.clone(),
             startup_taints: template.startup_taints.clone(),
@@ -212,22 +229,17 @@ fn annotations(pool: &NodePool, node: &NewNode, class: Option<&NodeClass>) -> La
 }
 
 /// Everything that the node must be, with the types and capacity types that are left.
-fn requirements(node: &NewNode, types: &BTreeSet<TypeName>, options: &[LaunchOption]) -> Requirements {
+fn requirements(node: &NewNode, ways: &Ways) -> Requirements {
     let mut requirements = node.requirements.clone();
-    let min_values = |key| node.requirements.get(key).and_then(|requirement| requirement.min_values);
-    let one_of = |key: Symbol, values: &mut dyn Iterator<Item = Symbol>| {
-        Requirement::new(Operator::In, values).with_min_values(min_values(key))
-    };
-    let named = one_of(*label::INSTANCE_TYPE, &mut types.iter().map(|name| name.0));
-    let kinds =
-        one_of(*label::CAPACITY_TYPE, &mut options.iter().map(|option| option.capacity_type.symbol()));
-    requirements.replace(*label::INSTANCE_TYPE, named);
-    requirements.replace(*label::CAPACITY_TYPE, kinds);
+    for (key, left) in [(*label::INSTANCE_TYPE, &ways.named), (*label::CAPACITY_TYPE, &ways.sold_as)] {
+        let min_values = node.requirements.get(key).and_then(|requirement| requirement.min_values);
+        requirements.replace(key, left.clone().with_min_values(min_values));
+    }
     requirements
 }
 
 /// `POOL-xxxxx`. The same node of the same round has the same name, so that buying it twice is buying it once.
-fn name_of(node: &NewNode, seed: u64, taken: &BTreeSet<ClaimName>) -> ClaimName {
+fn name_of(node: &NewNode, seed: u64, taken: &FastSet<ClaimName>) -> ClaimName {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut attempt: u64 = 0;
     loop {

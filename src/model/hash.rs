@@ -2,11 +2,14 @@
 //!
 //! Maps with it are looked up and never walked through, so nothing that anybody sees depends on it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map that is only ever looked up.
 pub type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<FastHasher>>;
+
+/// A set that is only ever asked.
+pub type FastSet<T> = HashSet<T, BuildHasherDefault<FastHasher>>;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FastHasher(u64);

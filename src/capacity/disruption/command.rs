@@ -6,7 +6,6 @@
 //! takes everything back: the nodes serve on as if nothing had been.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +16,7 @@ use crate::capacity::decision::Steps;
 use crate::capacity::scheduling::{NewNode, Place, Solution};
 use crate::model::action::{Action, ClaimChange, NodeChange};
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::label::{Labels, annotation};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName};
@@ -188,9 +188,11 @@ pub(crate) fn destinations(
     solution: &Solution,
     has_replacements: bool,
 ) -> Vec<(ObjectKey, Destination)> {
-    let mut places: BTreeMap<ObjectKey, Destination> = BTreeMap::new();
+    let asked: FastSet<ObjectKey> = pods.iter().copied().collect();
+    let mut places: FastMap<ObjectKey, Destination> = FastMap::default();
     for (place, guests) in &solution.existing {
-        places.extend(guests.iter().map(|pod| (*pod, Destination::Existing(*place))));
+        let own = guests.iter().filter(|pod| asked.contains(*pod));
+        places.extend(own.map(|pod| (*pod, Destination::Existing(*place))));
     }
     if has_replacements {
         for (at, node) in solution.new_nodes.iter().enumerate() {
@@ -202,8 +204,9 @@ pub(crate) fn destinations(
 
 /// The new nodes of a simulation as replacements: what else was placed on them is not the command's business.
 pub(crate) fn replacements(solution: &Solution, pods: &[ObjectKey]) -> Vec<NewNode> {
+    let asked: FastSet<ObjectKey> = pods.iter().copied().collect();
     let own = |node: &NewNode| {
-        let pods = node.pods.iter().filter(|pod| pods.contains(pod)).copied().collect();
+        let pods = node.pods.iter().filter(|pod| asked.contains(*pod)).copied().collect();
         NewNode { pods, ..node.clone() }
     };
     solution.new_nodes.iter().map(own).collect()

@@ -14,9 +14,11 @@ use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
-    self, Ground, Mode, NewNode, Place, Request, Solution, Supply, moving_pods, provisionable_pods, solve_on,
+    self, Ground, Mode, NewNode, Place, Request, Solution, Supply, arrange, moving_pods, provisionable_pods,
+    solve_on,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
+use crate::model::hash::FastSet;
 use crate::model::label;
 use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, ProviderId};
 use crate::model::pod::Pod;
@@ -76,6 +78,8 @@ impl<'a> Round<'a> {
         for budget in cluster.budgets.values() {
             budgets_by_namespace.entry(budget.key.namespace).or_default().push(budget.clone());
         }
+        let mut waiting = provisionable_pods(&cluster).0;
+        arrange(&mut waiting);
         let mut round = Self {
             supply,
             scheduling,
@@ -86,7 +90,7 @@ impl<'a> Round<'a> {
             notes: BTreeMap::new(),
             hopeless: BTreeMap::new(),
             settling: BTreeSet::new(),
-            waiting: provisionable_pods(&cluster).0,
+            waiting,
             room: virtual_pods(&cluster, scheduling),
             hosting: Hosting::default(),
             hosts: BTreeSet::new(),
@@ -208,8 +212,8 @@ impl<'a> Round<'a> {
         own: &[Arc<Pod>],
         going: &[Arc<Pod>],
     ) -> Vec<(ObjectKey, String)> {
-        let own: BTreeSet<ObjectKey> = own.iter().map(|pod| pod.key).collect();
-        let going: BTreeSet<ObjectKey> = going.iter().map(|pod| pod.key).collect();
+        let own: FastSet<ObjectKey> = own.iter().map(|pod| pod.key).collect();
+        let going: FastSet<ObjectKey> = going.iter().map(|pod| pod.key).collect();
         let mut homeless = Vec::new();
         for pod in &solution.unschedulable {
             if own.contains(&pod.pod) || going.contains(&pod.pod) || self.hosting.has_place(&pod.pod) {
@@ -218,7 +222,7 @@ impl<'a> Round<'a> {
             }
         }
         for (place, pods) in &solution.existing {
-            if self.is_reliable(place) {
+            if !pods.iter().any(|pod| own.contains(pod)) || self.is_reliable(place) {
                 continue;
             }
             for pod in pods.iter().filter(|pod| own.contains(*pod)) {

@@ -13,6 +13,7 @@ use super::explain::{Code, Refusal};
 use super::outlook::Outlooks;
 use super::reservations::Reservations;
 use super::room::{Load, NodeFacts, Room, node_facts, used_by_pool};
+use super::search::Sellers;
 use super::supply::Supply;
 use super::template::Template;
 use super::topology::{Leaving, RuleBook};
@@ -39,6 +40,7 @@ pub(crate) struct Ground {
     pub(super) book: RuleBook,
     pub(super) outlooks: Outlooks,
     pub(super) demands: Demands,
+    pub(super) sellers: Sellers,
 }
 
 impl Ground {
@@ -89,6 +91,7 @@ impl Ground {
             book,
             outlooks: Outlooks::default(),
             demands: Demands::default(),
+            sellers: Sellers::default(),
         }
     }
 

@@ -33,6 +33,7 @@ use jiff::Timestamp;
 
 use crate::capacity::cluster::Cluster;
 use crate::model::action::LaunchOption;
+use crate::model::hash::FastSet;
 use crate::model::label::Labels;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, TypeName, Zone};
@@ -50,7 +51,7 @@ pub use pods::{
 };
 pub use room::usage_by_pool;
 pub use search::solve;
-pub(crate) use search::solve_on;
+pub(crate) use search::{arrange, solve_on};
 pub use supply::{OfferingKey, Supply};
 pub use volumes::VolumeFault;
 
@@ -192,7 +193,7 @@ impl NewNode {
 
     /// Cheapest first.
     pub fn instance_types(&self) -> Vec<TypeName> {
-        let mut seen = BTreeSet::new();
+        let mut seen = FastSet::default();
         self.options.iter().map(|option| option.instance_type).filter(|name| seen.insert(*name)).collect()
     }
 

@@ -11,6 +11,7 @@ use super::explain::{Code, Refusal};
 use super::volumes;
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::ConditionType;
+use crate::model::hash::FastSet;
 use crate::model::label;
 use crate::model::name::ObjectKey;
 use crate::model::node::Node;
@@ -32,9 +33,17 @@ pub struct Rejected {
 /// Pods that wait for a node, by name; and those among them that are left out.
 pub fn provisionable_pods(cluster: &Cluster) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
     let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
+    // Volumes are a pod's own; all else equal pods share.
+    let mut faultless: FastSet<usize> = FastSet::default();
     for pod in cluster.waiting_pods().filter(|pod| !pod.is_daemon() && !pod.is_mirror()) {
+        let address = Arc::as_ptr(&pod.shape) as usize;
+        if pod.shape.volumes.is_empty() && faultless.contains(&address) {
+            accepted.push(pod.clone());
+            continue;
+        }
         let reasons = faults(cluster, pod);
         if reasons.is_empty() {
+            faultless.insert(address);
             accepted.push(pod.clone());
         } else {
             rejected.push(Rejected { pod: pod.key, reasons });

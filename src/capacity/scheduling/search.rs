@@ -7,24 +7,25 @@
 //! Equal pods are one demand, and what a demand was refused is remembered: rooms and new nodes only ever shrink, so all but
 //! topology's refusals are final. What is left to ask is a set of marks, and the first mark is asked first.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
-use super::amounts::{self, Amounts, Columns};
+use super::amounts::{self, Amounts};
 use super::bin::{Admission, Bin, Guest, Surroundings};
 use super::demand::{Demand, DemandId, Level};
 use super::explain::{Refusal, Refused};
 use super::ground::{Ground, removed};
 use super::marks::Marks;
-use super::outlook::Outlooks;
+use super::outlook::OutlookId;
 use super::reservations::Reservations;
 use super::template::Template;
 use super::topology::{RuleId, Sight, Spot, Topology};
 use super::volumes::Attached;
-use super::{Mode, NewNode, Place, Request, Settings, Solution, Unschedulable};
+use super::{Mode, NewNode, Request, Settings, Solution, Unschedulable};
 use crate::model::action::LaunchOption;
 use crate::model::hash::FastMap;
 use crate::model::label::{self, Labels};
@@ -44,6 +45,20 @@ pub(crate) fn solve_on(ground: &mut Ground, request: &Request) -> Solution {
     let mut search = Search::new(request, ground);
     search.run();
     search.finish()
+}
+
+/// Puts pods into the order in which they are placed.
+pub(crate) fn arrange(pods: &mut [Arc<Pod>]) {
+    pods.sort_by(|one, other| sooner(one, other));
+}
+
+/// CPU, then memory, largest first; then the older; then by uid and name.
+fn sooner(one: &Pod, other: &Pod) -> Ordering {
+    let size = |pod: &Pod| (pod.shape.requests.cpu(), pod.shape.requests.memory());
+    size(other).cmp(&size(one)).then_with(|| {
+        let rest = |pod: &Pod| (pod.created.is_none(), pod.created, pod.uid, pod.key);
+        rest(one).cmp(&rest(other))
+    })
 }
 
 /// What became of one demand so far.
@@ -116,7 +131,7 @@ struct Search<'a, 'g> {
     /// What the limits of each template still allow, and the ways to buy within them.
     limits: Vec<Option<(Resources, Rc<FixedBitSet>)>>,
     rooms: Rooms,
-    on_rooms: BTreeMap<Place, Vec<usize>>,
+    on_rooms: FastMap<usize, Vec<usize>>,
     bins: Vec<Bin>,
     order: Order,
     topology: Topology,
@@ -125,6 +140,8 @@ struct Search<'a, 'g> {
     records: Vec<Record>,
     /// By size of requests: rooms and bins that are too full.
     too_full: Vec<(Marks, Marks)>,
+    /// What opening a node takes from limits, by what it may become and the size of its first pod.
+    charges: FastMap<(OutlookId, usize), Resources>,
     placed: usize,
     failed: Vec<(usize, Failure)>,
 }
@@ -140,7 +157,7 @@ impl<'a, 'g> Search<'a, 'g> {
     fn new(request: &'a Request<'a>, ground: &'g mut Ground) -> Self {
         let demands: Vec<DemandId> = request.pods.iter().map(|pod| ground.demand(request, pod)).collect();
         let leaving = ground.leaving(request);
-        let topology = Topology::new(leaving, removed(ground, request));
+        let topology = Topology::new(leaving, removed(ground, request), &mut ground.book);
         let limits = ground.templates.iter().map(|template| {
             let left = template.left.clone()?;
             let within = template.within_limits(&left);
@@ -151,7 +168,7 @@ impl<'a, 'g> Search<'a, 'g> {
             request,
             limits: limits.collect(),
             rooms: Rooms::new(ground, request),
-            on_rooms: BTreeMap::new(),
+            on_rooms: FastMap::default(),
             bins: Vec::new(),
             order: Order::default(),
             topology,
@@ -159,6 +176,7 @@ impl<'a, 'g> Search<'a, 'g> {
             demands,
             records: Vec::new(),
             too_full: Vec::new(),
+            charges: FastMap::default(),
             placed: 0,
             failed: Vec::new(),
             ground,
@@ -220,21 +238,11 @@ impl<'a, 'g> Search<'a, 'g> {
         }
     }
 
-    /// CPU, then memory, largest first; then the older; then by uid and name.
     fn ordered(&self) -> Vec<usize> {
         let pods = self.request.pods;
         let mut order: Vec<usize> = (0..pods.len()).collect();
-        order.sort_by_cached_key(|at| {
-            let pod = &pods[*at];
-            let requests = &pod.shape.requests;
-            (
-                std::cmp::Reverse((requests.cpu(), requests.memory())),
-                pod.created.is_none(),
-                pod.created,
-                pod.uid,
-                pod.key,
-            )
-        });
+        // Runs that are in order already cost next to nothing.
+        order.sort_by(|one, other| sooner(&pods[*one], &pods[*other]));
         order
     }
 
@@ -321,7 +329,7 @@ impl<'a, 'g> Search<'a, 'g> {
         let guest = Guest { demand, level, volumes, stances: &stances };
         if let Some(room) = self.first_room(at, &guest) {
             self.rooms.take(room, &self.ground.rooms[room], &guest);
-            self.on_rooms.entry(self.ground.rooms[room].place).or_default().push(pod);
+            self.on_rooms.entry(room).or_default().push(pod);
             self.record(demand, Spot::Room(room));
             return Ok(());
         }
@@ -335,7 +343,7 @@ impl<'a, 'g> Search<'a, 'g> {
         self.reservations.exchange(&held, &bin.held);
         let (pods, template, outlook) = (bin.pods.len(), bin.template, bin.outlook);
         if pods == 1 {
-            self.charge(index);
+            self.charge(index, demand.size);
         } else {
             self.order.take(index, pods - 1);
         }
@@ -354,12 +362,16 @@ impl<'a, 'g> Search<'a, 'g> {
         self.placed += 1;
     }
 
-    /// The limits of the pool lose the new node: as if the largest of its types were bought.
-    fn charge(&mut self, bin: usize) {
+    /// The limits of the pool lose the new node, which has one pod of this size.
+    fn charge(&mut self, bin: usize, size: usize) {
         let bin = &self.bins[bin];
         if let Some((left, within)) = &mut self.limits[bin.template] {
             let template = &self.ground.templates[bin.template];
-            template.charge(&bin.open(template, &self.ground.outlooks.get(bin.outlook).open), left);
+            let charge = self.charges.entry((bin.outlook, size)).or_insert_with(|| {
+                template.charge(&bin.open(template, &self.ground.outlooks.get(bin.outlook).open))
+            });
+            *left =
+                left.iter().map(|(name, amount)| (name, amount.saturating_sub(charge.get(name)))).collect();
             *within = template.within_limits(left);
         }
     }
@@ -520,11 +532,7 @@ impl<'a, 'g> Search<'a, 'g> {
     fn finish(self) -> Solution {
         let pods = self.request.pods;
         let key = |at: &usize| pods[*at].key;
-        let mut sellers = Sellers::default();
-        let new_nodes = self.bins.iter().map(|bin| {
-            let Ground { templates, outlooks, columns, .. } = &*self.ground;
-            new_node(bin, &templates[bin.template], pods, self.settings, columns, outlooks, &mut sellers)
-        });
+        let new_nodes = self.bins.iter().map(|bin| new_node(bin, pods, self.settings, self.ground));
         let new_nodes = new_nodes.collect();
         let mut unschedulable: Vec<Unschedulable> = self
             .failed
@@ -541,7 +549,7 @@ impl<'a, 'g> Search<'a, 'g> {
             existing: self
                 .on_rooms
                 .iter()
-                .map(|(place, pods)| (*place, pods.iter().map(key).collect()))
+                .map(|(room, pods)| (self.ground.rooms[*room].place, pods.iter().map(key).collect()))
                 .collect(),
             unschedulable,
         }
@@ -593,44 +601,62 @@ impl Rooms {
 
 /// Ways to buy that nodes have in common, with the daemons that will certainly run.
 #[derive(Default)]
-struct Sellers(FastMap<(usize, FixedBitSet), Seller>);
+pub(super) struct Sellers {
+    by_open: FastMap<(usize, FixedBitSet), Seller>,
+    /// By what a node may become and what it holds, where reservations play no part.
+    by_outlook: FastMap<(OutlookId, Amounts), Seller>,
+}
 
-type Seller = (Arc<Vec<LaunchOption>>, Option<Amounts>);
+#[derive(Clone)]
+struct Seller {
+    options: Arc<Vec<LaunchOption>>,
+    daemons: Option<Amounts>,
+}
 
-fn new_node(
-    bin: &Bin,
-    template: &Template,
-    pods: &[Arc<Pod>],
-    settings: &Settings,
-    columns: &Columns,
-    outlooks: &Outlooks,
-    sellers: &mut Sellers,
-) -> NewNode {
+impl Sellers {
+    fn of(&mut self, bin: &Bin, template: &Template, open: &FixedBitSet, settings: &Settings) -> Seller {
+        let is_plain = template.reserved().is_empty();
+        if is_plain && let Some(known) = self.by_outlook.get(&(bin.outlook, bin.requests.clone())) {
+            return known.clone();
+        }
+        let mut open = bin.open(template, open);
+        if settings.reserved_capacity {
+            for at in template.reserved() {
+                let reservation = template.offering(*at).reservation.map(|reservation| reservation.id);
+                if open.contains(*at) && !reservation.is_some_and(|id| bin.held.contains(&id)) {
+                    open.set(*at, false);
+                }
+            }
+            if !bin.held.is_empty() {
+                open.intersect_with(&template.reserved_set());
+            }
+        }
+        let seller = self.by_open.entry((bin.template, open)).or_insert_with_key(|(_, open)| Seller {
+            options: Arc::new(template.options(open)),
+            daemons: template.least_daemons(open),
+        });
+        if is_plain {
+            self.by_outlook.insert((bin.outlook, bin.requests.clone()), seller.clone());
+        }
+        seller.clone()
+    }
+}
+
+fn new_node(bin: &Bin, pods: &[Arc<Pod>], settings: &Settings, ground: &mut Ground) -> NewNode {
+    let Ground { templates, outlooks, columns, sellers, .. } = ground;
+    let template = &templates[bin.template];
     let outlook = outlooks.get(bin.outlook);
     let mut requirements = (*outlook.requirements).clone();
     requirements.remove(*label::HOSTNAME);
-    let mut open = bin.open(template, &outlook.open);
-    if settings.reserved_capacity {
-        for at in template.reserved() {
-            let reservation = template.offering(*at).reservation.map(|reservation| reservation.id);
-            if open.contains(*at) && !reservation.is_some_and(|id| bin.held.contains(&id)) {
-                open.set(*at, false);
-            }
-        }
-        if !bin.held.is_empty() {
-            open.intersect_with(&template.reserved_set());
-            requirements.add(*label::CAPACITY_TYPE, Requirement::one(CapacityType::Reserved.symbol()));
-            let ids = Requirement::new(Operator::In, bin.held.iter().copied());
-            requirements.add(*label::RESERVATION_ID, ids);
-        }
+    if settings.reserved_capacity && !bin.held.is_empty() {
+        requirements.add(*label::CAPACITY_TYPE, Requirement::one(CapacityType::Reserved.symbol()));
+        let ids = Requirement::new(Operator::In, bin.held.iter().copied());
+        requirements.add(*label::RESERVATION_ID, ids);
     }
-    let (options, daemons) = sellers
-        .0
-        .entry((bin.template, open))
-        .or_insert_with_key(|(_, open)| (Arc::new(template.options(open)), template.least_daemons(open)));
+    let Seller { options, daemons } = sellers.of(bin, template, &outlook.open, settings);
     let mut requests = bin.requests.clone();
     if let Some(daemons) = daemons {
-        amounts::add(&mut requests, daemons);
+        amounts::add(&mut requests, &daemons);
     }
     let requests: Resources = columns.resources(&requests);
     NewNode {
@@ -640,7 +666,7 @@ fn new_node(
         taints: template.taints().to_vec(),
         requests,
         pods: bin.pods.iter().map(|at| pods[*at].key).collect(),
-        options: options.clone(),
+        options,
         is_min_values_relaxed: bin.is_min_values_relaxed,
     }
 }

@@ -3,7 +3,7 @@
 //! Each way to buy (type, zone, capacity type) has a position, and a set of ways is a bit set over positions. What a
 //! requirement leaves is computed once and remembered, so narrowing a node is a few `and`s.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
@@ -57,8 +57,8 @@ pub(super) struct Template {
     pub left: Option<Resources>,
     /// The most that any type has of each resource.
     most: Resources,
-    /// Positions, cheapest first.
-    by_price: Vec<usize>,
+    /// Positions, cheapest first, once anybody wants to know.
+    by_price: OnceCell<Vec<usize>>,
     /// Positions that draw on a reservation.
     reserved: Vec<usize>,
     masks: RefCell<FastMap<(Symbol, Requirement), Rc<FixedBitSet>>>,
@@ -110,7 +110,7 @@ impl Template {
             pool: pool.clone(),
             most,
             open: Rc::default(),
-            by_price: (0..positions.len()).collect(),
+            by_price: OnceCell::new(),
             reserved: Vec::new(),
             requirements,
             types,
@@ -127,9 +127,6 @@ impl Template {
             }
         }
         template.open = Rc::new(open);
-        let mut by_price = std::mem::take(&mut template.by_price);
-        by_price.sort_by_key(|at| option_order(&template.option(*at)));
-        template.by_price = by_price;
         template.reserved = (0..template.positions.len())
             .filter(|position| template.offering(*position).reservation.is_some())
             .collect();
@@ -150,7 +147,12 @@ impl Template {
 
     /// The ways to buy of `open`, cheapest first.
     pub fn options(&self, open: &FixedBitSet) -> Vec<LaunchOption> {
-        self.by_price.iter().filter(|at| open.contains(**at)).map(|at| self.option(*at)).collect()
+        let by_price = self.by_price.get_or_init(|| {
+            let mut by_price: Vec<usize> = (0..self.positions.len()).collect();
+            by_price.sort_by_cached_key(|at| option_order(&self.option(*at)));
+            by_price
+        });
+        by_price.iter().filter(|at| open.contains(**at)).map(|at| self.option(*at)).collect()
     }
 
     /// Positions that draw on a reservation.
@@ -337,16 +339,13 @@ impl Template {
     }
 
     /// What a new node takes from limits: as if the largest of its types were bought.
-    pub fn charge(&self, open: &FixedBitSet, left: &mut Resources) {
-        let names: Vec<(ResourceName, i64)> = left.iter().collect();
-        for (name, amount) in names {
-            let most = if name == *resource::NODES {
-                1
-            } else {
-                self.alive(open).map(|kind| self.rows[kind].capacity.get(name)).max().unwrap_or(0)
-            };
-            left.set(name, amount.saturating_sub(most));
+    pub fn charge(&self, open: &FixedBitSet) -> Resources {
+        let mut most = Resources::new();
+        for kind in self.alive(open) {
+            most.raise(&self.rows[kind].capacity);
         }
+        most.set(*resource::NODES, 1);
+        most
     }
 
     /// The daemons that will certainly run: what every group that still has a type asks for.

@@ -176,6 +176,9 @@ impl Attached {
 
     /// The driver whose limit `more` would pass. A volume that is attached already counts once.
     pub fn exceeded_by(&self, more: &BTreeSet<(Symbol, ObjectKey)>) -> Option<Symbol> {
+        if more.is_empty() || self.limits.is_empty() {
+            return None;
+        }
         let count = |driver: Symbol| self.used.union(more).filter(|(of, _)| *of == driver).count();
         self.limits
             .iter()

@@ -231,6 +231,10 @@ impl RuleBook {
         self.rules[rule].group.rule.selects(of.namespace, &of.labels)
     }
 
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
     pub(super) fn base(&self, rule: RuleId) -> &Base {
         &self.rules[rule]
     }

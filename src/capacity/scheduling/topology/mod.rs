@@ -8,11 +8,14 @@ mod group;
 mod keys;
 mod rules;
 
+use std::rc::Rc;
+
 use super::explain::{Refused, TopologyRule};
 use super::marks::Marks;
 use super::outlook::{Choice, OutlookId, Outlooks};
 use super::room::Room;
 use super::template::Template;
+use crate::model::hash::FastMap;
 use crate::model::requirement::{Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
 
@@ -55,6 +58,10 @@ pub(super) struct Leaving {
 pub(super) struct Topology {
     groups: Vec<Option<Box<Group>>>,
     leaving: Vec<Leaving>,
+    /// Of `leaving`, those that a rule has counted; once for each time.
+    leaving_of: FastMap<RuleId, Vec<usize>>,
+    /// How many rules there were when that was found out.
+    rules_noted: usize,
     /// Nodes that are taken away.
     removed: Vec<HostId>,
     placed: Vec<(Standing, Spot)>,
@@ -96,8 +103,24 @@ pub(super) struct Sight<'s> {
 }
 
 impl Topology {
-    pub fn new(leaving: Vec<Leaving>, removed: Vec<HostId>) -> Self {
-        Self { leaving, removed, ..Self::default() }
+    pub fn new(leaving: Vec<Leaving>, removed: Vec<HostId>, book: &mut RuleBook) -> Self {
+        let mut topology = Self { removed, ..Self::default() };
+        for (at, leaving) in leaving.iter().enumerate() {
+            topology.note_leaving(at, leaving, book);
+        }
+        topology.leaving = leaving;
+        topology
+    }
+
+    /// Finds the rules that count a pod that leaves.
+    fn note_leaving(&mut self, at: usize, leaving: &Leaving, book: &mut RuleBook) {
+        let selecting =
+            if leaving.is_counted { book.selecting(leaving.standing.class) } else { Rc::default() };
+        let selecting = selecting.iter().filter(|rule| book.base(**rule).group.rule.kind != Kind::Shunned);
+        for rule in selecting.chain(leaving.standing.shuns.iter()) {
+            self.leaving_of.entry(*rule).or_default().push(at);
+        }
+        self.rules_noted = book.len();
     }
 
     fn group(&self, rule: RuleId) -> &Group {
@@ -115,16 +138,17 @@ impl Topology {
         let mut group = Box::new(sight.book.base(rule).group.clone());
         let is_shunned = group.rule.kind == Kind::Shunned;
         let mut touched: Vec<DomainId> = Vec::new();
-        for leaving in &self.leaving {
-            let counted = if is_shunned {
-                leaving.standing.shuns.iter().filter(|shuns| **shuns == rule).count()
-            } else {
-                usize::from(leaving.is_counted && sight.book.selects(rule, leaving.standing.class))
+        let noted = self.leaving_of.get(&rule).cloned().unwrap_or_default();
+        let late = (rule >= self.rules_noted && !is_shunned).then(|| {
+            let counts = |at: &usize| {
+                let leaving = &self.leaving[*at];
+                leaving.is_counted && sight.book.selects(rule, leaving.standing.class)
             };
-            if counted > 0
-                && let Some(domain) = sight.book.seen_on(rule, leaving.host)
-            {
-                group.shift(domain, -(counted as i64), sight.book.keys.get(group.key));
+            (0..self.leaving.len()).filter(counts).collect::<Vec<_>>()
+        });
+        for at in late.unwrap_or(noted) {
+            if let Some(domain) = sight.book.seen_on(rule, self.leaving[at].host) {
+                group.shift(domain, -1, sight.book.keys.get(group.key));
                 touched.push(domain);
             }
         }
