@@ -264,6 +264,10 @@ fn register(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
 
 fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
     let node = context.cluster.node_of(claim);
+    if node.is_some_and(|node| node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()))) {
+        // The claim was written and the node was not, before a crash: it is done again.
+        return register(context, claim, steps);
+    }
     let (status, reason, message) = match node.map(|node| (node, missing_for_initialization(claim, node))) {
         None => (ConditionStatus::Unknown, "NodeNotFound", String::new()),
         Some((_, Some((reason, message)))) => (ConditionStatus::Unknown, reason, message),

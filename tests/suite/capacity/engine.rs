@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use provisor::capacity::decision::Planned;
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::action::Action;
 use provisor::model::claim::ConditionType;
@@ -624,6 +625,17 @@ fn lif_066_the_last_pod_event_is_written_at_most_every_ten_seconds() {
         }
     }
     assert_eq!(written, [0, 10, 20]);
+}
+
+#[test]
+fn a_node_whose_registration_was_written_by_half_is_registered_again() {
+    let mut town = Town::with(|_| ());
+    town.node("n1", "m5.large");
+    town.change_claim("n1", |claim| claim.conditions.clear(ConditionType::Initialized));
+    town.change_node("n1", |node| node.taints.push(Taint::unregistered()));
+    let actions = town.engine().decide(town.now).actions;
+    let opens = |one: &Planned| matches!(&one.action, Action::UpdateNode { change, .. } if change.remove_taints == [Taint::unregistered()]);
+    assert!(actions.iter().any(opens), "{actions:?}");
 }
 
 #[test]
