@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, nearest};
 use crate::gitops::guardrail::Guardrails;
+use crate::gitops::hidden::without;
 use crate::gitops::lock::Book;
 use crate::gitops::migrate::modernise_tree;
 use crate::gitops::normal;
@@ -192,6 +193,26 @@ impl<'r> Fleet<'r> {
             }
             _ => Err(sorted(found)),
         }
+    }
+
+    /// The layers of an environment without what is wrong in them by itself; `None` if too little is left.
+    pub fn resolve_rest(&self, name: &str) -> Option<Resolved> {
+        let file = self.files.get(name)?;
+        let chain = self.chain(file).ok()?;
+        let right = |file: &File| {
+            let wrong = file.found.iter().filter(|found| found.is_error()).map(|found| found.place.clone());
+            let tree = without(file.tree.as_ref()?, &wrong.collect::<Vec<_>>());
+            Some(File {
+                path: file.path.clone(),
+                source: file.source.clone(),
+                tree: Some(tree),
+                found: Vec::new(),
+            })
+        };
+        let files = std::iter::once(&self.fleet).chain(chain);
+        let layers: Vec<Layer> = files.map(|file| layer(&right(file)?)).collect::<Option<_>>()?;
+        let tree = merge(&layers, &mut Vec::new())?;
+        Some(Resolved { name: name.into(), file: file.path.clone(), layers, tree, warnings: Vec::new() })
     }
 
     /// The file and what it extends, lowest first.

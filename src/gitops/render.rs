@@ -17,6 +17,7 @@ use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
 use crate::gitops::guardrail::{Breach, Case, Guardrails};
 use crate::gitops::headroom;
+use crate::gitops::hidden::with_hidden;
 use crate::gitops::lock::{Book, LockFailure, LockPlan, Renewal, plan_lock, resolve_images};
 use crate::gitops::overlay::merged;
 use crate::gitops::overrides;
@@ -308,9 +309,24 @@ fn judged(
     environment: &str,
     settings: &RenderSettings,
 ) -> Result<Judged, Diagnostics> {
-    let resolved = fleet.resolve(environment)?;
+    match fleet.resolve(environment) {
+        Ok(resolved) => judged_as(fleet, engine, &resolved, settings),
+        Err(found) => {
+            let rest = fleet.resolve_rest(environment);
+            let beside = rest.and_then(|rest| judged_as(fleet, engine, &rest, settings).err());
+            Err(with_hidden(found, beside.unwrap_or_default()))
+        }
+    }
+}
+
+fn judged_as(
+    fleet: &Fleet<'_>,
+    engine: &Engine,
+    resolved: &Resolved,
+    settings: &RenderSettings,
+) -> Result<Judged, Diagnostics> {
     engine.refuel();
-    let mut run = Run::new(fleet, engine, &resolved, settings);
+    let mut run = Run::new(fleet, engine, resolved, settings);
     run.pools();
     run.classes();
     run.plain("overlays", "karpenter.sh/v1alpha1", "NodeOverlay");

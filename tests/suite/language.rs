@@ -56,6 +56,23 @@ fn ren_007_all_mistakes_of_all_files_come_in_one_run_in_order() {
 }
 
 #[test]
+fn ren_007_what_is_wrong_hides_nothing_beside_it() {
+    let prod = "[pools.a]\nstrategy = \"spott\"\nzonse = [\"us-east-1a\"]\n[pools.b]\nstrategy = \"spot\"\nweight = 500\n\
+                labels = { team = \"not a value!\" }\noverrides = { spec.wieght = 3 }\n";
+    let found = errors(&repository(&[FLEET, ("environments/prod.toml", prod)]));
+    let told: Vec<(&str, u32)> = found.iter().map(|one| (one.code, one.place.position().0)).collect();
+    assert_eq!(
+        told,
+        [("PRV1401", 2), ("PRV1201", 3), ("PRV1206", 6), ("PRV1503", 7), ("PRV1503", 8)],
+        "{found:?}"
+    );
+    // What follows from a mistake is not told with it.
+    let prod = "[pools.a]\nstrategy = 5\nclass = [\"x\"]\n[classes.own]\nami = 7\n";
+    let found = errors(&repository(&[FLEET, ("environments/prod.toml", prod)]));
+    assert!(found.iter().all(|one| one.code.starts_with("PRV120")), "{found:?}");
+}
+
+#[test]
 fn ren_008_fifty_are_shown_and_the_rest_is_counted() {
     let wrong: String =
         (0..80).map(|at| format!("[pools.p{at}]\nstrategy = 'spot'\nlimts = {at}\n")).collect();
@@ -112,7 +129,7 @@ fn ren_011_a_bare_no_is_a_text_with_a_hint() {
     assert_eq!(pool["spec"]["template"]["metadata"]["labels"]["country"], "no");
     // Numbers of YAML 1.1 are read by the rules of 1.2 as well.
     let found = only(errors(&yaml(
-        "pools:\n  general:\n    strategy: spot\n    weight: 0o12\n    labels: { a: 1:30 }\n    x: 1\n",
+        "pools:\n  general:\n    strategy: spot\n    weight: 0o12\n    annotations: { a: 1:30 }\n    x: 1\n",
     )));
     assert_eq!(found.code, "PRV1201");
 }

@@ -63,7 +63,7 @@ overrides = { spec.metadataOptions.httpPutResponseHopLimit = 2 }
 fn mistakes_are_told_together() {
     let found = errors(&fleet("[pools.general]\nstrategy = 'spott'\nlimts = { cpu = 1 }\nweight = '5'\n"));
     let codes: Vec<&str> = found.iter().map(|one| one.code).collect();
-    assert_eq!(codes, ["PRV1201", "PRV1203"], "{found:?}");
+    assert_eq!(codes, ["PRV1401", "PRV1201", "PRV1203"], "{found:?}");
 }
 
 /// A hundred environments with ten pools each, all on one base.
