@@ -1,13 +1,15 @@
 //! The figures that docs/reference/performance.md states: `cargo bench` prints them again.
-//!
-//! Each is the best of several runs: what the machine can do, not what else it was doing.
+
+mod timing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use provisor::gitops::render::{RenderSettings, validate_repository};
 use provisor::model::repository::{CommitId, Repository, Revision};
+
+use timing::best_of;
 
 fn main() {
     println!("{:<52} {:>10} {:>10}", "figure", "best", "limit");
@@ -32,17 +34,6 @@ fn peak_mebibytes() -> Option<u64> {
 
 fn figure(name: &str, took: Duration, limit: Duration) {
     println!("{name:<52} {:>8} ms {:>8} ms", took.as_millis(), limit.as_millis());
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn best_of(runs: usize, mut work: impl FnMut()) -> Duration {
-    let mut best = Duration::MAX;
-    for _ in 0..runs {
-        let since = Instant::now();
-        work();
-        best = best.min(since.elapsed());
-    }
-    best
 }
 
 /// A fleet with a base and `environments` files of `pools` pools each.

@@ -4,9 +4,10 @@
 //! measured is the solver's state and the solution, on one thread, without reading files. Without directories only the cluster
 //! that is made here is measured: a large one with many shapes of pods.
 
+mod timing;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use provisor::api::snapshot::{PODS_MAX, read_up_to};
@@ -23,6 +24,8 @@ use provisor::model::observation::Observation;
 use provisor::model::pod::Pod;
 use provisor::model::quantity::{Resources, resource};
 use serde_json::{Value, json};
+
+use timing::best_of;
 
 fn main() {
     let (plans, directories): (Vec<String>, Vec<String>) =
@@ -74,17 +77,6 @@ fn measure(name: &str, cluster: &Cluster, runs: usize) {
     let rate = count as f64 / took.as_secs_f64();
     let best = took.as_secs_f64() * 1e3;
     println!("{name:<44} {count:>8} {best:>7.1} ms {rate:>12.0} {:>7} {bill:>12}", solution.new_nodes.len());
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
-fn best_of(runs: usize, mut work: impl FnMut()) -> Duration {
-    let mut best = Duration::MAX;
-    for _ in 0..runs {
-        let since = Instant::now();
-        work();
-        best = best.min(since.elapsed());
-    }
-    best
 }
 
 fn read(directory: &str) -> Cluster {
