@@ -146,6 +146,24 @@ struct Search<'a, 'g> {
     failed: Vec<(usize, Failure)>,
 }
 
+/// What a new node looks at before it takes a pod.
+fn surroundings<'s>(
+    ground: &'s mut Ground,
+    topology: &'s Topology,
+    reservations: &'s Reservations,
+    request: &'s Request,
+) -> Surroundings<'s> {
+    let Ground { book, outlooks, templates, rooms, columns, .. } = ground;
+    Surroundings {
+        sight: Sight { book, outlooks, templates, rooms },
+        topology,
+        reservations,
+        settings: request.settings,
+        columns,
+        insists_on_reserved: matches!(request.mode, Mode::Provisioning),
+    }
+}
+
 /// What a failed try came to.
 struct Refusals {
     by_pool: Vec<(usize, Refused)>,
@@ -445,15 +463,7 @@ impl<'a, 'g> Search<'a, 'g> {
                     too_full.insert(index);
                     continue;
                 }
-                let Ground { book, outlooks, templates, rooms, columns, .. } = &mut *self.ground;
-                let mut around = Surroundings {
-                    sight: Sight { book, outlooks, templates, rooms },
-                    topology: &self.topology,
-                    reservations: &self.reservations,
-                    settings: self.settings,
-                    columns,
-                    insists_on_reserved: matches!(self.request.mode, Mode::Provisioning),
-                };
+                let mut around = surroundings(self.ground, &self.topology, &self.reservations, self.request);
                 match bin.admits(index, guest, &mut around) {
                     Ok(admission) => return Some((index, admission)),
                     Err(refused) if refused.is_final() => memory.bins.insert(index),
@@ -499,18 +509,10 @@ impl<'a, 'g> Search<'a, 'g> {
 
     fn open_bin(&mut self, index: usize, guest: &Guest) -> Result<(Bin, Admission), Refused> {
         let number = self.bins.len();
-        let Ground { book, outlooks, templates, rooms, columns, .. } = &mut *self.ground;
-        let template = &templates[index];
-        let mut around = Surroundings {
-            sight: Sight { book, outlooks, templates, rooms },
-            topology: &self.topology,
-            reservations: &self.reservations,
-            settings: self.settings,
-            columns,
-            insists_on_reserved: matches!(self.request.mode, Mode::Provisioning),
-        };
+        let mut around = surroundings(self.ground, &self.topology, &self.reservations, self.request);
+        let template = &around.sight.templates[index];
         let mut tried = |open: &Rc<FixedBitSet>| {
-            let bin = Bin::new(index, around.sight.outlooks.fresh(index, template, open), columns);
+            let bin = Bin::new(index, around.sight.outlooks.fresh(index, template, open), around.columns);
             let admission = bin.admits(number, guest, &mut around)?;
             Ok((bin, admission))
         };
