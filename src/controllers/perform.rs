@@ -23,6 +23,7 @@ use crate::io::kube::{Change, Kind, KubeError, events};
 use crate::model::action::{Action, ClaimChange, NodeChange, Subject};
 use crate::model::claim::NodeClaim;
 use crate::model::class::NodeClass;
+use crate::model::label::Labels;
 use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::observation::{LaunchFailure, Observation};
 use crate::model::symbol::Symbol;
@@ -70,6 +71,28 @@ struct Job {
     tells: Vec<oneshot::Sender<()>>,
     /// What has to be written before.
     waits_for: Vec<oneshot::Receiver<()>>,
+}
+
+/// A replacement is made once the nodes that it replaces name it: after a crash it would be made again otherwise.
+#[derive(Default)]
+struct Marks(HashMap<ClaimName, Vec<oneshot::Receiver<()>>>);
+
+impl Marks {
+    /// Who waits until a node's claim, which gets `annotations`, names what replaces it.
+    fn made_by(&mut self, annotations: &Labels) -> Vec<oneshot::Sender<()>> {
+        let mut tells = Vec::new();
+        for replacement in replacements_in(annotations) {
+            let (teller, mark) = oneshot::channel();
+            tells.push(teller);
+            self.0.entry(replacement).or_default().push(mark);
+        }
+        tells
+    }
+
+    /// What `claim` waits for before it is made.
+    fn before(&mut self, claim: ClaimName) -> Vec<oneshot::Receiver<()>> {
+        self.0.remove(&claim).unwrap_or_default()
+    }
 }
 
 impl Job {
@@ -145,8 +168,7 @@ impl<P: CloudProvider> Performer<P> {
     /// Takes what was decided; tells which objects will be written.
     pub fn take(&mut self, actions: Vec<Planned>, cluster: &Cluster) -> Vec<ObjectId> {
         let mut objects = Vec::new();
-        // A replacement is made once the nodes that it replaces name it: after a crash it would be made again otherwise.
-        let mut marks: HashMap<ClaimName, Vec<oneshot::Receiver<()>>> = HashMap::new();
+        let mut marks = Marks::default();
         for planned in actions {
             let action = planned.action;
             if let Action::Publish(notice) = &action
@@ -166,17 +188,10 @@ impl<P: CloudProvider> Performer<P> {
                 Action::Publish(notice) => uid_of(notice.subject, cluster),
                 _ => None,
             };
-            let mut tells = Vec::new();
-            if let Action::UpdateClaim { change, .. } = &action {
-                for replacement in replacements_in(&change.annotations) {
-                    let (teller, mark) = oneshot::channel();
-                    tells.push(teller);
-                    marks.entry(replacement).or_default().push(mark);
-                }
-            }
-            let waits_for = match &action {
-                Action::CreateClaim(claim) => marks.remove(&claim.name).unwrap_or_default(),
-                _ => Vec::new(),
+            let (tells, waits_for) = match &action {
+                Action::UpdateClaim { change, .. } => (marks.made_by(&change.annotations), Vec::new()),
+                Action::CreateClaim(claim) => (Vec::new(), marks.before(claim.name)),
+                _ => Default::default(),
             };
             let queue = self.waiting.entry(row).or_default();
             let job = Job { action, claim, class, uid, tells, waits_for };
@@ -500,8 +515,10 @@ fn add_node_change(change: &mut NodeChange, more: &NodeChange) {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
-    use crate::model::label::Labels;
+    use crate::model::label::annotation;
 
     fn job(action: Action) -> Job {
         Job { action, claim: None, class: None, uid: None, tells: Vec::new(), waits_for: Vec::new() }
@@ -510,6 +527,29 @@ mod tests {
     fn take(queue: &mut VecDeque<Job>, action: Action) {
         if let Some(job) = absorb(queue, job(action)) {
             queue.push_back(job);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_replacement_waits_until_every_node_that_it_replaces_names_it() {
+        let new = ClaimName::new("new");
+        let named = Labels::from([(*annotation::REPLACED_BY, new.0)]);
+        for is_written in [true, false] {
+            let mut marks = Marks::default();
+            let (first, second) = (marks.made_by(&named), marks.made_by(&named));
+            let mut creation = Job {
+                waits_for: marks.before(new),
+                ..job(Action::DeleteClaim { claim: ClaimName::new("x") })
+            };
+            let mut begins = std::pin::pin!(creation.may_begin());
+            first.into_iter().for_each(|teller| teller.send(()).expect("it listens"));
+            assert_eq!(begins.as_mut().now_or_never(), None, "one does not name it yet");
+            if is_written {
+                second.into_iter().for_each(|teller| teller.send(()).expect("it listens"));
+            } else {
+                drop(second);
+            }
+            assert_eq!(begins.await, is_written);
         }
     }
 
