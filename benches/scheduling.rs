@@ -60,7 +60,7 @@ fn measure(name: &str, cluster: &Cluster, runs: usize) {
     let mut solution = Solution::default();
     let mut count = 0;
     let took = best_of(runs, || {
-        let pods = provisionable_pods(cluster).0;
+        let pods = provisionable_pods(cluster, &settings).0;
         count = pods.len();
         solution = solve(&Request {
             cluster,

@@ -23,6 +23,7 @@ pub mod pod;
 pub(crate) mod node;
 pub(crate) mod volume;
 pub mod workload;
+pub mod scheduler_config;
 mod observation;
 pub(crate) mod document;
 pub(crate) mod position;
@@ -50,7 +51,7 @@ use crate::model::quantity::Resources;
 use crate::model::symbol::Symbol;
 use crate::model::workload::{
     CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
-    StorageClass, VolumeAttachment,
+    Service, StorageClass, VolumeAttachment,
 };
 use field::{Field, Findings};
 use pod::{PodShapes, Priorities};
@@ -176,6 +177,7 @@ pub enum Object {
     StorageClass(StorageClass),
     CsiNode(CsiNode),
     VolumeAttachment(VolumeAttachment),
+    Service(Service),
     Namespace(NamespaceFacts),
     PriorityClass(PriorityClass),
     /// Nothing here is decided by it.
@@ -275,6 +277,7 @@ impl Reader {
             ("storage.k8s.io", "VolumeAttachment") => {
                 Object::VolumeAttachment(node::read_volume_attachment(object)?)
             }
+            ("", "Service") => Object::Service(workload::read_service(object)),
             ("", "Namespace") => {
                 let metadata = metadata::read(object);
                 Object::Namespace(NamespaceFacts { name: Namespace(metadata.name), labels: metadata.labels })

@@ -6,8 +6,8 @@ use super::Object;
 use crate::model::buffer::Scalable;
 use crate::model::observation::Observation;
 
-/// Whose replicas a buffer may follow.
-const SCALABLE: [&str; 3] = ["Deployment", "StatefulSet", "ReplicaSet"];
+/// Whose pods are alike for ever: a buffer may follow them, and they are spread among each other.
+const SCALABLE: [&str; 4] = ["Deployment", "StatefulSet", "ReplicaSet", "ReplicationController"];
 
 impl Object {
     /// What the object tells; nothing, if it decides nothing by itself.
@@ -26,6 +26,7 @@ impl Object {
             Self::StorageClass(class) => Observation::StorageClass(Arc::new(class)),
             Self::CsiNode(node) => Observation::CsiNode(Arc::new(node)),
             Self::VolumeAttachment(attachment) => Observation::VolumeAttachment(Arc::new(attachment)),
+            Self::Service(service) => Observation::Service(Arc::new(service)),
             Self::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
             Self::CapacityBuffer(buffer) => Observation::Buffer(Arc::new(buffer)),
             Self::PodTemplate(template) => Observation::PodTemplate(Arc::new(template)),
@@ -34,6 +35,7 @@ impl Object {
                     kind: workload.kind,
                     key: workload.key,
                     replicas: workload.pods,
+                    selector: workload.selector,
                     shape: workload.shape,
                 }))
             }

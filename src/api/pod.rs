@@ -155,7 +155,7 @@ pub(crate) fn read_shape(
         tolerations: taint::read_tolerations(&spec.get("tolerations")),
         host_ports: read_host_ports(spec),
         volumes: spec.get("volumes").items().filter_map(|volume| read_volume(&volume)).collect(),
-        has_resource_claims: spec.get("resourceClaims").len() > 0,
+        has_resource_claims: asks_for_devices(spec),
         priority: priorities.of(spec),
         scheduler_name: spec.get("schedulerName").symbol().unwrap_or(Symbol::new(SCHEDULER_DEFAULT)),
         termination_grace_seconds: grace
@@ -170,6 +170,16 @@ pub(crate) fn read_shape(
 
 fn read_node_selector(spec: &Field<'_, '_>) -> Labels {
     metadata::read_labels(&spec.get("nodeSelector"))
+}
+
+/// Through claims of the pod as a whole or of any of its containers.
+fn asks_for_devices(spec: &Field<'_, '_>) -> bool {
+    let of_some_container = |list: &str| {
+        let containers = spec.get(list);
+        containers.items().any(|container| container.get("resources").get("claims").len() > 0)
+    };
+    spec.get("resourceClaims").len() > 0
+        || ["containers", "initContainers"].into_iter().any(of_some_container)
 }
 
 /// Of regular containers only; with the host's network every container port is one.

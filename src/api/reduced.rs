@@ -152,6 +152,7 @@ fn fields_of(kind: &str) -> Option<&'static [(&'static str, Keep)]> {
         "PodTemplate" => &[("template", POD_TEMPLATE)],
         "PodDisruptionBudget" => &[("spec", All), ("status", All)],
         "PriorityClass" => &[("value", All), ("globalDefault", All), ("preemptionPolicy", All)],
+        "Service" => &[("spec", Only(&[("selector", All)]))],
         "Namespace" => &[],
         "PersistentVolume" => &[("spec", VOLUME_SPEC), ("status", Only(&[("phase", All)]))],
         "PersistentVolumeClaim" => &[("spec", CLAIM), ("status", Only(&[("phase", All)]))],

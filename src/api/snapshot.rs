@@ -18,7 +18,7 @@ use super::{Object, Reader, metadata, position};
 use crate::model::name::{ObjectKey, Uid};
 use crate::model::pod::{Owner, Pod, PodPhase, PodVolume};
 use crate::model::symbol::Symbol;
-use crate::model::workload::PersistentVolumeClaim;
+use crate::model::workload::{PersistentVolumeClaim, StorageClass, default_class};
 
 /// A cluster as a file describes it.
 #[derive(Debug, Default)]
@@ -448,8 +448,7 @@ fn with_pods(objects: &[Object]) -> BTreeSet<(Symbol, ObjectKey)> {
 fn make_up_pods(snapshot: &mut Snapshot, with_pods: &BTreeSet<(Symbol, ObjectKey)>) {
     let mut taken: BTreeSet<ObjectKey> = BTreeSet::new();
     let mut claims: BTreeSet<ObjectKey> = BTreeSet::new();
-    let mut late_classes: BTreeSet<Symbol> = BTreeSet::new();
-    let mut default_class = None;
+    let mut classes: Vec<&StorageClass> = Vec::new();
     for object in &snapshot.objects {
         match object {
             Object::Pod(pod) => {
@@ -458,13 +457,13 @@ fn make_up_pods(snapshot: &mut Snapshot, with_pods: &BTreeSet<(Symbol, ObjectKey
             Object::PersistentVolumeClaim(claim) => {
                 claims.insert(claim.key);
             }
-            Object::StorageClass(class) if !class.binds_immediately => {
-                late_classes.insert(class.name);
-                default_class = default_class.or(class.is_default.then_some(class.name));
-            }
+            Object::StorageClass(class) => classes.push(class),
             _ => {}
         }
     }
+    let late_classes: BTreeSet<Symbol> =
+        classes.iter().filter(|class| !class.binds_immediately).map(|class| class.name).collect();
+    let default_class = default_class(classes).map(|class| class.name);
     let mut made: Vec<Object> = Vec::new();
     let mut shapes = std::mem::take(&mut snapshot.shapes);
     for object in &snapshot.objects {

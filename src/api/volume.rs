@@ -70,6 +70,7 @@ pub(crate) fn read_storage_class(object: &Field<'_, '_>) -> StorageClass {
         topologies: topologies.items().map(|term| read_topology(&term)).collect(),
         is_default: is_default("storageclass.kubernetes.io/is-default-class")
             || is_default("storageclass.beta.kubernetes.io/is-default-class"),
+        created: metadata.created,
     }
 }
 

@@ -1,4 +1,4 @@
-//! What makes pods and guards them: DaemonSet, Deployment and its kin, PodDisruptionBudget.
+//! What makes pods, guards them and groups them: DaemonSet, Deployment and its kin, PodDisruptionBudget, Service.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use super::field::Field;
 use super::pod::{PodShapes, Priorities, read_shape};
 use super::{metadata, selector};
 use crate::model::name::{Namespace, ObjectKey, Uid};
-use crate::model::pod::{Owner, PodShape};
+use crate::model::pod::{Owner, PodShape, Selector, SelectorTerm};
+use crate::model::requirement::Operator;
 use crate::model::symbol::Symbol;
-use crate::model::workload::{CountOrPercent, DaemonSet, PodDisruptionBudget};
+use crate::model::workload::{CountOrPercent, DaemonSet, PodDisruptionBudget, Service};
 
 /// A controller that keeps a number of equal pods: Deployment, ReplicaSet, StatefulSet, ReplicationController or Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Workload {
     /// How many pods it wants at once: none while it is suspended or done.
     pub pods: u32,
     pub shape: Arc<PodShape>,
+    /// Of the pods that are its own; a Job has none that is known beforehand.
+    pub selector: Option<Selector>,
     /// Of a StatefulSet: the name of each volume claim template and its storage class.
     pub claim_templates: Vec<(Symbol, Option<Symbol>)>,
 }
@@ -48,9 +51,24 @@ pub(crate) fn read(
         uid: metadata.uid,
         owners: metadata.owners,
         pods: if metadata.deleted.is_some() { 0 } else { count(object, &spec, &kind) },
+        selector: read_selector(&spec.get("selector"), &kind, &shape),
         shape: shapes.share(shape),
         claim_templates: claims.items().filter_map(claim).collect(),
     })
+}
+
+fn read_selector(selector: &Field<'_, '_>, kind: &str, shape: &PodShape) -> Option<Selector> {
+    match kind {
+        "Job" => None,
+        "ReplicationController" => {
+            // It selects by plain labels, those of its template if it names none.
+            let labels =
+                if selector.len() > 0 { metadata::read_labels(selector) } else { shape.labels.clone() };
+            let of_label = |(key, value)| SelectorTerm { key, operator: Operator::In, values: vec![value] };
+            Some(Selector { terms: labels.into_iter().map(of_label).collect() })
+        }
+        _ => selector::read(selector),
+    }
 }
 
 fn count(object: &Field<'_, '_>, spec: &Field<'_, '_>, kind: &str) -> u32 {
@@ -92,6 +110,14 @@ pub(crate) fn read_daemon_set(
         key: ObjectKey { namespace, name: metadata.name },
         uid: metadata.uid,
         shape: shapes.share(shape),
+    }
+}
+
+pub(crate) fn read_service(object: &Field<'_, '_>) -> Service {
+    let metadata = metadata::read(object);
+    Service {
+        key: ObjectKey { namespace: Namespace(metadata.namespace), name: metadata.name },
+        selector: metadata::read_labels(&object.get("spec").get("selector")),
     }
 }
 

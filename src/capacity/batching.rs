@@ -77,6 +77,41 @@ mod tests {
         assert!(batch.ripe_at(window).is_none());
     }
 
+    /// Five seconds of silence, ten at the longest.
+    const SLOW: BatchWindow =
+        BatchWindow { idle: SignedDuration::from_secs(5), longest: SignedDuration::from_secs(10) };
+
+    #[test]
+    fn sch_002_a_known_pod_keeps_no_window_open() {
+        let mut batch = Batch::default();
+        batch.trigger("a".into(), at(0));
+        batch.trigger("a".into(), at(3000));
+        assert!(!batch.take(SLOW, at(4999)));
+        assert!(batch.take(SLOW, at(6000)));
+        batch.trigger("a".into(), at(7000));
+        assert_eq!(batch.ripe_at(SLOW), Some(at(12_000)), "in the next window it is new again");
+    }
+
+    #[test]
+    fn sch_003_another_pod_restarts_the_wait() {
+        let mut batch = Batch::default();
+        batch.trigger("a".into(), at(0));
+        batch.trigger("b".into(), at(3000));
+        assert!(!batch.take(SLOW, at(6000)));
+        assert!(batch.take(SLOW, at(9000)));
+    }
+
+    #[test]
+    fn sch_004_a_trickle_is_waited_for_no_longer_than_the_longest() {
+        let mut batch = Batch::default();
+        for step in 0..4 {
+            assert!(!batch.take(SLOW, at(3000 * step)));
+            batch.trigger(Uid::new(&format!("pod-{step}")), at(3000 * step));
+        }
+        assert!(!batch.take(SLOW, at(9999)));
+        assert!(batch.take(SLOW, at(10_000)));
+    }
+
     #[test]
     fn a_window_never_stays_open_for_more_than_ten_seconds() {
         let mut batch = Batch::default();

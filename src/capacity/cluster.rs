@@ -21,7 +21,7 @@ use crate::model::pool::{NodeOverlay, NodePool};
 use crate::model::symbol::Symbol;
 use crate::model::workload::{
     CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
-    StorageClass, VolumeAttachment,
+    Service, StorageClass, VolumeAttachment,
 };
 
 /// The objects of one cluster as last seen.
@@ -43,6 +43,8 @@ pub struct Cluster {
     pub namespaces: BTreeMap<Namespace, Arc<NamespaceFacts>>,
     pub buffers: BTreeMap<ObjectKey, Arc<CapacityBuffer>>,
     pub pod_templates: BTreeMap<ObjectKey, Arc<PodTemplate>>,
+    /// Empty, unless somebody asks for them.
+    pub services: BTreeMap<ObjectKey, Arc<Service>>,
     /// By kind and key.
     pub scalables: BTreeMap<(Symbol, ObjectKey), Arc<Scalable>>,
     /// What the cloud sells; `None` until it was read.
@@ -107,6 +109,8 @@ impl Cluster {
                 drop(self.attachments.insert(attached.name, attached.clone()))
             }
             Observation::VolumeAttachmentGone(name) => drop(self.attachments.remove(name)),
+            Observation::Service(service) => drop(self.services.insert(service.key, service.clone())),
+            Observation::ServiceGone(key) => drop(self.services.remove(key)),
             Observation::Namespace(namespace) => {
                 drop(self.namespaces.insert(namespace.name, namespace.clone()))
             }
@@ -161,6 +165,13 @@ impl Cluster {
     /// Whether `pod` is one of them, or would be.
     pub fn foresees(&self, pod: &Pod) -> bool {
         is_unjudged(pod) && self.waiting_shapes.contains_key(&pod.shape)
+    }
+
+    /// Services of `namespace`, by name.
+    pub fn services_of(&self, namespace: Namespace) -> impl Iterator<Item = &Arc<Service>> {
+        let from = ObjectKey { namespace, name: Symbol::new("") };
+        let services = self.services.range(from..).map(|(_, service)| service);
+        services.take_while(move |service| service.key.namespace == namespace)
     }
 
     /// Claims of `pool`, by name.

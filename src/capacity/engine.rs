@@ -228,8 +228,15 @@ impl Engine {
             Observation::PodTemplateGone(key) => {
                 self.touch_buffers(*key, |source| matches!(source, BufferSource::Template(_)));
             }
-            Observation::Scalable(scalable) => self.touch_scalable(scalable.kind, scalable.key),
-            Observation::ScalableGone { kind, key } => self.touch_scalable(*kind, *key),
+            Observation::Scalable(scalable) => {
+                self.touch_scalable(scalable.kind, scalable.key);
+                self.see_companions_change();
+            }
+            Observation::ScalableGone { kind, key } => {
+                self.touch_scalable(*kind, *key);
+                self.see_companions_change();
+            }
+            Observation::Service(_) | Observation::ServiceGone(_) => self.see_companions_change(),
             Observation::Synced => self.is_synced = true,
             Observation::Launched { claim, instance } => {
                 if self.cluster.claims.get(claim).is_some_and(|claim| claim.deleted.is_none()) {
@@ -323,6 +330,11 @@ impl Engine {
         if former.as_ref().is_none_or(|former| **former != **pod) {
             self.revision += 1;
         }
+    }
+
+    /// Pods that are spread by default may belong to others than they did.
+    fn see_companions_change(&mut self) {
+        self.revision += u64::from(!self.settings.scheduling.default_spreads.is_empty());
     }
 
     /// Remembers when a pod came to, or left, a node of ours.

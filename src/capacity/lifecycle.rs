@@ -19,7 +19,7 @@ use crate::model::label::{self, Labels};
 use crate::model::name::ClaimName;
 use crate::model::node::Node;
 use crate::model::observation::Instance;
-use crate::model::taint::Taint;
+use crate::model::taint::{Taint, merge_taints};
 
 /// How long a launch may stay unanswered or refused before the claim is given up: five minutes, as in Karpenter.
 pub const LAUNCH_PATIENCE: SignedDuration = SignedDuration::from_mins(5);
@@ -244,11 +244,13 @@ fn register(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
     labels.insert(*label::REGISTERED, "true".into());
     labels.insert(claim.spec.class.label_key(), claim.spec.class.name.0);
     let wanted = claim.spec.taints.iter().chain(&claim.spec.startup_taints);
-    let missing = wanted.filter(|taint| !node.taints.iter().any(|other| other.is_same(taint))).copied();
+    let is_missing = |taint: &&Taint| !node.taints.iter().any(|other| other.is_same(taint));
+    let mut missing = Vec::new();
+    merge_taints(&mut missing, wanted.filter(is_missing).copied());
     let change = NodeChange {
         labels,
         annotations: claim.annotations.clone(),
-        add_taints: if keeps_taints { Vec::new() } else { missing.collect() },
+        add_taints: if keeps_taints { Vec::new() } else { missing },
         remove_taints: vec![Taint::unregistered()],
         add_finalizer: true,
         owner: Some(claim.name),

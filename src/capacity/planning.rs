@@ -19,7 +19,7 @@ use crate::model::claim::NodeClaim;
 
 /// Where pods that wait, or whose node is on its way out, would go; and the room that is to be kept.
 pub fn place(cluster: &Cluster, supply: &Supply, now: Timestamp, scheduling: &Settings) -> Solution {
-    let mut pods = provisionable_pods(cluster).0;
+    let mut pods = provisionable_pods(cluster, scheduling).0;
     pods.extend(moving_pods(cluster, now));
     pods.extend(virtual_pods(cluster, scheduling));
     solve(&Request {
@@ -56,7 +56,7 @@ pub fn plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Pla
 
 /// The same with a supply that is at hand.
 pub fn plan_with(cluster: &Cluster, supply: &Supply, now: Timestamp, settings: &EngineSettings) -> Plan {
-    let rejected = provisionable_pods(cluster).1;
+    let rejected = provisionable_pods(cluster, &settings.scheduling).1;
     let provisioning = place(cluster, supply, now, &settings.scheduling);
     let disruption =
         disruption::plan(cluster, supply, &provisioning, &settings.scheduling, &settings.disruption, now);

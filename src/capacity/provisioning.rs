@@ -82,7 +82,17 @@ pub fn claims_for(
         let name = name_of(node, seed, &taken);
         taken.insert(name);
         let class = cluster.classes.get(&pool.template.class.name).map(|class| &**class);
-        let claim = claim(name, pool, class, node, ways, now);
+        let mut claim = claim(name, pool, class, node, ways, now);
+        claim.spec.termination_grace = claim.spec.termination_grace.or(settings.termination_grace);
+        let (is_repriced, is_enlarged) = supply.overlaid(node.pool, &ways.types);
+        for (key, is_applied) in [
+            (*annotation::PRICE_OVERLAY_APPLIED, is_repriced),
+            (*annotation::CAPACITY_OVERLAY_APPLIED, is_enlarged),
+        ] {
+            if is_applied {
+                claim.annotations.insert(key, "true".into());
+            }
+        }
         purchase.claims.push((Arc::new(claim), node.pods.clone()));
     }
     purchase

@@ -181,3 +181,115 @@ fn remaining_millis(claim: &NodeClaim, now: Timestamp) -> i128 {
 pub(crate) fn pools(cluster: &Cluster) -> impl Iterator<Item = PoolName> + '_ {
     cluster.pools.values().filter(|pool| pool.is_static()).map(|pool| pool.name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::claim::{ClaimSpec, ConditionStatus, ConditionType, Conditions};
+    use crate::model::label::annotation;
+    use crate::model::name::{ClaimName, ProviderId, Uid};
+    use crate::model::pool::{ClassRef, ConsolidationPolicy, Disruption, NodeTemplate};
+    use crate::model::time::Patience;
+
+    fn class() -> ClassRef {
+        ClassRef { group: "karpenter.k8s.aws".into(), kind: "EC2NodeClass".into(), name: "default".into() }
+    }
+
+    fn pool(name: &str) -> NodePool {
+        NodePool {
+            name: PoolName::new(name),
+            uid: Uid::new(name),
+            created: None,
+            is_deleting: false,
+            template: Arc::new(NodeTemplate {
+                labels: Labels::new(),
+                annotations: Labels::new(),
+                taints: Vec::new(),
+                startup_taints: Vec::new(),
+                requirements: Requirements::new(),
+                class: class(),
+                termination_grace: None,
+                expire_after: Patience::never(),
+            }),
+            disruption: Disruption {
+                consolidate_after: Patience::never(),
+                policy: ConsolidationPolicy::WhenEmpty,
+                budgets: Vec::new(),
+            },
+            limits: None,
+            weight: 0,
+            replicas: Some(3),
+            is_ready: true,
+            hash: None,
+            hash_version: None,
+            new_stamp: None,
+            owner: None,
+            fault: None,
+            conditions: Default::default(),
+            used: None,
+        }
+    }
+
+    fn claim(pool: Option<&str>, id: Option<&str>) -> NodeClaim {
+        NodeClaim {
+            name: ClaimName::new("c"),
+            uid: Uid::new("c"),
+            labels: pool.map(|pool| (*label::NODEPOOL, pool.into())).into_iter().collect(),
+            annotations: Labels::new(),
+            created: None,
+            deleted: None,
+            has_finalizer: true,
+            spec: ClaimSpec {
+                requirements: Requirements::new(),
+                requests: Resources::new(),
+                taints: Vec::new(),
+                startup_taints: Vec::new(),
+                class: class(),
+                expire_after: Patience::never(),
+                termination_grace: None,
+            },
+            node: None,
+            provider_id: id.map(ProviderId::new),
+            image: None,
+            capacity: Resources::new(),
+            allocatable: Resources::new(),
+            conditions: Conditions::default(),
+            last_pod_event: None,
+        }
+    }
+
+    /// Active, leaving and deleting claims of the pool `a` and of `b`.
+    fn counts(cluster: &Cluster) -> [[u64; 3]; 2] {
+        ["a", "b"].map(|name| {
+            let Census { active, leaving, deleting } = census(cluster, &pool(name));
+            [active, leaving, deleting]
+        })
+    }
+
+    #[test]
+    fn sch_486_each_claim_is_counted_once_as_what_it_is_now() {
+        let at: Timestamp = "2026-03-04T10:30:00Z".parse().unwrap();
+        let mut cluster = Cluster::default();
+        let mut after = |claim: NodeClaim| {
+            cluster.put_claim(Arc::new(claim));
+            counts(&cluster)
+        };
+        let launched = claim(Some("a"), Some("i-1"));
+        let mut replaced = launched.clone();
+        replaced.annotations.insert(*annotation::REPLACED_BY, "d".into());
+        replaced.conditions.set(ConditionType::DisruptionReason, ConditionStatus::True, "Drifted", "", at);
+        let going = NodeClaim { deleted: Some(at), ..launched.clone() };
+        assert_eq!(after(claim(Some("a"), None)), [[1, 0, 0], [0, 0, 0]]);
+        assert_eq!(after(launched.clone()), [[1, 0, 0], [0, 0, 0]], "launched");
+        assert_eq!(after(launched.clone()), [[1, 0, 0], [0, 0, 0]], "seen twice");
+        assert_eq!(after(claim(Some("a"), Some("i-2"))), [[1, 0, 0], [0, 0, 0]], "on another machine");
+        assert_eq!(after(replaced), [[0, 1, 0], [0, 0, 0]], "its replacement is on the way");
+        assert_eq!(after(going.clone()), [[0, 0, 1], [0, 0, 0]], "being deleted");
+        assert_eq!(after(launched), [[1, 0, 0], [0, 0, 0]], "not any more");
+        assert_eq!(after(claim(Some("b"), Some("i-2"))), [[0, 0, 0], [1, 0, 0]], "of another pool");
+        assert_eq!(after(claim(None, Some("i-2"))), [[0, 0, 0], [0, 0, 0]], "of no pool");
+        cluster.put_claim(Arc::new(going));
+        cluster.remove_claim(ClaimName::new("c"));
+        assert_eq!(counts(&cluster), [[0, 0, 0], [0, 0, 0]]);
+    }
+}

@@ -108,7 +108,8 @@ impl<P: CloudProvider> Live<P> {
         on_seen: Box<dyn Fn(&Observation) + Send>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Result<Self, KubeError> {
-        let watches = Watches::start(&kube).await?;
+        let wants_companions = !settings.engine.scheduling.default_spreads.is_empty();
+        let watches = Watches::start(&kube, wants_companions).await?;
         let inventory = settings.ledger.read(&kube).await?;
         let teller = Teller::new(&settings.environment, kube.clone(), permit.clone());
         let writer = Writer::new(kube);

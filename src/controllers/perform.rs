@@ -553,6 +553,19 @@ mod tests {
         }
     }
 
+    /// Rows: SCH-932, OBS-008
+    #[test]
+    fn where_pods_are_expected_is_told_five_times_a_second_after_a_burst() {
+        let at = |millis: i64| Timestamp::from_millisecond(1_772_620_200_000 + millis).expect("a moment");
+        let mut pace = Pace::default();
+        let burst = (0..100).filter(|_| pace.allows(at(0))).count();
+        assert_eq!(burst, 10);
+        let told = (1..=10_000).step_by(20).filter(|millis| pace.allows(at(*millis))).count();
+        assert!((40..=50).contains(&told), "in ten seconds: {told}");
+        let mut slow = Pace::default();
+        assert!((0..50).all(|step| slow.allows(at(200 * step))), "five a second are all told");
+    }
+
     #[test]
     fn updates_of_one_object_become_one_request_but_never_pass_another_step() {
         let claim = ClaimName::new("a");

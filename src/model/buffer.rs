@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::condition::{ConditionKind, ConditionSet};
 use super::name::{ObjectKey, Uid};
-use super::pod::PodShape;
+use super::pod::{PodShape, Selector};
 use super::quantity::Resources;
 use super::symbol::Symbol;
 
@@ -88,12 +88,14 @@ pub struct PodTemplate {
     pub shape: Arc<PodShape>,
 }
 
-/// A Deployment, StatefulSet or ReplicaSet.
+/// A Deployment, StatefulSet, ReplicaSet or ReplicationController.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scalable {
     pub kind: Symbol,
     pub key: ObjectKey,
     /// How many pods it wants.
     pub replicas: u32,
+    /// Of the pods that are its own.
+    pub selector: Option<Selector>,
     pub shape: Arc<PodShape>,
 }

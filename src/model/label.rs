@@ -41,6 +41,8 @@ pub mod annotation {
         NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version",
         TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp",
         MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed",
+        PRICE_OVERLAY_APPLIED = "karpenter.sh/price-overlay-applied",
+        CAPACITY_OVERLAY_APPLIED = "karpenter.sh/capacity-overlay-applied",
         CLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash",
         CLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version",
         TRACKING_ID = "provisor.dev/tracking-id",

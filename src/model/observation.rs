@@ -22,7 +22,7 @@ use super::quantity::Resources;
 use super::symbol::Symbol;
 use super::workload::{
     CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
-    StorageClass, VolumeAttachment,
+    Service, StorageClass, VolumeAttachment,
 };
 
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub enum Observation {
     CsiNodeGone(NodeName),
     VolumeAttachment(Arc<VolumeAttachment>),
     VolumeAttachmentGone(Symbol),
+    Service(Arc<Service>),
+    ServiceGone(ObjectKey),
     Namespace(Arc<NamespaceFacts>),
     NamespaceGone(Namespace),
     Buffer(Arc<CapacityBuffer>),

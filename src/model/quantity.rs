@@ -384,6 +384,20 @@ mod tests {
     }
 
     #[test]
+    fn sch_427_the_larger_amount_of_each_resource_is_kept() {
+        let of = |amounts: &[(&str, i64)]| -> Resources {
+            amounts.iter().map(|(name, amount)| (ResourceName::new(name), *amount)).collect()
+        };
+        let mut most = of(&[("cpu", 1), ("memory", 4)]);
+        most.raise(&of(&[("cpu", 3), ("memory", 2)]));
+        most.raise(&of(&[("cpu", 2), ("memory", 8)]));
+        assert_eq!(most, of(&[("cpu", 3), ("memory", 8)]));
+        most.raise(&of(&[("x.com/a", 5)]));
+        assert_eq!(most, of(&[("cpu", 3), ("memory", 8), ("x.com/a", 5)]));
+    }
+
+    /// Rows: SCH-434
+    #[test]
     fn nothing_fits_an_overdrawn_total() {
         let one_cpu: Resources = [(*resource::CPU, 1000)].into_iter().collect();
         let overdrawn: Resources = [(*resource::CPU, 4000), (*resource::MEMORY, -1)].into_iter().collect();

@@ -119,6 +119,15 @@ impl Toleration {
     }
 }
 
+/// Adds those of `more` that are not the same as one that is there.
+pub fn merge_taints(taints: &mut Vec<Taint>, more: impl IntoIterator<Item = Taint>) {
+    for taint in more {
+        if !taints.iter().any(|present| present.is_same(&taint)) {
+            taints.push(taint);
+        }
+    }
+}
+
 /// The first of `taints` that nothing in `tolerations` tolerates. `PreferNoSchedule` counts like the others.
 pub fn first_untolerated<'a>(taints: &'a [Taint], tolerations: &[Toleration]) -> Option<&'a Taint> {
     taints.iter().find(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint)))
@@ -151,6 +160,15 @@ mod tests {
                 && !toleration("tier", Lt, "4", None).tolerates(&tier)
         );
         assert!(!toleration("", Equal, "", None).tolerates(&Taint::new("x", "", Effect::NoSchedule)));
+    }
+
+    #[test]
+    fn sch_927_key_and_effect_make_a_taint_the_same() {
+        let there = Taint::new("team", "red", Effect::NoSchedule);
+        let other = Taint::new("team", "blue", Effect::NoExecute);
+        let mut taints = vec![there];
+        merge_taints(&mut taints, [Taint::new("team", "blue", Effect::NoSchedule), other, other]);
+        assert_eq!(taints, [there, other]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::label::Labels;
 use super::name::{NodeName, ObjectKey, Uid};
 use super::pod::{NodeTerm, PodShape, Selector};
@@ -71,6 +73,13 @@ pub struct StorageClass {
     /// Allowed topologies, ORed; empty: anywhere.
     pub topologies: Vec<Requirements>,
     pub is_default: bool,
+    pub created: Option<Timestamp>,
+}
+
+/// The class of claims that name none: of those marked as default the newest, and the first by name among equally new ones.
+pub fn default_class<'c>(classes: impl IntoIterator<Item = &'c StorageClass>) -> Option<&'c StorageClass> {
+    let marked = classes.into_iter().filter(|class| class.is_default);
+    marked.max_by_key(|class| (class.created, std::cmp::Reverse(class.name)))
 }
 
 /// How many volumes of each driver a node can attach.
@@ -79,6 +88,14 @@ pub struct CsiNode {
     pub node: NodeName,
     /// `(driver, limit)`; a driver without a limit is not listed.
     pub limits: Vec<(Symbol, u32)>,
+}
+
+/// A Service, as far as it says which pods belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    pub key: ObjectKey,
+    /// Empty: none.
+    pub selector: Labels,
 }
 
 /// A volume that is attached, or being attached, to a node.

@@ -310,7 +310,8 @@ impl Stage {
         }
         let refused = plan.provisioning.unschedulable.iter().map(|pod| (pod.pod, &pod.reasons));
         let rejected = plan.rejected.iter().map(|pod| (pod.pod, &pod.reasons));
-        let placed: Vec<ObjectKey> = provisionable_pods(cluster).0.iter().map(|pod| pod.key).collect();
+        let placed: Vec<ObjectKey> =
+            provisionable_pods(cluster, &self.settings.scheduling).0.iter().map(|pod| pod.key).collect();
         for (pod, reasons) in refused.chain(rejected) {
             if cluster.pods.get(&pod).is_some_and(|pod| pod.node.is_none()) {
                 scene.waiting.insert(pod, reasons.iter().map(reason).collect());

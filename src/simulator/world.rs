@@ -240,6 +240,7 @@ impl World {
                 kind: "Deployment".into(),
                 key,
                 replicas: workload.replicas,
+                selector: None,
                 shape: workload.shape.clone(),
             })));
         }

@@ -215,6 +215,9 @@ impl Metrics {
         for seconds in known.waiting.decided(at, &decision.plan) {
             inner.decision_seconds.observe(seconds);
         }
+        // What stands for room is nobody's pod, and one that is put off has not failed.
+        let left = decision.plan.provisioning.unschedulable.iter().filter(|left| !left.is_deferred);
+        let unschedulable = left.filter(|left| known.waiting.knows(&left.pod)).count();
         drop(known);
         for planned in &decision.actions {
             match &planned.action {
@@ -239,8 +242,7 @@ impl Metrics {
                 _ => {}
             }
         }
-        let waiting = decision.plan.provisioning.unschedulable.len();
-        inner.unschedulable.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        inner.unschedulable.set(i64::try_from(unschedulable).unwrap_or(i64::MAX));
     }
 
     fn count_disruption(&self, claim: ClaimName, code: &str) {

@@ -78,7 +78,7 @@ impl<'a> Round<'a> {
         for budget in cluster.budgets.values() {
             budgets_by_namespace.entry(budget.key.namespace).or_default().push(budget.clone());
         }
-        let mut waiting = provisionable_pods(&cluster).0;
+        let mut waiting = provisionable_pods(&cluster, scheduling).0;
         arrange(&mut waiting);
         let mut round = Self {
             supply,

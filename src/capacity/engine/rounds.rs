@@ -146,7 +146,7 @@ impl Engine {
             return;
         }
         let view = self.view(now);
-        let (mut pods, rejected) = scheduling::provisionable_pods(&view);
+        let (mut pods, rejected) = scheduling::provisionable_pods(&view, &self.settings.scheduling);
         let waiting: BTreeSet<_> = pods.iter().map(|pod| pod.key).collect();
         pods.extend(scheduling::moving_pods(&view, now));
         let room = virtual_pods(&view, &self.settings.scheduling);
@@ -188,6 +188,12 @@ impl Engine {
             let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
             steps.push(failed_scheduling(pod.pod, &why.join("; ")), "FailedScheduling", why.join("; "));
         }
+        for (at, refusal) in &purchase.dropped {
+            for pod in solution.new_nodes[*at].pods.iter().filter(|pod| waiting.contains(pod)) {
+                let why = &refusal.message;
+                steps.push(failed_scheduling(*pod, why), "FailedScheduling", why.clone());
+            }
+        }
         for pod in &rejected {
             let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
             steps.push(failed_scheduling(pod.pod, &why.join("; ")), "FailedScheduling", why.join("; "));
@@ -200,6 +206,8 @@ impl Engine {
             }
         }
         self.report_room(&Hosting::of(&room, &solution), now, &mut steps);
+        // Nodes whose room is kept elsewhere now may go.
+        self.revision += u64::from(hosting != self.provisioning.hosting);
         self.provisioning.hosting = hosting;
         self.take(steps, now, out);
         self.provisioning.last = Some((now, self.revision));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::amounts::{self, Amounts, Columns};
 use super::daemons::{Daemon, daemons};
+use super::defaults::DefaultSpreads;
 use super::demand::{DemandId, Demands};
 use super::explain::{Code, Refusal};
 use super::outlook::Outlooks;
@@ -40,6 +41,7 @@ pub(crate) struct Ground {
     pub(super) book: RuleBook,
     pub(super) outlooks: Outlooks,
     pub(super) demands: Demands,
+    default_spreads: DefaultSpreads,
     pub(super) sellers: Sellers,
 }
 
@@ -91,6 +93,7 @@ impl Ground {
             book,
             outlooks: Outlooks::default(),
             demands: Demands::default(),
+            default_spreads: DefaultSpreads::default(),
             sellers: Sellers::default(),
         }
     }
@@ -100,7 +103,12 @@ impl Ground {
         let is_homeless = pod
             .node
             .is_none_or(|node| self.going.contains_key(&node) && !request.without_nodes.contains(&node));
-        let Self { demands, columns, book, rooms, .. } = self;
+        let Self { demands, columns, book, rooms, default_spreads, .. } = self;
+        let defaults = &request.settings.default_spreads;
+        if let Some(shape) = default_spreads.applied(request.cluster, defaults, pod) {
+            let pod = Pod { shape, ..pod.clone() };
+            return demands.of(request.cluster, &pod, is_homeless, columns, book, rooms);
+        }
         demands.of(request.cluster, pod, is_homeless, columns, book, rooms)
     }
 

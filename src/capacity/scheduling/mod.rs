@@ -11,6 +11,7 @@ mod overlay;
 mod supply;
 mod template;
 mod room;
+mod defaults;
 mod demand;
 mod outlook;
 mod bin;
@@ -29,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
 use crate::model::action::LaunchOption;
@@ -38,7 +39,7 @@ use crate::model::label::Labels;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, TypeName, Zone};
 use crate::model::offering::CapacityType;
-use crate::model::pod::Pod;
+use crate::model::pod::{Pod, Spread};
 use crate::model::quantity::Resources;
 use crate::model::requirement::Requirements;
 use crate::model::symbol::Symbol;
@@ -53,7 +54,7 @@ pub use room::usage_by_pool;
 pub use search::solve;
 pub(crate) use search::{arrange, solve_on};
 pub use supply::{OfferingKey, Supply};
-pub use volumes::VolumeFault;
+pub use volumes::{UnsupportedStorage, VolumeFault};
 
 /// What becomes of wishes: preferred affinity, `ScheduleAnyway`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -84,6 +85,13 @@ pub struct Settings {
     pub node_overlay: bool,
     /// Keep the room that CapacityBuffers ask for.
     pub capacity_buffer: bool,
+    /// Constraints of pods that have none of their own and belong to a Service or a controller; without a selector, which is
+    /// found for each pod.
+    pub default_spreads: Vec<Spread>,
+    /// What volumes may not need, because the machines bought here do not provide it.
+    pub unsupported_storage: UnsupportedStorage,
+    /// How long the node of a pool that does not say so may take to drain; `None`: as long as it takes.
+    pub termination_grace: Option<SignedDuration>,
 }
 
 impl Default for Settings {
@@ -94,6 +102,9 @@ impl Default for Settings {
             reserved_capacity: true,
             node_overlay: true,
             capacity_buffer: true,
+            default_spreads: Vec::new(),
+            unsupported_storage: UnsupportedStorage::default(),
+            termination_grace: None,
         }
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use crate::model::label;
 use crate::model::money::UsdPerHour;
-use crate::model::name::PoolName;
+use crate::model::name::{PoolName, TypeName};
 use crate::model::offering::InstanceType;
 use crate::model::pool::{NodeOverlay, NodePool, PriceChange};
-use crate::model::quantity::ResourceName;
+use crate::model::quantity::{ResourceName, resource};
 use crate::model::requirement::{Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
 
@@ -20,18 +20,31 @@ type Types = BTreeMap<PoolName, Arc<Vec<InstanceType>>>;
 /// A type of a pool, by its place in the pool's list.
 type TypeKey = (PoolName, usize);
 
-/// Applies `overlays` to what the pools could buy; returns the names of those in conflict with another, which have no effect.
+/// Resources whose names begin so are parts of the memory.
+const HUGE_PAGES: &str = "hugepages-";
+
+/// What overlays came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Applied {
+    /// In conflict with another, and so without effect.
+    pub conflicts: BTreeSet<Symbol>,
+    /// Types of a pool of which some price, or some resource, is an overlay's.
+    pub repriced: BTreeSet<(PoolName, TypeName)>,
+    pub enlarged: BTreeSet<(PoolName, TypeName)>,
+}
+
+/// Applies `overlays` to what the pools could buy. Lists that no overlay speaks of stay the shared ones.
 pub(super) fn apply<'a>(
     overlays: impl Iterator<Item = &'a NodeOverlay>,
     pools: &BTreeMap<PoolName, Arc<NodePool>>,
     types: &mut Types,
-) -> BTreeSet<Symbol> {
+) -> Applied {
     let mut overlays: Vec<&NodeOverlay> = overlays.collect();
     overlays.sort_by_key(|overlay| std::cmp::Reverse((overlay.weight, overlay.name)));
     if overlays.is_empty() {
-        return BTreeSet::new();
+        return Applied::default();
     }
-    let mut conflicts = BTreeSet::new();
+    let mut applied = Applied::default();
     let mut prices: BTreeMap<(TypeKey, usize), PriceChange> = BTreeMap::new();
     let mut resources: BTreeMap<(TypeKey, ResourceName), i64> = BTreeMap::new();
     // What overlays of one weight have touched.
@@ -52,7 +65,7 @@ pub(super) fn apply<'a>(
         let clashes = (changes_prices && offerings.iter().any(|offering| priced.contains(offering)))
             || amounts.iter().any(|(kind, name, _)| added.contains(&(*kind, *name)));
         if clashes {
-            conflicts.insert(overlay.name);
+            applied.conflicts.insert(overlay.name);
             continue;
         }
         if let Some(change) = overlay.price {
@@ -74,15 +87,22 @@ pub(super) fn apply<'a>(
         repriced.insert((pool, at));
     }
     for (pool, at) in repriced {
+        applied.repriced.insert((pool, types[&pool][at].name));
         let kind = &mut Arc::make_mut(types.get_mut(&pool).expect("selected from these"))[at];
         kind.offerings.sort_by_key(|offering| (offering.price, offering.zone, offering.capacity_type));
     }
     for (((pool, at), name), amount) in resources {
         let kind = &mut Arc::make_mut(types.get_mut(&pool).expect("selected from these"))[at];
+        applied.enlarged.insert((pool, kind.name));
         kind.capacity.set(name, amount);
         kind.allocatable.set(name, amount);
+        if name.0.starts_with(HUGE_PAGES) {
+            // Set aside at the start, so that nothing else can have it.
+            let left = kind.allocatable.memory().0.saturating_sub(amount).max(0);
+            kind.allocatable.set(*resource::MEMORY, left);
+        }
     }
-    conflicts
+    applied
 }
 
 /// The offerings that an overlay speaks of, and their types.
@@ -130,7 +150,7 @@ fn changed(price: UsdPerHour, change: PriceChange) -> UsdPerHour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::name::{ClassName, TypeName, Uid, Zone};
+    use crate::model::name::{ClassName, Uid, Zone};
     use crate::model::offering::{CapacityType, Offering};
     use crate::model::pool::{ClassRef, ConsolidationPolicy, Disruption, NodeTemplate};
     use crate::model::quantity::Resources;
@@ -230,17 +250,31 @@ mod tests {
     struct World {
         pools: BTreeMap<PoolName, Arc<NodePool>>,
         types: Types,
-        conflicts: BTreeSet<Symbol>,
+        applied: Applied,
     }
 
     /// Two pools that could buy `small` and `large` in two zones, both ways.
     fn world(overlays: &[NodeOverlay]) -> World {
+        world_of(vec![kind("small", &OFFERED), kind("large", &OFFERED)], overlays)
+    }
+
+    const OFFERED: [(&str, CapacityType); 3] = [("z1", SPOT), ("z1", ON_DEMAND), ("z2", ON_DEMAND)];
+
+    fn world_of(kinds: Vec<InstanceType>, overlays: &[NodeOverlay]) -> World {
         let pools = BTreeMap::from([pool("one", &[("team", "shop")]), pool("two", &[])]);
-        let offered = [("z1", SPOT), ("z1", ON_DEMAND), ("z2", ON_DEMAND)];
-        let kinds = Arc::new(vec![kind("small", &offered), kind("large", &offered)]);
+        let kinds = Arc::new(kinds);
         let mut types: Types = pools.keys().map(|pool| (*pool, kinds.clone())).collect();
-        let conflicts = apply(overlays.iter(), &pools, &mut types);
-        World { pools, types, conflicts }
+        let applied = apply(overlays.iter(), &pools, &mut types);
+        World { pools, types, applied }
+    }
+
+    /// A type of this architecture and system.
+    fn built(name: &str, arch: &str, systems: &[&str]) -> InstanceType {
+        let mut kind = kind(name, &OFFERED);
+        kind.requirements.add(*label::ARCH, Requirement::one(arch.into()));
+        let systems = systems.iter().map(|system| Symbol::new(system));
+        kind.requirements.add(*label::OS, Requirement::new(In, systems));
+        kind
     }
 
     impl World {
@@ -263,13 +297,15 @@ mod tests {
         }
 
         fn conflicts(&self) -> Vec<&str> {
-            self.conflicts.iter().map(|name| name.as_str()).collect()
+            self.applied.conflicts.iter().map(|name| name.as_str()).collect()
         }
     }
 
     const TYPE: &str = "node.kubernetes.io/instance-type";
     const BOUGHT: &str = "karpenter.sh/capacity-type";
     const ZONE: &str = "topology.kubernetes.io/zone";
+    const ARCH: &str = "kubernetes.io/arch";
+    const OS: &str = "kubernetes.io/os";
     use Operator::{Exists, In, NotIn};
 
     /// Rows: API-050, SCH-505, SCH-507, SCH-510, SCH-512
@@ -291,6 +327,130 @@ mod tests {
             overlay("b", 10, &[(BOUGHT, In, &["spot"])]).costing(3),
         ]);
         assert_eq!(by_spot.conflicts(), ["a"]);
+    }
+
+    #[test]
+    fn sch_503_overlays_that_meet_on_one_type_are_in_conflict() {
+        let kinds = || vec![built("intel", "amd64", &["linux"]), built("arm", "arm64", &["linux", "ios"])];
+        let of = |overlays: &[NodeOverlay]| world_of(kinds(), overlays);
+        let both = of(&[
+            overlay("a", 10, &[(ARCH, In, &["arm64"])]).costing(2),
+            overlay("b", 10, &[(BOUGHT, Exists, &[])]).costing(3),
+        ]);
+        assert_eq!(both.conflicts(), ["a"]);
+        assert_eq!(both.price("one", "arm", "z1", SPOT), "3");
+    }
+
+    #[test]
+    fn sch_504_overlays_of_types_that_nobody_makes_in_one_do_not_meet() {
+        let apart = vec![built("arm", "arm64", &["linux"]), built("apple", "amd64", &["ios"])];
+        let both = world_of(
+            apart,
+            &[
+                overlay("a", 10, &[(ARCH, In, &["arm64"])]).costing(2),
+                overlay("b", 10, &[(OS, In, &["ios"])]).costing(3),
+            ],
+        );
+        assert!(both.conflicts().is_empty());
+        assert_eq!(
+            (both.price("one", "arm", "z1", SPOT), both.price("one", "apple", "z1", SPOT)),
+            ("2".into(), "3".into())
+        );
+    }
+
+    /// Rows: SCH-520
+    #[test]
+    fn a_price_and_an_amount_of_two_overlays_both_count_for_one_type() {
+        let world = world(&[
+            overlay("a", 10, &[(TYPE, In, &["small"])]).costing(2),
+            overlay("b", 10, &[(TYPE, In, &["small"])]).adding("x.com/a", 4),
+        ]);
+        assert!(world.conflicts().is_empty());
+        assert_eq!(world.price("one", "small", "z1", SPOT), "2");
+        assert_eq!(world.dongles("one", "small", "x.com/a"), 4);
+        let both = |pool: &str| (PoolName::new(pool), TypeName::new("small"));
+        let expected = BTreeSet::from([both("one"), both("two")]);
+        assert_eq!((&world.applied.repriced, &world.applied.enlarged), (&expected, &expected));
+    }
+
+    #[test]
+    fn sch_525_only_what_an_overlay_changes_is_made_anew() {
+        let of_one = |overlay: NodeOverlay| {
+            let kinds = Arc::new(vec![kind("small", &OFFERED), kind("large", &OFFERED)]);
+            let before = (*kinds).clone();
+            let pools = BTreeMap::from([pool("one", &[]), pool("two", &[])]);
+            let mut types: Types = pools.keys().map(|pool| (*pool, kinds.clone())).collect();
+            apply([&overlay].into_iter(), &pools, &mut types);
+            assert_eq!(*kinds, before, "what was there is as it was");
+            let [one, two] = ["one", "two"].map(|pool| types[&PoolName::new(pool)].clone());
+            assert!(Arc::ptr_eq(&two, &kinds), "nobody spoke of the other pool");
+            assert_eq!(one[1], before[1], "nor of the other type");
+            (one, before)
+        };
+        let asked: &[(&str, Operator, &[&str])] =
+            &[("karpenter.sh/nodepool", In, &["one"]), (TYPE, In, &["small"])];
+        let (priced, before) = of_one(overlay("a", 1, asked).costing(2));
+        assert_eq!(priced[0].capacity, before[0].capacity);
+        assert_ne!(priced[0].offerings, before[0].offerings);
+        let (enlarged, before) = of_one(overlay("a", 1, asked).adding("x.com/a", 1));
+        assert_eq!(enlarged[0].offerings, before[0].offerings);
+        assert_ne!(enlarged[0].capacity, before[0].capacity);
+        let (both, before) = of_one(overlay("a", 1, asked).costing(2).adding("x.com/a", 1));
+        assert_ne!(both[0].offerings, before[0].offerings);
+        assert_ne!(both[0].capacity, before[0].capacity);
+        assert_eq!(of_one(overlay("a", 1, asked)).0[0], before[0], "it says nothing");
+    }
+
+    #[test]
+    fn sch_526_labels_of_a_pool_select_and_leak_into_nothing() {
+        let world = world(&[overlay(
+            "a",
+            1,
+            &[("team", In, &["shop"]), ("karpenter.k8s.aws/ec2nodeclass", In, &["default"])],
+        )
+        .costing(2)]);
+        assert_eq!(world.price("one", "small", "z1", SPOT), "2");
+        let plain = kind("small", &OFFERED);
+        assert_eq!(world.kind("one", "small").requirements, plain.requirements);
+    }
+
+    #[test]
+    fn sch_560_overlays_are_in_conflict_on_types_that_no_pool_allows_too() {
+        let (name, mut asking) = pool("one", &[]);
+        let template = Arc::make_mut(&mut Arc::make_mut(&mut asking).template);
+        template.requirements.add(*label::INSTANCE_TYPE, Requirement::one("large".into()));
+        let pools = BTreeMap::from([(name, asking)]);
+        let kinds = Arc::new(vec![kind("small", &OFFERED), kind("large", &OFFERED)]);
+        let mut types: Types = [(name, kinds)].into_iter().collect();
+        let overlays = [
+            overlay("a", 10, &[(TYPE, In, &["small", "large"])]).costing(2),
+            overlay("b", 10, &[(TYPE, In, &["small"])]).costing(3),
+        ];
+        let applied = apply(overlays.iter(), &pools, &mut types);
+        assert_eq!(applied.conflicts.iter().map(|name| name.as_str()).collect::<Vec<_>>(), ["a"]);
+    }
+
+    /// Rows: SCH-429, SCH-430
+    #[test]
+    fn huge_pages_come_out_of_the_memory_of_a_machine() {
+        let gibi = 1 << 30;
+        let allocatable = |pages: [i64; 2]| {
+            let mut kind = kind("small", &OFFERED);
+            for (name, amount, kept) in [(*resource::CPU, 5000, 125), (*resource::MEMORY, 20 * gibi, gibi)] {
+                kind.capacity.set(name, amount);
+                kind.allocatable.set(name, amount - kept);
+            }
+            let huge = overlay("a", 1, &[])
+                .adding("hugepages-2Mi", pages[0] * gibi)
+                .adding("hugepages-1Gi", pages[1] * gibi);
+            let world = world_of(vec![kind], &[huge]);
+            let kind = world.kind("one", "small");
+            assert_eq!(kind.capacity.memory().0, 20 * gibi, "the machine has it all the same");
+            assert_eq!(kind.allocatable.get(ResourceName::new("hugepages-2Mi")), pages[0] * gibi);
+            (kind.allocatable.cpu().0, kind.allocatable.memory().0)
+        };
+        assert_eq!(allocatable([5, 10]), (4875, 4 * gibi));
+        assert_eq!(allocatable([50, 10]), (4875, 0));
     }
 
     #[test]

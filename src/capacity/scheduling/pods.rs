@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::explain::{Code, Refusal};
-use super::volumes;
+use super::{Settings, volumes};
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::ConditionType;
 use crate::model::hash::FastSet;
@@ -31,7 +31,7 @@ pub struct Rejected {
 }
 
 /// Pods that wait for a node, by name; and those among them that are left out.
-pub fn provisionable_pods(cluster: &Cluster) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
+pub fn provisionable_pods(cluster: &Cluster, settings: &Settings) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
     let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
     // Volumes are a pod's own; all else equal pods share.
     let mut faultless: FastSet<usize> = FastSet::default();
@@ -41,7 +41,7 @@ pub fn provisionable_pods(cluster: &Cluster) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
             accepted.push(pod.clone());
             continue;
         }
-        let reasons = faults(cluster, pod);
+        let reasons = faults(cluster, settings, pod);
         if reasons.is_empty() {
             faultless.insert(address);
             accepted.push(pod.clone());
@@ -53,7 +53,7 @@ pub fn provisionable_pods(cluster: &Cluster) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
 }
 
 /// Everything that forbids planning for `pod`.
-fn faults(cluster: &Cluster, pod: &Pod) -> Vec<Refusal> {
+fn faults(cluster: &Cluster, settings: &Settings, pod: &Pod) -> Vec<Refusal> {
     let shape = &*pod.shape;
     let mut faults = Vec::new();
     let mut refuse = |code, message: String| faults.push(Refusal { pool: None, code, message });
@@ -89,7 +89,7 @@ fn faults(cluster: &Cluster, pod: &Pod) -> Vec<Refusal> {
             check_values(expression, &mut refuse);
         }
     }
-    if let Err(fault) = volumes::volumes_of(cluster, pod) {
+    if let Err(fault) = volumes::check_volumes(cluster, pod, &settings.unsupported_storage) {
         refuse(Code::VolumeNotUsable, fault.to_string());
     }
     faults

@@ -71,3 +71,55 @@ impl Reservations {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(left: u32) -> Reservations {
+        Reservations(BTreeMap::from([("r".into(), left)]))
+    }
+
+    fn left(reservations: &Reservations) -> u32 {
+        reservations.0[&Symbol::new("r")]
+    }
+
+    fn only(id: &str) -> BTreeSet<Symbol> {
+        BTreeSet::from([Symbol::new(id)])
+    }
+
+    #[test]
+    fn sch_245_a_node_keeps_a_reservation_once_and_gives_it_back_once() {
+        let (none, r) = (BTreeSet::new(), only("r"));
+        let mut reservations = with(3);
+        reservations.exchange(&none, &r);
+        assert_eq!(left(&reservations), 2);
+        reservations.exchange(&r, &r);
+        assert_eq!(left(&reservations), 2, "it has it already");
+        reservations.exchange(&r, &none);
+        assert_eq!(left(&reservations), 3);
+        reservations.exchange(&none, &none);
+        assert_eq!(left(&reservations), 3, "there is nothing to give back");
+    }
+
+    #[test]
+    fn sch_246_whoever_holds_the_last_one_may_go_on_holding_it() {
+        let reservations = with(0);
+        assert!(reservations.can_hold("r".into(), &only("r")));
+        assert!(!reservations.can_hold("r".into(), &BTreeSet::new()));
+    }
+
+    /// Rows: SCH-248
+    #[test]
+    #[should_panic(expected = "a reservation that is taken is known")]
+    fn taking_what_nobody_knows_is_loud() {
+        with(1).exchange(&BTreeSet::new(), &only("unknown"));
+    }
+
+    /// Rows: SCH-248
+    #[test]
+    #[should_panic(expected = "only while it has room")]
+    fn taking_more_than_there_is_is_loud() {
+        with(0).exchange(&BTreeSet::new(), &only("r"));
+    }
+}

@@ -23,7 +23,7 @@ pub struct Supply {
     by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
     /// Before the pools' own requirements: what a node of an earlier requirement is priced by.
     sold: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
-    overlay_conflicts: BTreeSet<Symbol>,
+    overlaid: overlay::Applied,
     /// Pools for which overlays were not judged, and why.
     unlisted: BTreeMap<PoolName, String>,
 }
@@ -54,13 +54,13 @@ impl Supply {
         let mut judged = by_pool.clone();
         judged.retain(|pool, _| !unlisted.contains_key(pool));
         // Overlays are judged over every type, those that no pool allows included; only then is the rest put away.
-        let overlay_conflicts = overlay::apply(overlays, &cluster.pools, &mut judged);
+        let overlaid = overlay::apply(overlays, &cluster.pools, &mut judged);
         by_pool.extend(judged);
         let sold = by_pool.clone();
         for (name, types) in &mut by_pool {
             *types = Arc::new(allowed(types, &requirements_of(&cluster.pools[name])));
         }
-        Self { by_pool, sold, overlay_conflicts, unlisted }
+        Self { by_pool, sold, overlaid, unlisted }
     }
 
     /// Pools whose types cannot be listed now, and why: overlays have no effect on them until they can.
@@ -70,7 +70,15 @@ impl Supply {
 
     /// Overlays without effect, because one of the same weight speaks of the same thing.
     pub fn overlay_conflicts(&self) -> &BTreeSet<Symbol> {
-        &self.overlay_conflicts
+        &self.overlaid.conflicts
+    }
+
+    /// Whether overlays decide a price, and whether they decide a resource, of one of `types` of `pool`.
+    pub fn overlaid(&self, pool: PoolName, types: &BTreeSet<TypeName>) -> (bool, bool) {
+        let is_any = |of: &BTreeSet<(PoolName, TypeName)>| {
+            !of.is_empty() && types.iter().any(|name| of.contains(&(pool, *name)))
+        };
+        (is_any(&self.overlaid.repriced), is_any(&self.overlaid.enlarged))
     }
 
     /// Everything that is sold under the class of `pool`, whether or not the pool asks for it now.

@@ -11,7 +11,7 @@ use crate::model::name::{NodeName, ObjectKey};
 use crate::model::pod::{Pod, PodVolume};
 use crate::model::requirement::Requirements;
 use crate::model::symbol::Symbol;
-use crate::model::workload::{PersistentVolume, PersistentVolumeClaim, StorageClass};
+use crate::model::workload::{PersistentVolume, PersistentVolumeClaim, StorageClass, default_class};
 
 /// What a pod's volumes ask of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +45,21 @@ pub enum VolumeFault {
         "volume claim {0} is not bound yet, and its storage class binds immediately, before a pod has a node"
     )]
     BindsImmediately(ObjectKey),
+    #[error(
+        "volume claim {claim} needs the storage driver {driver}, which the machines bought here do not run"
+    )]
+    UnsupportedDriver { claim: ObjectKey, driver: Symbol },
+    #[error("volume claim {claim} may only be where {key} says, and the machines bought here do not say it")]
+    UnsupportedTopology { claim: ObjectKey, key: Symbol },
+}
+
+/// What the machines that are bought here do not provide, although others in the cluster may.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnsupportedStorage {
+    /// By the names of CSI drivers.
+    pub drivers: BTreeSet<Symbol>,
+    /// Label keys by which storage classes name the places of their volumes.
+    pub topology_keys: BTreeSet<Symbol>,
 }
 
 /// The claim behind `volume`.
@@ -67,6 +82,33 @@ pub(super) fn volumes_of(cluster: &Cluster, pod: &Pod) -> Result<PodVolumes, Vol
     }
     found.attached = attachments(cluster, pod);
     Ok(found)
+}
+
+/// Judges every volume of `pod`, also by what machines bought here do not provide.
+pub(super) fn check_volumes(
+    cluster: &Cluster,
+    pod: &Pod,
+    unsupported: &UnsupportedStorage,
+) -> Result<(), VolumeFault> {
+    let found = volumes_of(cluster, pod)?;
+    let foreign = found.attached.into_iter().find(|(driver, _)| unsupported.drivers.contains(driver));
+    if let Some((driver, claim)) = foreign {
+        return Err(VolumeFault::UnsupportedDriver { claim, driver });
+    }
+    if unsupported.topology_keys.is_empty() {
+        return Ok(());
+    }
+    let claims = pod.shape.volumes.iter().map(|volume| claim_key(pod, volume));
+    for claim in
+        claims.filter_map(|key| cluster.volume_claims.get(&key)).filter(|claim| claim.volume.is_none())
+    {
+        let class = class_or_default(cluster, claim.storage_class);
+        let mut keys = class.into_iter().flat_map(|class| &class.topologies).flat_map(|term| term.iter());
+        if let Some((key, _)) = keys.find(|(key, _)| unsupported.topology_keys.contains(key)) {
+            return Err(VolumeFault::UnsupportedTopology { claim: claim.key, key });
+        }
+    }
+    Ok(())
 }
 
 /// What `pod` attaches, also when its volumes are not in order: an existing pod holds them anyway.
@@ -92,7 +134,7 @@ pub(super) fn attachments(cluster: &Cluster, pod: &Pod) -> BTreeSet<(Symbol, Obj
 fn class_or_default(cluster: &Cluster, asked: Option<Symbol>) -> Option<&StorageClass> {
     match asked {
         Some(name) => cluster.storage_classes.get(&name).map(|class| &**class),
-        None => cluster.storage_classes.values().map(|class| &**class).rfind(|class| class.is_default),
+        None => default_class(cluster.storage_classes.values().map(|class| &**class)),
     }
 }
 
@@ -115,8 +157,16 @@ fn alternatives_of(
         }
         return Ok(places_of(bound));
     }
-    let class = claim.storage_class.filter(|name| !name.is_empty()).ok_or(VolumeFault::NoClass(key))?;
-    let class = cluster.storage_classes.get(&class).ok_or(VolumeFault::ClassMissing { claim: key, class })?;
+    // One that names no class at all gets the default one, also later than at its making.
+    let class = match claim.storage_class {
+        Some(name) if name.is_empty() => None,
+        Some(class) => {
+            let missing = VolumeFault::ClassMissing { claim: key, class };
+            Some(cluster.storage_classes.get(&class).map(|class| &**class).ok_or(missing)?)
+        }
+        None => class_or_default(cluster, None),
+    };
+    let class = class.ok_or(VolumeFault::NoClass(key))?;
     if class.binds_immediately {
         return Err(VolumeFault::BindsImmediately(key));
     }

@@ -73,7 +73,8 @@ pub(super) fn gone(kind: Kind, key: ObjectKey, version: Version) -> Change {
         Kind::VolumeAttachment => Some(Observation::VolumeAttachmentGone(name)),
         Kind::Buffer => Some(Observation::BufferGone(key)),
         Kind::PodTemplate => Some(Observation::PodTemplateGone(key)),
-        Kind::Deployment | Kind::StatefulSet | Kind::ReplicaSet => {
+        Kind::Service => Some(Observation::ServiceGone(key)),
+        Kind::Deployment | Kind::StatefulSet | Kind::ReplicaSet | Kind::ReplicationController => {
             Some(Observation::ScalableGone { kind: Symbol::new(kind.resource().kind), key })
         }
     };

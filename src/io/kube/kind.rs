@@ -69,10 +69,12 @@ pub enum Kind {
     Deployment,
     StatefulSet,
     ReplicaSet,
+    ReplicationController,
+    Service,
 }
 
 impl Kind {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::PriorityClass,
         Self::Namespace,
         Self::NodePool,
@@ -93,6 +95,8 @@ impl Kind {
         Self::Deployment,
         Self::StatefulSet,
         Self::ReplicaSet,
+        Self::ReplicationController,
+        Self::Service,
     ];
 
     pub const fn resource(self) -> Resource {
@@ -117,6 +121,10 @@ impl Kind {
             Self::Deployment => namespaced("apps/v1", "Deployment", "deployments"),
             Self::StatefulSet => namespaced("apps/v1", "StatefulSet", "statefulsets"),
             Self::ReplicaSet => namespaced("apps/v1", "ReplicaSet", "replicasets"),
+            Self::ReplicationController => {
+                namespaced("v1", "ReplicationController", "replicationcontrollers")
+            }
+            Self::Service => Resource::SERVICE,
         }
     }
 
@@ -125,12 +133,27 @@ impl Kind {
         matches!(self, Self::NodePool | Self::NodeClass | Self::NodeOverlay | Self::Buffer)
     }
 
-    /// Kinds that only matter to buffers: where there is no such kind, none of them is watched.
-    pub const fn is_for_buffers(self) -> bool {
+    /// Kinds that matter to buffers.
+    const fn is_for_buffers(self) -> bool {
         matches!(
             self,
             Self::Buffer | Self::PodTemplate | Self::Deployment | Self::StatefulSet | Self::ReplicaSet
         )
+    }
+
+    /// Kinds that say which pods are spread among each other by default.
+    const fn is_for_companions(self) -> bool {
+        matches!(self, Self::Service | Self::ReplicationController | Self::StatefulSet | Self::ReplicaSet)
+    }
+
+    /// Whether it is watched in a cluster that has buffers or not, by somebody who wants to know companions or does not.
+    pub const fn is_watched(self, has_buffers: bool, wants_companions: bool) -> bool {
+        match (self.is_for_buffers(), self.is_for_companions()) {
+            (false, false) => true,
+            (is_for_buffers, is_for_companions) => {
+                (is_for_buffers && has_buffers) || (is_for_companions && wants_companions)
+            }
+        }
     }
 
     /// Kinds that are there only once our CustomResourceDefinitions are installed.
@@ -142,6 +165,19 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_nobody_asks_for_is_not_watched() {
+        let watched = |has_buffers, wants_companions| {
+            let all = Kind::ALL.into_iter().filter(|kind| kind.is_watched(has_buffers, wants_companions));
+            all.filter(|kind| kind.is_for_buffers() || kind.is_for_companions()).collect::<Vec<_>>()
+        };
+        use Kind::*;
+        assert_eq!(watched(false, false), []);
+        assert_eq!(watched(true, false), [Buffer, PodTemplate, Deployment, StatefulSet, ReplicaSet]);
+        assert_eq!(watched(false, true), [StatefulSet, ReplicaSet, ReplicationController, Service]);
+        assert!(Pod.is_watched(false, false));
+    }
 
     #[test]
     fn paths_are_those_of_the_api_server() {

@@ -48,8 +48,9 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Finds out whether the kinds that only our definitions bring are there, and starts watching.
-    pub async fn start(kube: &Kube) -> Result<Self, KubeError> {
+    /// Finds out whether the kinds that only our definitions bring are there, and starts watching; what says which pods belong
+    /// together only for somebody who `wants_companions`.
+    pub async fn start(kube: &Kube, wants_companions: bool) -> Result<Self, KubeError> {
         let has_buffers = expect_definitions(kube).await?;
         let (sender, events) = mpsc::channel(WAITING_MAX);
         let (told, priorities_known) = watch::channel(false);
@@ -57,7 +58,7 @@ impl Watches {
         let intake = Arc::new(Intake::default());
         let mut tasks = JoinSet::new();
         for kind in Kind::ALL {
-            if kind.is_for_buffers() && !has_buffers {
+            if !kind.is_watched(has_buffers, wants_companions) {
                 drop(sender.send(Event::Listed(kind)).await);
                 continue;
             }

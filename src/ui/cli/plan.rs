@@ -11,22 +11,26 @@ mod picture;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::catalog::CatalogArgs;
 use super::render::{sorted, states};
 use super::repository::{self, CommitArgs};
+use crate::api::scheduler_config;
 use crate::api::snapshot::PODS_MAX;
 use crate::capacity::disruption;
 use crate::capacity::engine::EngineSettings;
-use crate::capacity::scheduling::{MinValuesPolicy, PreferencePolicy, Settings};
+use crate::capacity::scheduling::{MinValuesPolicy, PreferencePolicy, Settings, UnsupportedStorage};
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::nearest;
 use crate::gitops::fleet::Fleet;
 use crate::gitops::render::{RenderSettings, list_environments};
 use crate::gitops::tree::Node;
 use crate::io::clock;
+use crate::model::pod::Spread;
 use crate::model::repository::Repository;
+use crate::model::symbol::Symbol;
+use crate::model::time::parse_duration;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
 pub use picture::{Picture, read_input};
@@ -99,6 +103,47 @@ pub struct BehaviorArgs {
     /// Optional behaviour, such as `SpotToSpotConsolidation=true,NodeRepair=true`
     #[arg(long, value_name = "GATE=BOOL,…", value_delimiter = ',', env = "FEATURE_GATES")]
     feature_gates: Vec<String>,
+    /// How pods are spread that say nothing about it: a `podTopologySpread` with `defaultConstraints`, as YAML or JSON text
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true,
+        env = "SCHEDULER_CONFIG"
+    )]
+    scheduler_config: String,
+    /// CSI drivers that the machines do not run: pods whose volumes need one wait for other nodes
+    #[arg(
+        long,
+        value_name = "DRIVER,…",
+        value_delimiter = ',',
+        value_parser = word,
+        env = "UNSUPPORTED_STORAGE_DRIVERS"
+    )]
+    unsupported_storage_drivers: Vec<Symbol>,
+    /// Topology keys of storage classes that the machines are not labelled with
+    #[arg(
+        long,
+        value_name = "KEY,…",
+        value_delimiter = ',',
+        value_parser = word,
+        env = "UNSUPPORTED_STORAGE_TOPOLOGIES"
+    )]
+    unsupported_storage_topologies: Vec<Symbol>,
+    /// How long nodes may take to drain whose pool does not say; by default as long as it takes
+    #[arg(long, value_name = "DURATION", env = "TERMINATION_GRACE_PERIOD", value_parser = duration)]
+    termination_grace_period: Option<SignedDuration>,
+}
+
+fn word(text: &str) -> Result<Symbol, String> {
+    match text.trim() {
+        "" => Err("it is empty".into()),
+        word => Ok(Symbol::new(word)),
+    }
+}
+
+fn duration(text: &str) -> Result<SignedDuration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -121,7 +166,7 @@ enum MinValuesChoice {
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let gates = args.behavior.gates()?;
+    let settings = args.behavior.settings()?;
     let mut picture = match &args.snapshot {
         Some(file) => Picture::read(file, args.max_pods, console)?,
         None => Picture::default(),
@@ -135,7 +180,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let catalog = args.catalog.open(|| region.flatten().or_else(|| picture.region()))?;
     let cluster = picture.into_cluster(catalog, now);
-    let answer = answer::answer(&cluster, now, &args.behavior.settings(&gates), args.until_settled);
+    let answer = answer::answer(&cluster, now, &settings, args.until_settled);
     let plan =
         document::PlanDocument { version: document::VERSION, now: now.to_string(), capacity: answer, sync };
     if console.is_json() {
@@ -201,7 +246,7 @@ const GATES: [&str; 6] = [
 
 /// Gates that the command line sets, by name.
 #[derive(Debug, Default)]
-pub struct Gates(BTreeMap<&'static str, bool>);
+struct Gates(BTreeMap<&'static str, bool>);
 
 impl Gates {
     fn get(&self, name: &str, default: bool) -> bool {
@@ -210,7 +255,7 @@ impl Gates {
 }
 
 impl BehaviorArgs {
-    pub fn gates(&self) -> Result<Gates, Failure> {
+    fn gates(&self) -> Result<Gates, Failure> {
         let mut gates = Gates::default();
         for word in self.feature_gates.iter().map(|word| word.trim()).filter(|word| !word.is_empty()) {
             let (name, value) = word.split_once('=').unwrap_or((word, ""));
@@ -234,7 +279,8 @@ impl BehaviorArgs {
         Ok(gates)
     }
 
-    pub fn settings(&self, gates: &Gates) -> EngineSettings {
+    pub fn settings(&self) -> Result<EngineSettings, Failure> {
+        let gates = self.gates()?;
         let scheduling = Settings {
             preferences: match self.preference_policy {
                 PreferenceChoice::Respect => PreferencePolicy::Respect,
@@ -247,8 +293,21 @@ impl BehaviorArgs {
             reserved_capacity: gates.get("ReservedCapacity", true),
             node_overlay: gates.get("NodeOverlay", true),
             capacity_buffer: gates.get("CapacityBuffer", true),
+            default_spreads: self.default_spreads()?,
+            unsupported_storage: UnsupportedStorage {
+                drivers: self.unsupported_storage_drivers.iter().copied().collect(),
+                topology_keys: self.unsupported_storage_topologies.iter().copied().collect(),
+            },
+            termination_grace: self.termination_grace_period,
         };
         let disruption = disruption::Settings { spot_to_spot: gates.get("SpotToSpotConsolidation", false) };
-        EngineSettings { scheduling, disruption, ..EngineSettings::default() }
+        Ok(EngineSettings { scheduling, disruption, ..EngineSettings::default() })
+    }
+
+    fn default_spreads(&self) -> Result<Vec<Spread>, Failure> {
+        scheduler_config::parse(&self.scheduler_config).map_err(|errors| {
+            let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            Failure::usage(format!("--scheduler-config: {}", told.join("\n")))
+        })
     }
 }

@@ -45,6 +45,11 @@ impl WaitingPods {
         }
     }
 
+    /// Whether it is a pod that waits.
+    pub fn knows(&self, pod: &ObjectKey) -> bool {
+        self.pods.contains_key(pod)
+    }
+
     pub fn forget(&mut self, pod: &ObjectKey) {
         self.pods.remove(pod);
     }

@@ -14,6 +14,7 @@ fn class_hash(object: &Value) -> String {
     parse_class(object).hash.expect("computed").to_string()
 }
 
+/// Rows: SCH-555
 #[test]
 fn api_046_a_pools_hash_is_of_its_template_less_requirements() {
     let base = pool_hash(&pool());

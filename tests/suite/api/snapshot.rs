@@ -152,11 +152,11 @@ fn lists_are_unwrapped_in_yaml_and_json() {
 fn kinds_that_decide_nothing_are_skipped_with_one_notice() {
     let text = "
 apiVersion: v1
-kind: Service
+kind: Endpoints
 metadata: { name: a }
 ---
 apiVersion: v1
-kind: Service
+kind: Endpoints
 metadata: { name: b }
 ---
 apiVersion: karpenter.sh/v1beta1
@@ -166,7 +166,7 @@ metadata: { name: c }
     let snapshot = read(text);
     assert!(snapshot.objects.is_empty());
     assert_eq!(snapshot.notices.len(), 1);
-    assert!(snapshot.notices[0].contains("2 Service (v1)"), "{:?}", snapshot.notices);
+    assert!(snapshot.notices[0].contains("2 Endpoints (v1)"), "{:?}", snapshot.notices);
     assert!(snapshot.notices[0].contains("v1beta1 was removed"), "{:?}", snapshot.notices);
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::buffers::{self, Hosting, resolve, size, virtual_pods};
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::capacity::planning;
 use provisor::capacity::scheduling::{Place, Settings};
-use provisor::model::action::Action;
+use provisor::model::action::{Action, Subject};
 use provisor::model::buffer::{
     BufferCondition, BufferSource, BufferStatus, CapacityBuffer, PodTemplate, Scalable,
 };
@@ -19,6 +19,7 @@ use provisor::model::quantity::{Quantity, ResourceName, Resources};
 use provisor::simulator::settle::settle;
 use provisor::simulator::workload::{Workload, WorkloadKind};
 use provisor::simulator::world::{Habits, World};
+use provisor::ui::metrics::Metrics;
 
 use super::town::*;
 
@@ -62,6 +63,7 @@ fn deployment(replicas: u32) -> Arc<Scalable> {
         kind: "Deployment".into(),
         key: ObjectKey::new("default", "web"),
         replicas,
+        selector: None,
         shape: Arc::new(shape("web", "1")),
     })
 }
@@ -307,6 +309,79 @@ fn dis_155_kept_room_keeps_its_node_and_no_other() {
     assert!(town.gone().is_empty());
     town.cluster.buffers.clear();
     assert_eq!(town.gone(), ["a", "b"]);
+}
+
+/// Which of the nodes `a` and `b` an engine keeps for room, after it has looked for a while.
+fn kept_for_room(engine: &mut Engine, now: Timestamp) -> Vec<&'static str> {
+    for second in 0..30 {
+        engine.decide(now + SignedDuration::from_secs(second));
+    }
+    let kept = engine.plan().disruption.kept.iter().filter(|kept| kept.code == "BufferPods");
+    kept.map(|kept| kept.node.as_str()).collect()
+}
+
+#[test]
+fn sch_409_where_the_room_is_follows_the_last_round() {
+    let mut town = town_with("1500m", 2);
+    town.node("a", "m5.large");
+    town.node("b", "m5.large");
+    let mut engine = town.engine();
+    assert_eq!(kept_for_room(&mut engine, town.now), ["a", "b"]);
+    let resize = |engine: &mut Engine, at: i64, replicas: u32| {
+        let now = town.now + SignedDuration::from_secs(at);
+        let resized = CapacityBuffer { replicas: Some(replicas), ..buffer("spare") };
+        engine.observe(now, Observation::Buffer(Arc::new(resized)));
+        // The first look at the new size; whatever is given back after it is not asked about.
+        engine.decide(now);
+        let room = virtual_pods(engine.cluster(), &Settings::default());
+        assert_eq!(room.len(), replicas as usize);
+        kept_for_room(engine, now).len()
+    };
+    assert_eq!(resize(&mut engine, 30, 1), 1, "one node is enough");
+    assert_eq!(resize(&mut engine, 60, 0), 0);
+}
+
+#[test]
+fn sch_408_buffers_follow_what_is_seen_of_them() {
+    let town = town_with("100m", 3);
+    let mut engine = town.engine();
+    let room = |engine: &Engine| virtual_pods(engine.cluster(), &Settings::default()).len();
+    assert_eq!(room(&engine), 3);
+    engine.observe(
+        town.now,
+        Observation::Buffer(Arc::new(CapacityBuffer { replicas: Some(2), ..buffer("spare") })),
+    );
+    assert_eq!(room(&engine), 2, "fewer");
+    engine.observe(town.now, Observation::BufferGone(ObjectKey::new("default", "unknown")));
+    assert_eq!(room(&engine), 2, "one that nobody knew goes");
+    engine.observe(town.now, Observation::PodTemplateGone(ObjectKey::new("default", "unit")));
+    assert_eq!(room(&engine), 0, "it cannot be acted upon");
+    engine.observe(town.now, Observation::PodTemplate(template("100m", 2)));
+    assert_eq!(room(&engine), 2);
+    engine.observe(town.now, Observation::BufferGone(ObjectKey::new("default", "spare")));
+    assert_eq!(room(&engine), 0);
+}
+
+#[test]
+fn sch_391_room_that_cannot_be_had_is_nobodys_failure() {
+    let mut town = town_with("900", 3);
+    town.cluster.put_pod(Arc::new(pod("huge", None, shape("huge", "900"))));
+    let mut engine = town.engine();
+    let metrics = Metrics::new();
+    metrics.see(town.now, &Observation::Pod(town.cluster.pods[&ObjectKey::new("default", "huge")].clone()));
+    let mut failed = Vec::new();
+    for second in 0..20 {
+        let decision = engine.decide(town.now + SignedDuration::from_secs(second));
+        metrics.decided(town.now, &decision);
+        failed.extend(decision.actions.into_iter().filter_map(|one| match one.action {
+            Action::Publish(notice) if &*notice.reason == "FailedScheduling" => Some(notice.subject),
+            _ => None,
+        }));
+    }
+    assert_eq!(failed, [Subject::Pod(ObjectKey::new("default", "huge"))]);
+    assert_eq!(engine.plan().provisioning.unschedulable.len(), 4, "the plan itself knows of them");
+    let count = "karpenter_scheduler_unschedulable_pods_count 1";
+    assert!(metrics.text().lines().any(|line| line == count), "{}", metrics.text());
 }
 
 /// Rows: DIS-185

@@ -638,6 +638,7 @@ fn a_node_whose_registration_was_written_by_half_is_registered_again() {
     assert!(actions.iter().any(opens), "{actions:?}");
 }
 
+/// Rows: SCH-474
 #[test]
 fn nothing_is_decided_before_everything_was_listed() {
     let mut town = Town::with(|_| ());

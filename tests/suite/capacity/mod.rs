@@ -4,6 +4,7 @@ mod town;
 
 mod disruption;
 mod engine;
+mod rounds;
 mod buffers;
 mod status;
 mod property;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use provisor::api::{self, Object};
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::capacity::scheduling::{Settings, Supply};
 use provisor::model::action::{Action, PoolChange};
@@ -13,6 +14,7 @@ use provisor::model::money::UsdPerHour;
 use provisor::model::name::{ClaimName, NodeName, ObjectKey, PoolName};
 use provisor::model::node::Node;
 use provisor::model::observation::Observation;
+use provisor::model::offering::InstanceType;
 use provisor::model::pool::{
     HashStamp, NodeOverlay, NodePool, OverlayCondition, PoolCondition, PoolUse, PriceChange,
 };
@@ -61,6 +63,7 @@ fn with_class(change: impl FnOnce(&mut NodeClass)) -> Engine {
     engine
 }
 
+/// Rows: SCH-551
 #[test]
 fn api_041_pools_of_others_are_not_written_to() {
     let mut town = Town::with(|pool| {
@@ -82,6 +85,7 @@ fn api_041_pools_of_others_are_not_written_to() {
     assert!(!claim.annotations.contains_key(&*annotation::NODEPOOL_HASH_VERSION));
 }
 
+/// Rows: SCH-552
 #[test]
 fn api_042_a_pool_is_as_ready_as_its_class() {
     use ConditionStatus::{False, True, Unknown};
@@ -128,6 +132,7 @@ fn api_042_a_pool_is_as_ready_as_its_class() {
     assert_eq!(pool_of(&engine, "default").conditions.true_since(Ready), Some(later));
 }
 
+/// Rows: SCH-554
 #[test]
 fn what_the_controller_cannot_accept_makes_a_pool_not_ready() {
     let town = Town::with(|pool| pool.fault = Some("spec.x: is too long".into()));
@@ -138,6 +143,7 @@ fn what_the_controller_cannot_accept_makes_a_pool_not_ready() {
     assert_eq!(condition(&engine, PoolCondition::Ready).0, ConditionStatus::False);
 }
 
+/// Rows: SCH-557
 #[test]
 fn api_043_a_pool_without_nodes_reports_zeros() {
     let town = Town::with(|_| ());
@@ -150,6 +156,7 @@ fn api_043_a_pool_without_nodes_reports_zeros() {
     assert_eq!(used.nodes, 0);
 }
 
+/// Rows: SCH-557
 #[test]
 fn api_044_the_claim_counts_until_its_node_is_initialized() {
     let mut town = Town::with(|_| ());
@@ -174,6 +181,7 @@ fn api_044_the_claim_counts_until_its_node_is_initialized() {
     assert_eq!(amount(&used(&engine, "default"), "cpu"), "1900m");
 }
 
+/// Rows: SCH-557, SCH-558
 #[test]
 fn api_045_counters_follow_nodes_of_several_pools() {
     let mut fixed = pool("fixed");
@@ -241,6 +249,7 @@ fn hash_of(engine: &Engine, node: &str) -> (&'static str, &'static str) {
     (text(*annotation::NODEPOOL_HASH), text(*annotation::NODEPOOL_HASH_VERSION))
 }
 
+/// Rows: SCH-556
 #[test]
 fn api_047_a_new_hash_version_undoes_no_drift() {
     let stamp = HashStamp { hash: "99".into(), version: "provisor-v1".into(), is_new_version: true };
@@ -277,6 +286,7 @@ fn api_047_a_new_hash_version_undoes_no_drift() {
     assert_eq!(pool_of(&engine, "default").new_stamp, None);
 }
 
+/// Rows: SCH-556
 #[test]
 fn api_048_hashes_of_the_current_version_stay() {
     let stamp = HashStamp { hash: "99".into(), version: "provisor-v1".into(), is_new_version: false };
@@ -312,6 +322,7 @@ fn overlay(name: &str, dollars: i64) -> NodeOverlay {
     }
 }
 
+/// Rows: SCH-522
 #[test]
 fn api_053_a_pool_without_types_holds_up_no_overlay() {
     let mut broken = pool("broken");
@@ -345,6 +356,94 @@ fn api_053_a_pool_without_types_holds_up_no_overlay() {
     town.cluster.classes.insert("lost".into(), Arc::new(class("lost")));
     let supply = Supply::of(&town.cluster, &Settings::default());
     assert!(prices(&supply, "broken") && supply.unlisted().is_empty(), "applied once it recovers");
+}
+
+/// What is written on a pool whose manifest asks for these capacity types.
+fn validated(values: serde_json::Value) -> ConditionStatus {
+    let written = serde_json::json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": "default" },
+        "spec": { "template": { "spec": {
+            "nodeClassRef": { "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" },
+            "requirements": [{ "key": "karpenter.sh/capacity-type", "operator": "In", "values": values }],
+        } } },
+    });
+    let Ok(Object::NodePool(pool)) = api::parse(&written) else { panic!("the API server takes it") };
+    let town = Town::new(vec![pool]);
+    let mut engine = town.engine();
+    engine.decide(town.now);
+    condition(&engine, PoolCondition::ValidationSucceeded).0
+}
+
+#[test]
+fn sch_553_capacity_types_that_nobody_knows_are_forgiven_beside_known_ones() {
+    use ConditionStatus::{False, True};
+    assert_eq!(validated(serde_json::json!(["someday", "never"])), False);
+    assert_eq!(validated(serde_json::json!(["spot", "on-demand", "reserved"])), True);
+    assert_eq!(validated(serde_json::json!(["spot", "someday"])), True);
+}
+
+/// A manifest that changes all prices to 7, with more.
+fn written_overlay(more: serde_json::Value) -> serde_json::Value {
+    let mut overlay = serde_json::json!({
+        "apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": { "name": "dear" },
+        "spec": { "price": "7", "requirements": [] },
+    });
+    for (key, value) in more.as_object().expect("fields") {
+        overlay["spec"][key] = value.clone();
+    }
+    overlay
+}
+
+#[test]
+fn sch_502_an_overlay_that_is_not_valid_is_not_applied() {
+    let long = format!("test.com/{}", "a".repeat(64));
+    let too_long = serde_json::json!({ "requirements": [{ "key": long, "operator": "DoesNotExist" }] });
+    for (more, is_valid) in [(serde_json::json!({}), true), (too_long, false)] {
+        let Ok(Object::NodeOverlay(overlay)) = api::parse(&written_overlay(more)) else {
+            panic!("it is taken")
+        };
+        let mut town = Town::with(|_| ());
+        town.cluster.overlays.insert(overlay.name, Arc::new(overlay));
+        let supply = Supply::of(&town.cluster, &Settings::default());
+        let is_dear =
+            |kind: &InstanceType| kind.offerings.iter().all(|one| one.price == UsdPerHour(7_000_000));
+        assert_eq!(supply.sold(PoolName::new("default")).iter().all(is_dear), is_valid);
+        let mut engine = town.engine();
+        engine.decide(town.now);
+        let conditions = &engine.cluster().overlays[&"dear".into()].conditions;
+        let reason = conditions.get(OverlayCondition::ValidationSucceeded).expect("written").reason;
+        assert_eq!(reason.as_str(), if is_valid { "ValidationSucceeded" } else { "RuntimeValidation" });
+    }
+    // What no overlay may change does not even get past the API server.
+    let forbidden = written_overlay(serde_json::json!({ "capacity": { "cpu": "1" } }));
+    let errors = api::parse(&forbidden).expect_err("cpu is not to be changed");
+    assert!(errors.iter().any(|error| error.path.starts_with("spec.capacity")), "{errors:?}");
+}
+
+/// Claims say whether an overlay had a part in what may be launched for them.
+#[test]
+fn sch_520_claims_bear_the_marks_of_the_overlays_that_made_them() {
+    let marks = |overlays: Vec<NodeOverlay>| {
+        let mut town = Town::with(|_| ());
+        for one in overlays {
+            town.cluster.overlays.insert(one.name, Arc::new(one));
+        }
+        town.cluster.put_pod(Arc::new(pod("web", None, shape("web", "1500m"))));
+        let mut engine = town.engine();
+        engine.decide(town.now);
+        engine.decide(town.now + SignedDuration::from_secs(1));
+        let claim = engine.cluster().claims.values().next().expect("one is made").clone();
+        let is_marked = |key| claim.annotations.get(&key).is_some_and(|value| &**value == "true");
+        (is_marked(*annotation::PRICE_OVERLAY_APPLIED), is_marked(*annotation::CAPACITY_OVERLAY_APPLIED))
+    };
+    let dear = || overlay("dear", 7);
+    let mut large = overlay("large", 0);
+    large.price = None;
+    large.capacity.set(ResourceName::new("x.com/a"), 1);
+    assert_eq!(marks(Vec::new()), (false, false));
+    assert_eq!(marks(vec![dear()]), (true, false));
+    assert_eq!(marks(vec![large.clone()]), (false, true));
+    assert_eq!(marks(vec![dear(), large]), (true, true));
 }
 
 #[test]

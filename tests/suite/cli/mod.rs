@@ -36,8 +36,15 @@ fn root() -> &'static Path {
 fn command(dir: &Path, line: &str) -> assert_cmd::Command {
     let mut command = assert_cmd::Command::cargo_bin("provisor").expect("the program is built");
     command.current_dir(dir).args(line.split_whitespace());
-    for name in ["NO_COLOR", "CLICOLOR_FORCE", "PROVISOR_REPO", "PROVISOR_LOG", "AWS_REGION", "FEATURE_GATES"]
-    {
+    for name in [
+        "NO_COLOR",
+        "CLICOLOR_FORCE",
+        "PROVISOR_REPO",
+        "PROVISOR_LOG",
+        "AWS_REGION",
+        "FEATURE_GATES",
+        "SCHEDULER_CONFIG",
+    ] {
         command.env_remove(name);
     }
     command

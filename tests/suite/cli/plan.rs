@@ -261,3 +261,41 @@ spec: { scalableRef: { apiGroup: apps, kind: Deployment, name: nobody }, replica
     let text = run(dir.path(), PLAN);
     assert!(out(&text).contains("Room that is kept"), "{}", out(&text));
 }
+
+/// Rows: SCH-384, OBS-006
+#[test]
+fn defaults_for_spreading_are_read_from_the_command_line_or_the_environment() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    let nodes_with = |config: Option<&str>| {
+        let mut plan = command(dir.path(), &format!("{PLAN} --output json"));
+        if let Some(config) = config {
+            plan.args(["--scheduler-config", config]);
+        }
+        let done = plan.output().expect("the program starts");
+        assert_eq!(code(&done), 0, "{}", err(&done));
+        parse(&out(&done))["capacity"]["provisioning"]["newNodes"].as_array().map_or(0, Vec::len)
+    };
+    let default =
+        r#"{"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}"#;
+    let config =
+        |constraint: &str| format!(r#"{{"podTopologySpread": {{"defaultConstraints": [{constraint}]}}}}"#);
+    assert_eq!((nodes_with(None), nodes_with(Some(""))), (1, 1));
+    assert_eq!(nodes_with(Some(&config(default))), 2, "the two pods of the Deployment are kept apart");
+    let mut plan = command(dir.path(), &format!("{PLAN} --output json"));
+    plan.env("SCHEDULER_CONFIG", config(default));
+    let by_environment = plan.output().expect("the program starts");
+    let plan = parse(&out(&by_environment));
+    assert_eq!(plan["capacity"]["provisioning"]["newNodes"].as_array().map(Vec::len), Some(2));
+    for (faulty, wanted) in [
+        (config(&default.replace('1', "0")), "defaultConstraints[0].maxSkew: must be from 1"),
+        (config(&format!("{default}, {default}")), "defaultConstraints[1]: has the topologyKey"),
+        ("podTopologySpread: [".into(), "--scheduler-config: "),
+    ] {
+        let mut plan = command(dir.path(), PLAN);
+        plan.args(["--scheduler-config", &faulty]);
+        let done = plan.output().expect("the program starts");
+        assert_eq!((code(&done), out(&done).as_str()), (64, ""), "nothing is planned with {faulty}");
+        assert!(err(&done).contains(wanted), "{}", err(&done));
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, CLASSES, environment, is_true, text};
+use super::bench::{Bench, CLASSES, POOLS, environment, is_true, text};
 
 /// Groups of pods each of which fits on one node, so that there is one right place for every pod: how many, of what size, and
 /// in which zone.
@@ -26,6 +26,7 @@ fn planned(log: &str) -> BTreeMap<String, String> {
     .collect()
 }
 
+/// Rows: SCH-037
 #[test]
 fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     let bench = Bench::new();
@@ -53,6 +54,7 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
         bench.claims().iter().all(|claim| is_true(claim, "Initialized") && is_true(claim, "Ready"))
     });
     let (nodes, claims) = (bench.nodes(), bench.claims());
+    let pools = bench.list(POOLS);
     let node_of: BTreeMap<&str, &str> =
         claims.iter().map(|claim| (text(claim, "/metadata/name"), text(claim, "/status/nodeName"))).collect();
     assert_eq!(node_of.len(), GROUPS.len(), "one node is bought for each group: {node_of:?}");
@@ -64,7 +66,12 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
         assert_eq!(text(&pod, "/spec/nodeName"), node_of[claim.as_str()], "{key} is bound as planned");
     }
     for claim in &claims {
-        assert_eq!(text(claim, "/metadata/ownerReferences/0/name"), "general");
+        let owner = &claim["metadata"]["ownerReferences"][0];
+        assert_eq!((text(owner, "/apiVersion"), text(owner, "/kind")), ("karpenter.sh/v1", "NodePool"));
+        assert_eq!(
+            (text(owner, "/name"), text(owner, "/uid")),
+            ("general", text(&pools[0], "/metadata/uid"))
+        );
         assert_eq!(text(claim, "/metadata/annotations/provisor.dev~1owner"), "provisor:dev");
     }
     for node in &nodes {

@@ -26,6 +26,31 @@ fn spreading() -> Vec<A> {
 }
 
 #[test]
+fn sch_303_empty_lists_of_terms_ask_for_nothing() {
+    let written = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "a", "namespace": "default" },
+        "spec": {
+            "containers": [{ "name": "a" }],
+            "affinity": {
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [],
+                },
+                "podAntiAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [],
+                    "preferredDuringSchedulingIgnoredDuringExecution": [],
+                },
+            },
+        },
+    });
+    let Ok(provisor::api::Object::Pod(read)) = provisor::api::parse(&written) else { panic!("a pod") };
+    let mut world = World::plain();
+    world.run(&[A { shape: (*read.shape).clone(), ..pod("a") }, pod("b")]);
+    assert!(world.is_bound("a"));
+    assert_eq!(world.host_of("a"), world.host_of("b"));
+}
+
+#[test]
 fn sch_304_a_follower_finds_its_target_among_others() {
     let mut world = World::plain();
     let mut pods = spreading();

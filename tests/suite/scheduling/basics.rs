@@ -64,6 +64,7 @@ fn sch_007_a_hundred_pods_all_find_room() {
     assert_eq!(decision_samples(&pods, &[&round]), (100, 200.0));
 }
 
+/// Rows: SCH-012
 #[test]
 fn sch_011_a_pool_being_deleted_buys_nothing() {
     let mut leaving = pool("default");
@@ -74,6 +75,45 @@ fn sch_011_a_pool_being_deleted_buys_nothing() {
     assert_eq!(round.codes("a"), [Code::NoUsablePool]);
     // That it found no place was decided too.
     assert_eq!(decision_samples(&[pod("a")], &[&round]).0, 1);
+}
+
+/// Rows: SCH-225, SCH-227
+#[test]
+fn pods_that_fit_nowhere_are_counted_and_every_pod_is_timed_once() {
+    let impossible = many(10, &pod("huge").cpu("10000"));
+    let possible = many(5, &pod("small").cpu("100m"));
+    let all: Vec<A> = impossible.into_iter().chain(possible).collect();
+    let mut world = World::plain();
+    let round = world.run(&all);
+    assert_eq!(decision_samples(&all, &[&round]), (15, 30.0));
+    let metrics = Metrics::new();
+    all.iter().for_each(|pod| metrics.see(now(), &Observation::Pod(pod.build())));
+    let plan = Plan { provisioning: round.solution.clone(), ..Plan::default() };
+    metrics.decided(now(), &Decision { plan: Arc::new(plan), ..Decision::default() });
+    let count = "karpenter_scheduler_unschedulable_pods_count 10";
+    assert!(metrics.text().lines().any(|line| line == count), "{}", metrics.text());
+}
+
+/// Rows: SCH-459, SCH-460
+#[test]
+fn pods_that_went_or_were_bound_are_not_timed() {
+    let mut world = World::plain();
+    let (gone, bound) = (pod("gone"), pod("bound"));
+    let round = world.run(&[gone.clone(), bound.clone()]);
+    let samples = |forgets: bool| {
+        let metrics = Metrics::new();
+        metrics.see(now(), &Observation::Pod(gone.build()));
+        metrics.see(now(), &Observation::Pod(bound.build()));
+        if forgets {
+            metrics.see(now(), &Observation::PodGone(gone.build().key));
+            metrics.see(now(), &Observation::Pod(bound.clone().on("n1").build()));
+        }
+        let plan = Plan { provisioning: round.solution.clone(), ..Plan::default() };
+        metrics.decided(now(), &Decision { plan: Arc::new(plan), ..Decision::default() });
+        let name = "karpenter_pods_scheduling_decision_duration_seconds_count ";
+        metrics.text().lines().find_map(|line| line.strip_prefix(name).map(str::to_owned))
+    };
+    assert_eq!((samples(false).as_deref(), samples(true).as_deref()), (Some("2"), Some("0")));
 }
 
 /// Rows: SCH-015, SCH-017
@@ -282,6 +322,43 @@ fn a_pool_that_is_not_ready_is_named_as_the_reason() {
     let mut world = World::of(unready);
     let round = world.run(&[pod("a")]);
     assert_eq!(round.codes("a"), [Code::PoolNotReady]);
+}
+
+/// A pod of `spec`, as it is written.
+fn written(name: &str, spec: serde_json::Value) -> A {
+    let object = serde_json::json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "namespace": "default" }, "spec": spec,
+    });
+    let Ok(provisor::api::Object::Pod(read)) = provisor::api::parse(&object) else { panic!("a pod") };
+    A { shape: (*read.shape).clone(), ..pod(name) }
+}
+
+/// Rows: SCH-252, SCH-500
+#[test]
+fn claims_of_a_pod_or_of_any_of_its_containers_ask_for_devices() {
+    let claims = serde_json::json!({ "claims": [{ "name": "gpu" }] });
+    let of_pod = serde_json::json!({
+        "containers": [{ "name": "a" }], "resourceClaims": [{ "name": "gpu", "resourceClaimName": "one" }],
+    });
+    let of_container = serde_json::json!({ "containers": [{ "name": "a", "resources": claims }] });
+    let of_init = serde_json::json!({
+        "containers": [{ "name": "a" }], "initContainers": [{ "name": "i", "resources": claims }],
+    });
+    let plain = serde_json::json!({
+        "containers": [{ "name": "a", "resources": { "claims": [], "requests": { "cpu": "1" } } }],
+        "resourceClaims": [],
+    });
+    let mut world = World::plain();
+    let round = world.run(&[
+        written("of-pod", of_pod),
+        written("of-container", of_container),
+        written("of-init", of_init),
+        written("plain", plain),
+    ]);
+    for name in ["of-pod", "of-container", "of-init"] {
+        assert_eq!(round.rejected.get(name), Some(&Code::NeedsDevices), "{name}");
+    }
+    assert!(world.is_bound("plain"));
 }
 
 #[test]

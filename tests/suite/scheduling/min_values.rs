@@ -151,6 +151,7 @@ fn a_minimum_that_even_an_empty_node_misses_is_named() {
     assert!(nodes_for(asked, ten).is_empty());
 }
 
+/// Rows: SCH-366
 #[test]
 fn a_list_of_types_that_had_to_be_cut_below_the_minimum_buys_nothing() {
     let types: Vec<InstanceType> = (0..700)

@@ -221,6 +221,19 @@ fn a_claim_whose_launch_is_not_answered_is_planned_with() {
 }
 
 #[test]
+fn sch_188_round_after_round_hardly_any_room_is_left_over() {
+    let kind = machine("only", &[("cpu", "4.25"), ("memory", "64Gi"), ("pods", "4")], &everywhere(1.0));
+    let mut world = World::new(vec![pool("default")], vec![kind]);
+    for (at, count) in [7, 3, 9, 1, 5, 8, 2, 6, 4, 9].into_iter().enumerate() {
+        world.run(&many(count, &A { name: format!("batch-{at}"), ..pod("a").cpu("1") }));
+        assert_eq!(world.waiting(), 0);
+        let has_room = |node: &&NodeName| world.cluster.pods_of(**node).count() < 4;
+        let names: Vec<NodeName> = world.cluster.nodes.keys().copied().collect();
+        assert!(names.iter().filter(has_room).count() <= 1, "after batch {at}");
+    }
+}
+
+#[test]
 fn a_cordoned_node_takes_nothing() {
     let mut world = World::plain();
     world.put_node("own", &[], ROOM);

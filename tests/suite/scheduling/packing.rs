@@ -163,7 +163,7 @@ fn price_decides_among_what_fits() {
 }
 
 /// Every combination of size, zone, capacity type, system and architecture, one offering each.
-fn grid() -> Vec<InstanceType> {
+pub(super) fn grid() -> Vec<InstanceType> {
     let mut types = Vec::new();
     for cpu in [1, 4, 16] {
         for gib in [1, 8, 64] {

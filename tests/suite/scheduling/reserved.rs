@@ -99,6 +99,22 @@ fn sch_240_each_machine_of_a_reservation_is_used() {
     assert_eq!(reserved, 3);
 }
 
+/// Two types draw on one reservation, and say differently how much of it is left.
+#[test]
+fn sch_247_of_two_counts_of_one_reservation_the_smaller_holds() {
+    let mut types = types();
+    for kind in &mut types[1..] {
+        kind.offerings.retain(|offering| offering.reservation.is_none());
+    }
+    reserve(&mut types[1], "r", 3);
+    reserve(&mut types[2], "r", 2);
+    let mut world = World::new(vec![open_pool("default")], types);
+    world.put_pods(&many(4, &pod("a").label("app", "a").far(near(HOSTNAME, with_label("app", "a")))));
+    let round = world.plan();
+    let reserved = |node: &&scheduling::NewNode| node.launch().capacity_type == CapacityType::Reserved;
+    assert_eq!(round.new_nodes().iter().filter(reserved).count(), 2);
+}
+
 #[test]
 fn sch_241_a_heavier_pool_is_waited_for() {
     let pools = vec![open_pool("primary").weight(100), open_pool("fallback").weight(50)];

@@ -307,6 +307,59 @@ fn capacity_type_rules_hold_beside_others() {
 }
 
 #[test]
+fn sch_278_only_pods_that_run_somewhere_count_by_capacity_type() {
+    let mut world = World::plain();
+    let room: &[(&str, &str)] = &[("cpu", "10"), ("memory", "10Gi"), ("pods", "9")];
+    world.put_node("n1", &[(CAPACITY_TYPE, "spot")], room);
+    world.put_node("n2", &[(CAPACITY_TYPE, "on-demand")], room);
+    world.put_node("bare", &[], room);
+    let on = |name: &str, node: &str| A { name: name.into(), ..web().on(node) };
+    let mut leaving = on("leaving", "n2");
+    leaving.is_terminating = true;
+    let over = |phase| A { phase, name: format!("{phase:?}").to_lowercase(), ..web().on("n2") };
+    let mut unlabelled = on("unlabelled", "n2");
+    unlabelled.shape.labels.clear();
+    world.put_pods(&[
+        unlabelled,
+        on("nowhere", "bare"),
+        on("elsewhere", "n2").namespace("other"),
+        leaving,
+        over(provisor::model::pod::PodPhase::Failed),
+        over(provisor::model::pod::PodPhase::Succeeded),
+        on("one", "n1"),
+        on("two", "n1"),
+        on("three", "n2"),
+    ]);
+    let round = world.run(&many(2, &web().spread(by(CAPACITY_TYPE, 1))));
+    assert!(round.solution.unschedulable.is_empty());
+    let among = ["one", "two", "three", "web-001", "web-002"];
+    let count = |kind| among.iter().filter(|pod| world.value_of(pod, CAPACITY_TYPE) == Some(kind)).count();
+    let mut counts = [count("spot"), count("on-demand")];
+    counts.sort_unstable();
+    assert_eq!(counts, [2, 3]);
+}
+
+#[test]
+fn sch_287_three_rules_over_many_types_hold_after_every_batch() {
+    let one = web().cpu("100m").spread(by(CAPACITY_TYPE, 1)).spread(by(ZONE, 2)).spread(by(HOSTNAME, 3));
+    let mut world = World::new(vec![pool("default")], super::packing::grid());
+    let mut sum = 0;
+    for count in 1..=14 {
+        world.run(&batch(count, count, &one));
+        sum += count;
+        assert_eq!(world.waiting(), 0, "after {sum}");
+        for (key, domains, skew) in [(CAPACITY_TYPE, 2, 1), (ZONE, 3, 2)] {
+            let mut counts = spread_of(&world, key);
+            assert_eq!(counts.iter().sum::<usize>(), sum);
+            counts.resize(domains, 0);
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(most - least <= skew, "{key} after {sum}: {counts:?}");
+        }
+        assert!(spread_of(&world, HOSTNAME).iter().all(|pods| *pods <= 3));
+    }
+}
+
+#[test]
 fn two_rules_meet_in_a_domain_that_suits_both() {
     // One rule alone would choose the first zone, the other the second: only the third suits both.
     let mut world = World::plain();

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use provisor::capacity::scheduling::Code;
+use provisor::api::{self, Object};
+use provisor::capacity::scheduling::{Code, UnsupportedStorage};
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::pod::{NodeTerm, PodVolume};
 use provisor::model::requirement::Operator::*;
 use provisor::model::requirement::Requirements;
 use provisor::model::symbol::Symbol;
 use provisor::model::workload::{CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass};
+
+use serde_json::{Value, json};
 
 use super::world::*;
 
@@ -29,6 +32,7 @@ fn class(name: &str, topologies: Vec<Requirements>) -> StorageClass {
         binds_immediately: false,
         topologies,
         is_default: false,
+        created: None,
     }
 }
 
@@ -287,4 +291,178 @@ fn sch_939_a_topology_key_that_no_pool_defines_is_out_of_reach() {
     world.put_pool(pool("default").require("rack", In, &["r1", "r2"]));
     world.run(&[]);
     assert_eq!(world.value_of("a", "rack"), Some("r1"));
+}
+
+/// Ephemeral volumes `data` of these pods, whose claims of a class are there.
+fn with_scratch(world: &mut World, pods: &[&str], storage_class: Option<&str>) -> Vec<A> {
+    let one = |name: &&str| {
+        let claim = claim(&format!("{name}-data"), None, storage_class);
+        world.cluster.volume_claims.insert(claim.key, Arc::new(claim));
+        let mut pod = pod(name);
+        let storage_class = storage_class.map(Symbol::new);
+        pod.shape.volumes.push(PodVolume::Ephemeral { volume: "data".into(), storage_class });
+        pod
+    };
+    pods.iter().map(one).collect()
+}
+
+/// A world with one node that can attach so many volumes of each driver.
+fn limited(limits: &[(&str, u32)], classes: Vec<StorageClass>) -> World {
+    let mut world = world(Vec::new(), Vec::new());
+    spacious("n1", 0, &mut world);
+    let limits = limits.iter().map(|(driver, limit)| (Symbol::new(driver), *limit)).collect();
+    let csi = CsiNode { node: NodeName::new("n1"), limits };
+    world.cluster.csi_nodes.insert(csi.node, Arc::new(csi));
+    for class in classes {
+        world.cluster.storage_classes.insert(class.name, Arc::new(class));
+    }
+    world
+}
+
+/// Each pod in a round of its own.
+fn one_by_one(world: &mut World, pods: &[A]) {
+    for pod in pods {
+        world.run(std::slice::from_ref(pod));
+    }
+}
+
+const ROOMY: &str = "roomy-csi.provider.com";
+
+fn default_of(name: &str, provisioner: &str, created: Option<&str>) -> StorageClass {
+    StorageClass {
+        provisioner: provisioner.into(),
+        is_default: true,
+        created: created.map(|at| at.parse().expect("a moment")),
+        ..class(name, Vec::new())
+    }
+}
+
+#[test]
+fn sch_207_an_ephemeral_volume_uses_the_driver_of_its_class() {
+    let classes = vec![class("named", Vec::new()), default_of("standard", ROOMY, None)];
+    let mut world = limited(&[(DRIVER, 1), (ROOMY, 10)], classes);
+    let pods = with_scratch(&mut world, &["a", "b"], Some("named"));
+    one_by_one(&mut world, &pods);
+    assert_eq!((world.host_of("a"), world.cluster.nodes.len()), (Some("n1"), 2));
+}
+
+/// Rows: SCH-208, SCH-209
+#[test]
+fn a_volume_without_a_class_is_of_the_newest_default() {
+    let mut one = limited(&[(DRIVER, 1)], vec![default_of("standard", DRIVER, None)]);
+    let pods = with_scratch(&mut one, &["a", "b"], None);
+    one_by_one(&mut one, &pods);
+    assert_eq!((one.host_of("a"), one.cluster.nodes.len()), (Some("n1"), 2));
+    for (newest_driver, nodes) in [(DRIVER, 2), (ROOMY, 1)] {
+        let older = if newest_driver == DRIVER { ROOMY } else { DRIVER };
+        let classes = vec![
+            default_of("a-new", newest_driver, Some("2026-02-01T00:00:00Z")),
+            default_of("z-old", older, Some("2026-01-01T00:00:00Z")),
+        ];
+        let mut two = limited(&[(DRIVER, 1), (ROOMY, 10)], classes);
+        let pods = with_scratch(&mut two, &["a", "b"], None);
+        one_by_one(&mut two, &pods);
+        assert_eq!(two.cluster.nodes.len(), nodes, "{newest_driver}");
+        assert_eq!(two.waiting(), 0);
+    }
+}
+
+/// Rows: SCH-210, SCH-211, SCH-212
+#[test]
+fn no_node_is_bought_for_volumes_that_it_could_not_have() {
+    let drivers = UnsupportedStorage { drivers: [DRIVER.into()].into(), ..UnsupportedStorage::default() };
+    let keys = UnsupportedStorage { topology_keys: [ZONE.into()].into(), ..UnsupportedStorage::default() };
+    let bound = || vec![claim("bound", Some("pv"), None)];
+    for (unsupported, codes) in [
+        (UnsupportedStorage::default(), [None, None]),
+        (drivers, [Some(&Code::VolumeNotUsable), Some(&Code::VolumeNotUsable)]),
+        (keys, [Some(&Code::VolumeNotUsable), None]),
+    ] {
+        let mut world = world(bound(), vec![volume("pv", vec![zone_term(Z1)])]);
+        world.settings.unsupported_storage = unsupported;
+        let mut pods = with_scratch(&mut world, &["scratch"], Some("zonal"));
+        pods.push(pod("b").claim("bound"));
+        pods.push(pod("healthy"));
+        let round = world.run(&pods);
+        assert_eq!([round.rejected.get("scratch"), round.rejected.get("b")], codes);
+        assert_eq!([world.is_bound("scratch"), world.is_bound("b")], codes.map(|code| code.is_none()));
+        assert!(world.is_bound("healthy"));
+    }
+}
+
+/// Rows: SCH-216, SCH-217
+#[test]
+fn an_ephemeral_volume_needs_its_class_until_it_is_bound() {
+    for storage_class in ["non-existent", ""] {
+        let mut bound = world(Vec::new(), vec![volume("pv", Vec::new())]);
+        let pods = with_scratch(&mut bound, &["a"], Some(storage_class));
+        let claim = claim("a-data", Some("pv"), Some(storage_class));
+        bound.cluster.volume_claims.insert(claim.key, Arc::new(claim));
+        bound.run(&pods);
+        assert_eq!(bound.cluster.nodes.len(), 1, "{storage_class}");
+        let mut missing = world(Vec::new(), Vec::new());
+        let pods = with_scratch(&mut missing, &["a"], Some(storage_class));
+        missing.cluster.volume_claims.clear();
+        missing.run(&pods);
+        assert_eq!(missing.cluster.nodes.len(), 0, "{storage_class}");
+    }
+}
+
+fn read(object: Value) -> Object {
+    api::parse(&object).expect("it is valid")
+}
+
+#[test]
+fn sch_218_volumes_of_old_plugins_count_for_the_driver_that_does_their_work() {
+    let Object::StorageClass(old) = read(json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "old"},
+        "provisioner": "kubernetes.io/aws-ebs", "volumeBindingMode": "WaitForFirstConsumer",
+    })) else {
+        panic!("a class")
+    };
+    let Object::PersistentVolume(disk) = read(json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
+        "spec": {"awsElasticBlockStore": {"volumeID": "vol-1"}, "capacity": {"storage": "1Gi"}},
+    })) else {
+        panic!("a volume")
+    };
+    for is_ephemeral in [false, true] {
+        let mut world = limited(&[("ebs.csi.aws.com", 1)], vec![old.clone()]);
+        world.cluster.volumes.insert(disk.name, Arc::new(disk.clone()));
+        for claim in [claim("first", Some("pv"), Some("old")), claim("second", None, Some("old"))] {
+            world.cluster.volume_claims.insert(claim.key, Arc::new(claim));
+        }
+        let second = match is_ephemeral {
+            true => with_scratch(&mut world, &["b"], Some("old")).remove(0),
+            false => pod("b").claim("second"),
+        };
+        one_by_one(&mut world, &[pod("a").claim("first"), second]);
+        assert_eq!((world.host_of("a"), world.cluster.nodes.len()), (Some("n1"), 2), "{is_ephemeral}");
+        assert_eq!(world.waiting(), 0);
+    }
+}
+
+/// A volume may be in two zones: the node that is there suits the second, although a new one would suit the first.
+#[test]
+fn sch_937_each_candidate_is_asked_for_every_alternative() {
+    let zoned = pool("default").require(ZONE, In, &[Z1]);
+    let disk = volume("pv", vec![zone_term(Z1), zone_term(Z2)]);
+    let mut there = world(vec![claim("data", Some("pv"), None)], vec![disk.clone()]);
+    there.put_pool(zoned.clone());
+    there.put_node("n2", &[(ZONE, Z2)], &[("cpu", "4"), ("memory", "4Gi"), ("pods", "5")]);
+    there.run(&[pod("a").claim("data")]);
+    assert_eq!((there.host_of("a"), there.cluster.nodes.len()), (Some("n2"), 1));
+    let mut new = world(vec![claim("data", Some("pv"), None)], vec![disk]);
+    new.put_pool(zoned.weight(2));
+    new.put_pool(pool("other").require(ZONE, In, &[Z2]));
+    new.run(&[
+        pod("far").cpu("1").select(ZONE, Z2),
+        pod("near").cpu("1").select(ZONE, Z1),
+        pod("a").claim("data").select(NODEPOOL, "other"),
+    ]);
+    assert_eq!(
+        new.host_of("a"),
+        new.host_of("far"),
+        "of the open nodes the second suits it, by the second alternative"
+    );
 }

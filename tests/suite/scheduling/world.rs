@@ -342,7 +342,11 @@ impl A {
     pub fn build(&self) -> Arc<Pod> {
         let owner = self.owner.as_ref().map(|(kind, name)| Owner {
             kind: (*kind).into(),
-            api_version: "apps/v1".into(),
+            api_version: match *kind {
+                "ReplicationController" => "v1".into(),
+                "Job" => "batch/v1".into(),
+                _ => "apps/v1".into(),
+            },
             name: Symbol::new(name),
             uid: Uid::new(name),
             is_controller: true,
@@ -517,7 +521,7 @@ impl World {
 
     /// Plans for everything that waits or moves, without carrying it out.
     pub fn plan(&self) -> Round {
-        let (mut pods, rejected) = provisionable_pods(&self.cluster);
+        let (mut pods, rejected) = provisionable_pods(&self.cluster, &self.settings);
         pods.extend(moving_pods(&self.cluster, now()));
         let supply = self.supply();
         let solution = scheduling::solve(&Request {

@@ -21,7 +21,7 @@ use crate::model::offering::CapacityType;
 use crate::model::quantity::Quantity;
 use crate::model::requirement::Operator;
 use crate::model::symbol::Symbol;
-use crate::model::taint::Taint;
+use crate::model::taint::{Taint, merge_taints};
 
 /// EC2 takes no more, before it is put into base64.
 pub const BYTES_MAX: usize = 16_384;
@@ -111,11 +111,10 @@ fn is_foreign(key: &str) -> bool {
 
 /// The taints that the kubelet registers with: the last of them keeps pods away until the node is known to be ours.
 pub fn taints(claim: &NodeClaim) -> Vec<Taint> {
-    let mut taints: Vec<Taint> =
-        claim.spec.taints.iter().chain(&claim.spec.startup_taints).copied().collect();
-    if !taints.iter().any(|taint| taint.is_same(&Taint::unregistered())) {
-        taints.push(Taint::unregistered());
-    }
+    let mut taints = Vec::new();
+    // A kubelet that is told of one twice does not start.
+    merge_taints(&mut taints, claim.spec.taints.iter().chain(&claim.spec.startup_taints).copied());
+    merge_taints(&mut taints, [Taint::unregistered()]);
     taints
 }
 

@@ -354,3 +354,11 @@ fn aws_266_the_last_taint_keeps_pods_away_until_registration() {
     already.spec.startup_taints = vec![Taint::unregistered()];
     assert_eq!(taints(&already).len(), 2, "not twice");
 }
+
+#[test]
+fn sch_927_a_kubelet_is_told_of_no_taint_twice() {
+    let mut twice = claim();
+    twice.spec.startup_taints = vec![Taint::new("gpu", "wait", Effect::NoSchedule)];
+    let found: Vec<String> = taints(&twice).iter().map(ToString::to_string).collect();
+    assert_eq!(found, ["gpu:NoSchedule", "karpenter.sh/unregistered:NoExecute"]);
+}

@@ -22,7 +22,8 @@ use crate::simulator::settle::{self, settle};
 
 pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, until_settled: bool) -> Capacity {
     let plan = planning::plan(cluster, now, settings);
-    let waiting: BTreeSet<ObjectKey> = provisionable_pods(cluster).0.iter().map(|pod| pod.key).collect();
+    let waiting: BTreeSet<ObjectKey> =
+        provisionable_pods(cluster, &settings.scheduling).0.iter().map(|pod| pod.key).collect();
     let mut ids = Ids::default();
     let mut provisioning = provisioning(&plan.provisioning, &waiting, &mut ids);
     let room = virtual_pods(cluster, &settings.scheduling);

@@ -23,6 +23,7 @@ use crate::model::observation::Observation;
 use crate::model::owner::Owner;
 use crate::model::time::parse_duration;
 use crate::ui::cli::catalog::CatalogArgs;
+use crate::ui::cli::plan::BehaviorArgs;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::live_story::LiveStory;
@@ -70,6 +71,8 @@ pub struct LiveArgs {
     no_simulated_kubelets: bool,
     #[command(flatten)]
     ec2: Ec2Args,
+    #[command(flatten)]
+    behavior: BehaviorArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -126,6 +129,7 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     if args.live.cloud == Some(CloudKind::Aws) && !HAS_AWS {
         return Err(aws_unavailable().into());
     }
+    let behavior = args.live.behavior.settings()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -134,9 +138,9 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let outcome = runtime.block_on(async {
         let commits = Commits::open(args).await?;
         match seller(args.live.cloud, commits.environment(), commits.cloud())? {
-            CloudKind::Simulated => on_simulated(args, console, commits).await,
+            CloudKind::Simulated => on_simulated(args, behavior, console, commits).await,
             CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
-            CloudKind::Aws => on_ec2(args, console, commits).await,
+            CloudKind::Aws => on_ec2(args, behavior, console, commits).await,
         }
     });
     // Requests that nobody waits for any more must not keep the program.
@@ -144,7 +148,12 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     outcome
 }
 
-async fn on_simulated(args: &Args, console: &Console, commits: Commits) -> Result<Exit, Failure> {
+async fn on_simulated(
+    args: &Args,
+    behavior: EngineSettings,
+    console: &Console,
+    commits: Commits,
+) -> Result<Exit, Failure> {
     let address = args.live.address();
     let kube = Kube::connect(&address, args.live.kube_qps).await?;
     let first = format!(
@@ -166,10 +175,16 @@ async fn on_simulated(args: &Args, console: &Console, commits: Commits) -> Resul
         let listener = provider.clone();
         (provider, Box::new(move |seen: &Observation| listener.observe(seen)) as Listener)
     };
-    keep(args, console, kube, commits, (CloudKind::Simulated, seed), make).await
+    let engine = EngineSettings { seed, ..behavior };
+    keep(args, console, kube, commits, (CloudKind::Simulated, engine), make).await
 }
 
-async fn on_ec2(args: &Args, console: &Console, commits: Commits) -> Result<Exit, Failure> {
+async fn on_ec2(
+    args: &Args,
+    behavior: EngineSettings,
+    console: &Console,
+    commits: Commits,
+) -> Result<Exit, Failure> {
     let live = &args.live;
     let account = Account::of_environment(live.catalog.region_alone()?).await?;
     let Some(region) = account.region().map(str::to_owned) else {
@@ -195,7 +210,8 @@ async fn on_ec2(args: &Args, console: &Console, commits: Commits) -> Result<Exit
     // A new one whenever the lease was got: another replica may have bought meanwhile.
     let make =
         move || (Arc::new(account.provider(settings.clone())), Box::new(|_: &Observation| {}) as Listener);
-    keep(args, console, kube, commits, (CloudKind::Aws, seed), make).await
+    let engine = EngineSettings { seed, ..behavior };
+    keep(args, console, kube, commits, (CloudKind::Aws, engine), make).await
 }
 
 type Listener = Box<dyn Fn(&Observation) + Send>;
@@ -206,7 +222,7 @@ async fn keep<P: CloudProvider>(
     console: &Console,
     kube: Kube,
     commits: Commits,
-    (cloud, seed): (CloudKind, u64),
+    (cloud, engine): (CloudKind, EngineSettings),
     make: impl Fn() -> (Arc<P>, Listener),
 ) -> Result<Exit, Failure> {
     let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
@@ -260,10 +276,9 @@ async fn keep<P: CloudProvider>(
                 environment: environment.clone(),
                 policy: policy.clone(),
                 engine: EngineSettings {
-                    seed,
                     foresees_pods: true,
                     owner: Some(Owner::new(&args.live.installation, &environment)),
-                    ..EngineSettings::default()
+                    ..engine.clone()
                 },
                 ledger: Ledger::of(&environment, &namespace),
             };
