@@ -11,7 +11,13 @@ pub fn validate_change(old: &Value, new: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let mut refuse = |path: &str, message: String, help: &str| {
         let help = Some(help.to_owned());
-        errors.push(FieldError { path: path.into(), message, help, stage: Stage::Admission });
+        errors.push(FieldError {
+            path: path.into(),
+            message,
+            help,
+            stage: Stage::Admission,
+            is_of_key: false,
+        });
     };
     match (parse(old), parse(new)) {
         (Ok(Object::NodePool(old)), Ok(Object::NodePool(new))) => {

@@ -335,7 +335,8 @@ fn check_tags(tags: &Field<'_, '_>) {
         if key.is_empty() {
             value.error("a tag needs a key".into());
         } else if OWN_TAGS.contains(&key) || key.starts_with("kubernetes.io/cluster") {
-            value.error_with_help(format!("`{key}` is written by the provisioner itself"), "leave it out");
+            let message = format!("`{key}` is written by the provisioner itself");
+            value.note_key(super::field::Stage::Admission, message, Some("leave it out".into()));
         }
     }
 }

@@ -9,6 +9,7 @@ use std::fmt;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use crate::model::near::nearest;
 use crate::model::quantity::{Quantity, ResourceName, Resources};
 use crate::model::symbol::Symbol;
 
@@ -32,6 +33,8 @@ pub struct FieldError {
     /// What to do about it.
     pub help: Option<String>,
     pub stage: Stage,
+    /// The key at the end of `path` is wrong, whatever stands there.
+    pub is_of_key: bool,
 }
 
 impl fmt::Display for FieldError {
@@ -293,7 +296,7 @@ impl<'p, 'v> Field<'p, 'v> {
         let text = self.text()?;
         let chosen = choices.iter().find(|choice| **choice == text);
         if chosen.is_none() {
-            let help = nearest(text, choices).map(|near| format!("did you mean `{near}`?"));
+            let help = nearest(text, choices.iter().copied()).map(|near| format!("did you mean `{near}`?"));
             let message = format!("`{text}` is none of {}", choices.join(", "));
             self.note(Stage::Admission, message, help);
         }
@@ -316,9 +319,11 @@ impl<'p, 'v> Field<'p, 'v> {
             };
             if !known.contains(&key.as_str()) {
                 let help = moved(&field.path())
-                    .or_else(|| nearest(key, known).map(|near| format!("did you mean `{near}`?")))
+                    .or_else(|| {
+                        nearest(key, known.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+                    })
                     .or_else(|| Some(format!("known here: {}", known.join(", "))));
-                field.note(Stage::UnknownField, format!("there is no field `{key}`"), help);
+                field.note_key(Stage::UnknownField, format!("there is no field `{key}`"), help);
             } else if value.is_null() && !self.findings.nulls_are_absent && !DEFAULTED.contains(&key.as_str())
             {
                 let help = Some("give it a value or leave it out".into());
@@ -385,7 +390,19 @@ impl<'p, 'v> Field<'p, 'v> {
     }
 
     pub(crate) fn note(&self, stage: Stage, message: String, help: Option<String>) {
-        self.findings.errors.borrow_mut().push(FieldError { path: self.path(), message, help, stage });
+        let error = FieldError { path: self.path(), message, help, stage, is_of_key: false };
+        self.findings.errors.borrow_mut().push(error);
+    }
+
+    /// Whether this is the entry `key` of a map.
+    pub(crate) fn is_entry(&self, key: &str) -> bool {
+        matches!(self.segment, Segment::Key(own) if own == key)
+    }
+
+    /// The same where the key is wrong, and not what it has.
+    pub(crate) fn note_key(&self, stage: Stage, message: String, help: Option<String>) {
+        let error = FieldError { path: self.path(), message, help, stage, is_of_key: true };
+        self.findings.errors.borrow_mut().push(error);
     }
 
     pub(crate) fn findings(&self) -> &'p Findings {
@@ -421,15 +438,6 @@ fn describe(value: &Value) -> String {
         Value::Array(_) => "a list".into(),
         Value::Object(_) => "a map".into(),
     }
-}
-
-/// The candidate that `word` is most likely a misspelling of.
-pub(crate) fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
-    let lower = word.to_lowercase();
-    let scored = candidates
-        .iter()
-        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), *candidate));
-    scored.filter(|(distance, near)| *distance <= 1 + near.len() / 5).min().map(|(_, near)| near)
 }
 
 /// Where a field of an older version went.

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::field::{Field, Stage, nearest};
+use super::field::{Field, Stage};
 use crate::model::class::{AmiFamily, EvictionThreshold, KubeletSettings};
+use crate::model::near::nearest;
 use crate::model::quantity::Quantity;
 use crate::model::symbol::Symbol;
 
@@ -126,7 +127,7 @@ fn read_reserved(map: &Field<'_, '_>) -> BTreeMap<Symbol, Quantity> {
     for (key, value) in entries(map) {
         if !RESERVED_KEYS.contains(&key) {
             let help = Some(format!("it is one of {}", RESERVED_KEYS.join(", ")));
-            value.note(Stage::Runtime, format!("`{key}` cannot be reserved"), help);
+            value.note_key(Stage::Runtime, format!("`{key}` cannot be reserved"), help);
         }
         let Some(text) = value.value().and_then(serde_json::Value::as_str) else { continue };
         if text.starts_with('-') {
@@ -171,9 +172,9 @@ fn parse_threshold(text: &str) -> Option<EvictionThreshold> {
 
 fn check_signal(value: &Field<'_, '_>, key: &str) {
     if !SIGNALS.contains(&key) {
-        let help = nearest(key, &SIGNALS).map(|near| format!("did you mean `{near}`?"));
+        let help = nearest(key, SIGNALS).map(|near| format!("did you mean `{near}`?"));
         let help = help.or_else(|| Some(format!("it is one of {}", SIGNALS.join(", "))));
-        value.note(Stage::Runtime, format!("`{key}` is not an eviction signal"), help);
+        value.note_key(Stage::Runtime, format!("`{key}` is not an eviction signal"), help);
     }
 }
 
@@ -235,7 +236,8 @@ fn is_go_duration(text: &str) -> bool {
 mod schema {
     use serde_json::Value;
 
-    use super::super::field::{Field, Stage, nearest};
+    use super::super::field::{Field, Stage};
+    use crate::model::near::nearest;
 
     enum Type {
         Text,
@@ -431,9 +433,9 @@ mod schema {
         match known.iter().find(|(name, _)| *name == key) {
             Some((_, kind)) => check_type(field, key, kind),
             None => {
-                let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
-                let help = nearest(key, &names).map(|near| format!("did you mean `{near}`?"));
-                field.note(Stage::Runtime, format!("the kubelet has no field `{key}`"), help);
+                let names = known.iter().map(|(name, _)| *name);
+                let help = nearest(key, names).map(|near| format!("did you mean `{near}`?"));
+                field.note_key(Stage::Runtime, format!("the kubelet has no field `{key}`"), help);
             }
         }
     }

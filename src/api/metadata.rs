@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::field::Field;
+use super::field::{Field, Stage};
 use crate::model::label::{self, Labels};
 use crate::model::name::Uid;
 use crate::model::pod::Owner;
@@ -111,7 +111,7 @@ pub(crate) fn check(object: &Field<'_, '_>) {
 
 fn check_key(field: &Field<'_, '_>, key: &str) {
     if !label::is_qualified_name(key) {
-        field.error(format!("`{key}` is not a label key"));
+        field.note_key(Stage::Admission, format!("`{key}` is not a label key"), None);
     }
 }
 

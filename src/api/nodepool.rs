@@ -100,7 +100,7 @@ fn read_template(template: &Field<'_, '_>) -> Option<NodeTemplate> {
     labels.at_most(LABELS_MAX);
     for (key, value) in labels.entries() {
         if !label::is_qualified_name(key) {
-            value.runtime_error(format!("`{key}` is not a label key"));
+            value.note_key(Stage::Runtime, format!("`{key}` is not a label key"), None);
         }
         requirement::check_domain(&value, key, Place::Pool);
         if let Some(text) = value.text().filter(|text| !label::is_label_value(text)) {

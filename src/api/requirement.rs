@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::field::{Field, Stage};
 use crate::model::label;
+use crate::model::near::nearest;
 use crate::model::offering::CapacityType;
 use crate::model::requirement::{Operator, Requirement, Requirements};
 use crate::model::symbol::Symbol;
@@ -107,32 +108,30 @@ pub(crate) fn check_key(field: &Field<'_, '_>, key: &str, place: Place) {
 pub(crate) fn check_domain(field: &Field<'_, '_>, key: &str, place: Place) {
     let domain = key.split('/').next().unwrap_or_default();
     let is_nodepool = key == label::NODEPOOL.as_str();
-    if is_nodepool && place == Place::Pool {
-        field.error_with_help(
-            format!("`{key}` may not be set here"),
-            "nodes of a pool always carry the pool's name; leave it out",
-        );
+    let (message, help) = if is_nodepool && place == Place::Pool {
+        let help = "nodes of a pool always carry the pool's name; leave it out";
+        (format!("`{key}` may not be set here"), Some(help.to_owned()))
     } else if !is_nodepool && key != label::CAPACITY_TYPE.as_str() && domain.ends_with("karpenter.sh") {
-        field.error_with_help(
-            format!("`{key}` is in the domain karpenter.sh, which is Karpenter's own"),
-            "use a domain of yours",
-        );
+        let message = format!("`{key}` is in the domain karpenter.sh, which is Karpenter's own");
+        (message, Some("use a domain of yours".to_owned()))
     } else if key == label::HOSTNAME.as_str() {
-        field.error_with_help(
-            format!("`{key}` may not be asked for"),
-            "every node has its own name, which is not known before it starts",
-        );
+        let help = "every node has its own name, which is not known before it starts";
+        (format!("`{key}` may not be asked for"), Some(help.to_owned()))
     } else if let Some(name) = key.strip_prefix("karpenter.k8s.aws/") {
-        if !AWS_LABELS.contains(&name) {
-            let near = super::field::nearest(name, &AWS_LABELS);
-            field.note(
-                Stage::Admission,
-                format!("`{key}` is not a label that nodes of EC2 have"),
-                near.map(|near| format!("did you mean `karpenter.k8s.aws/{near}`?")),
-            );
+        if AWS_LABELS.contains(&name) {
+            return;
         }
+        let near = nearest(name, AWS_LABELS);
+        let help = near.map(|near| format!("did you mean `karpenter.k8s.aws/{near}`?"));
+        (format!("`{key}` is not a label that nodes of EC2 have"), help)
     } else if domain.ends_with("karpenter.k8s.aws") {
-        field.error(format!("`{key}` is in the domain karpenter.k8s.aws, which is the provider's own"));
+        (format!("`{key}` is in the domain karpenter.k8s.aws, which is the provider's own"), None)
+    } else {
+        return;
+    };
+    match field.is_entry(key) {
+        true => field.note_key(Stage::Admission, message, help),
+        false => field.note(Stage::Admission, message, help),
     }
 }
 

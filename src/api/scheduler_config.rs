@@ -27,6 +27,7 @@ pub fn parse(text: &str) -> Result<Vec<Spread>, Vec<FieldError>> {
                 message,
                 help: None,
                 stage: Stage::Admission,
+                is_of_key: false,
             }]);
         }
     };

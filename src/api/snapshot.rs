@@ -302,6 +302,7 @@ impl<'t> Reading<'t> {
                         message: "is in the file twice".into(),
                         help: Some("remove one of the two".into()),
                         stage: Stage::Admission,
+                        is_of_key: false,
                     };
                     self.wrong.push(Wrong { document, path, object: label(), errors: vec![error] });
                     return;
@@ -382,6 +383,7 @@ impl<'t> Reading<'t> {
                     message: failure.message,
                     help: None,
                     stage: Stage::Admission,
+                    is_of_key: false,
                 },
             });
         }
@@ -395,6 +397,7 @@ fn too_many_pods(wants: &str, pods: u64, pods_max: u32) -> FieldError {
         message: format!("{wants} {pods} pods, and {pods_max} may be made up for a file"),
         help: Some("lower the count, or accept more with `provisor plan --max-pods N`".into()),
         stage: Stage::Admission,
+        is_of_key: false,
     }
 }
 

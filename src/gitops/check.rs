@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::api::{self, FieldError};
-use crate::gitops::diagnostic::{Diagnostic, Place, nearest};
+use crate::gitops::diagnostic::{Diagnostic, Place};
 use crate::gitops::overlap;
 use crate::gitops::rendered::{Draft, place_of};
 use crate::gitops::text_form;
@@ -21,6 +21,7 @@ use crate::gitops::tree::Node;
 use crate::model::catalog::{Catalog, region_of, regions};
 use crate::model::label;
 use crate::model::name::Zone;
+use crate::model::near::nearest;
 use crate::model::offering::InstanceType;
 use crate::model::requirement::{Operator, Requirement, Requirements};
 use crate::model::symbol::Symbol;
@@ -180,7 +181,8 @@ fn is_allowed(draft: &Draft, found: &mut Vec<Diagnostic>) -> bool {
 
 fn refused_by_api(draft: &Draft, error: &FieldError) -> Diagnostic {
     let entry = &draft.origins[""];
-    let place = person_place(draft, &error.path).unwrap_or(entry).clone();
+    let key = draft.keys.get(error.path.as_str()).filter(|place| error.is_of_key && !is_ours(place));
+    let place = key.or_else(|| person_place(draft, &error.path)).unwrap_or(entry).clone();
     let kind = draft.manifest["kind"].as_str().unwrap_or("object");
     let name = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
     let message = match error.path.is_empty() {
@@ -196,10 +198,14 @@ fn refused_by_api(draft: &Draft, error: &FieldError) -> Diagnostic {
     diagnostic
 }
 
+/// Whether a template that comes with the program says it.
+fn is_ours(place: &Place) -> bool {
+    place.source.path.starts_with("built-in:")
+}
+
 /// The place of a value. Where a template of ours wrote it, the line of the strategy that changed a part of it, or of
 /// its neighbours, is the likelier cause.
 fn person_place<'d>(draft: &'d Draft, path: &str) -> Option<&'d Place> {
-    let is_ours = |place: &Place| place.source.path.starts_with("built-in:");
     let place = place_of(&draft.origins, path);
     if !place.is_some_and(is_ours) {
         return place;
@@ -445,7 +451,8 @@ fn limits(draft: &Draft, found: &mut Vec<Diagnostic>) {
                     "resources are `cpu`, `memory`, `nodes` or devices such as `nvidia.com/gpu`".to_owned()
                 }
             };
-            found.push(Diagnostic::warning("PRV1622", place(), message).help(help));
+            let place = draft.keys.get(path.as_str()).cloned().unwrap_or_else(place);
+            found.push(Diagnostic::warning("PRV1622", place, message).help(help));
             continue;
         };
         let text = match amount {

@@ -397,19 +397,6 @@ impl Serialize for Diagnostics {
     }
 }
 
-/// The name a person most likely meant: at most two edits away, `-`, `_` and case not counting.
-pub(crate) fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let plain = |text: &str| text.replace(['-', '_'], "").to_lowercase();
-    let wanted = plain(wrong);
-    let reach = if wanted.len() <= 3 { 1 } else { 2 };
-    names
-        .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(&wanted, &plain(name)), name))
-        .filter(|(distance, _)| *distance <= reach)
-        .min_by(|a, b| a.0.cmp(&b.0).then(a.1.cmp(b.1)))
-        .map(|(_, name)| name)
-}
-
 /// `a, b and c`, each in backticks.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
@@ -432,14 +419,6 @@ mod tests {
         assert_eq!(source.position(3), (1, 1));
         assert_eq!(source.line(1), "\u{feff}# ä");
         assert_eq!(source.position(1_000), (3, 1));
-    }
-
-    #[test]
-    fn the_nearest_name_is_at_most_two_edits_away() {
-        let names = ["limits", "labels", "startup-taints"];
-        assert_eq!(nearest("limts", names), Some("limits"));
-        assert_eq!(nearest("startupTaints", names), Some("startup-taints"));
-        assert_eq!(nearest("budget", names), None);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
 
-use crate::gitops::diagnostic::{Diagnostic, Place, Source, nearest};
+use crate::gitops::diagnostic::{Diagnostic, Place, Source};
 use crate::gitops::fleet::{TEMPLATES, refused};
+use crate::gitops::flow::{Steps, Trail};
 use crate::gitops::lock;
 use crate::gitops::meter::{
     Capped, Meter, OUTPUT_MAX, TOO_MUCH, TOO_MUCH_LOOKING, look, text_of_value, too_much, unpaid_text, weigh,
@@ -20,8 +21,9 @@ use crate::gitops::meter::{
 use crate::gitops::nesting;
 use crate::gitops::read::text_of;
 use crate::gitops::template::{
-    self, ADD, CHARGE, CLOSE, EMIT, HELD, JOIN, LOOKED, MULTIPLY, Mark, NUMBER_END, OPEN, SIZED, Traced,
+    self, ADD, CHARGE, CLOSE, EMIT, HELD, JOIN, LOOKED, MULTIPLY, Mark, NUMBER_END, OPEN, SIZED, STEP, Traced,
 };
+use crate::model::near::nearest;
 use crate::model::repository::{Refusal, Repository};
 
 /// Instructions of one rendering.
@@ -72,6 +74,7 @@ pub(crate) struct Engine {
     /// Paths of the commit that are not read, and why: an include may name one.
     refused: BTreeMap<Arc<str>, Refusal>,
     meter: Arc<Meter>,
+    trail: Arc<Trail>,
     /// Instructions of the renderings of this environment.
     burnt: Cell<u64>,
 }
@@ -79,13 +82,15 @@ pub(crate) struct Engine {
 impl Engine {
     pub fn new(repository: &Repository) -> Self {
         let meter = Arc::new(Meter::default());
+        let trail = Arc::new(Trail::default());
         let mut engine = Self {
-            environment: restricted(&meter),
+            environment: restricted(&meter, &trail),
             marks: Vec::new(),
             traced: BTreeMap::new(),
             found: Vec::new(),
             refused: repository.refused.clone(),
             meter,
+            trail,
             burnt: Cell::new(0),
         };
         for (name, text) in BUILT_IN {
@@ -149,9 +154,10 @@ impl Engine {
         self.burnt.set(0);
     }
 
-    /// Renders to marked text.
-    pub fn render(&self, name: &str, context: Value) -> Result<String, Box<Failure>> {
+    /// Renders to marked text, with the steps that its numbers mean.
+    pub fn render(&self, name: &str, context: Value) -> Result<(String, Steps), Box<Failure>> {
         self.meter.reset();
+        self.trail.begin(self.marks.len());
         let mut out = Capped { text: Vec::new() };
         if self.burnt.get() >= FUEL_TOTAL {
             return Err(Box::new(self.exhausted(name)));
@@ -165,7 +171,7 @@ impl Engine {
             Ok(())
         });
         match rendered {
-            Ok(()) => Ok(String::from_utf8_lossy(&out.text).into_owned()),
+            Ok(()) => Ok((String::from_utf8_lossy(&out.text).into_owned(), self.trail.taken())),
             Err(error) => Err(Box::new(self.failure(&error))),
         }
     }
@@ -432,7 +438,7 @@ pub(crate) fn undefined(what: &str) -> Error {
 }
 
 /// An engine with metered operators, metered filters and nothing else.
-fn restricted(meter: &Arc<Meter>) -> Environment<'static> {
+fn restricted(meter: &Arc<Meter>, trail: &Arc<Trail>) -> Environment<'static> {
     let mut environment = Environment::empty();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
@@ -445,6 +451,7 @@ fn restricted(meter: &Arc<Meter>) -> Environment<'static> {
         out.write_str(&text).map_err(Error::from)
     });
     add_operators(&mut environment, meter);
+    add_notes(&mut environment, meter, trail);
     add_filters(&mut environment, meter);
     add_tests(&mut environment, meter);
     // Lazy, so it costs nothing until something is made of it.
@@ -460,16 +467,26 @@ fn restricted(meter: &Arc<Meter>) -> Environment<'static> {
     environment
 }
 
-fn add_operators(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
-    let metered = meter.clone();
-    environment.add_function(EMIT, move |number: u32, value: Value| {
+/// What says where values come from.
+fn add_notes(environment: &mut Environment<'static>, meter: &Arc<Meter>, trail: &Arc<Trail>) {
+    let (metered, noted) = (meter.clone(), trail.clone());
+    let emit = move |state: &mut State<'_, '_>, mark: u32, value: Value, read: Option<Value>| {
         if value.is_undefined() {
             return Err(undefined(EMIT));
         }
         // The formatter charges for it.
         let text = unpaid_text(&metered, &value)?;
-        Ok(format!("{OPEN}{number}{NUMBER_END}{text}{CLOSE}"))
+        let step = noted.step(state, mark as usize, read.as_ref());
+        Ok(format!("{OPEN}{step}{NUMBER_END}{text}{CLOSE}"))
+    };
+    environment.add_function(EMIT, emit);
+    let noted = trail.clone();
+    environment.add_function(STEP, move |state: &mut State<'_, '_>, mark: u32, read: Option<Value>| {
+        noted.step(state, mark as usize, read.as_ref()) as u64
     });
+}
+
+fn add_operators(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
     let metered = meter.clone();
     environment.add_function(CHARGE, move |bytes: u32| metered.charge(bytes as usize).map(|()| ""));
     let metered = meter.clone();

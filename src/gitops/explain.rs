@@ -1,19 +1,21 @@
 //! Where a pool's values come from: every layer that set one, in order, and the one that won.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::gitops::desired::{DesiredState, Origin};
-use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed, nearest};
+use crate::gitops::desired::{DesiredObject, DesiredState, Origin};
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed};
 use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Fleet, Resolved};
 use crate::gitops::overlay::merged;
 use crate::gitops::overrides::{Step, steps_of};
 use crate::gitops::promotion::{offer, rules};
-use crate::gitops::render::{RenderSettings, render};
+use crate::gitops::render::{RenderSettings, before_overrides, render};
 use crate::gitops::tree::{Node, Tree};
+use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::time::render_duration;
 
@@ -108,15 +110,15 @@ pub fn explain(
         fields.push(ExplainedField { path: path.clone(), value, layers: setting });
     }
     if let Some((_, object)) = object {
-        let mut values = Vec::new();
-        collect(&object.manifest["spec"], "spec", &mut values);
-        for (path, value) in values {
+        let before = before_overrides(&fleet, &engine, &resolved, settings, pool);
+        let history = History::of(&fields, &layers, before);
+        for (path, value) in values_of(object) {
+            paths.push(path.clone());
             if let Some(origin) = object.origin(&path) {
-                let layer = ExplainedLayer { origin: origin.clone(), value: value.clone() };
-                fields.push(ExplainedField { path, value, layers: vec![layer] });
+                let layers = history.of_field(&path, &value, origin);
+                fields.push(ExplainedField { path, value, layers });
             }
         }
-        link(&mut fields, &layers);
     }
     fields.retain(|one| field.is_none_or(|field| covers(field, &one.path)));
     let mut held_back = held_back(repository, environment, pool)?;
@@ -190,43 +192,86 @@ fn layers_of(resolved: &Resolved, pool: &str) -> Vec<Node> {
     layers
 }
 
-/// Object fields that a strategy field feeds were set by all its layers.
-fn link(fields: &mut [ExplainedField], layers: &[Node]) {
-    let known: Vec<(String, Vec<ExplainedLayer>)> = fields
-        .iter()
-        .filter(|field| !field.path.starts_with("spec."))
-        .map(|field| (field.path.clone(), field.layers.clone()))
-        .collect();
-    for field in fields.iter_mut().filter(|field| field.path.starts_with("spec.")) {
-        let origin = field.layers[0].origin.clone();
-        let feeding =
-            known.iter().find(|(_, layers)| layers.last().is_some_and(|last| last.origin == origin));
-        if let Some((_, feeding)) = feeding {
-            field.layers = feeding.clone();
+/// What set the fields of an object: the template, which a field of the strategy may feed with all its layers, and then
+/// `overrides`, each layer replacing what was there.
+struct History<'a> {
+    /// Fields of the strategy, by the line that counts.
+    feeding: BTreeMap<Origin, Vec<ExplainedLayer>>,
+    layers: &'a [Node],
+    before: Option<DesiredObject>,
+    values_before: BTreeMap<String, Value>,
+}
+
+impl<'a> History<'a> {
+    fn of(fields: &[ExplainedField], layers: &'a [Node], before: Option<DesiredObject>) -> Self {
+        let feeding = fields
+            .iter()
+            .filter_map(|field| Some((field.layers.last()?.origin.clone(), field.layers.clone())));
+        let values_before = before.iter().flat_map(values_of).collect();
+        Self { feeding: feeding.collect(), layers, before, values_before }
+    }
+
+    fn of_field(&self, path: &str, value: &Value, origin: &Origin) -> Vec<ExplainedLayer> {
+        let overriding: Vec<ExplainedLayer> =
+            self.layers.iter().flat_map(|layer| overrides_of(layer, path)).collect();
+        if overriding.is_empty() {
+            return self.fed(value, origin);
         }
-        let overridden = layers.iter().filter_map(|layer| override_of(layer, &field.path));
-        for layer in overridden {
-            if !field.layers.contains(&layer) {
-                field.layers.insert(field.layers.len() - 1, layer);
+        let replaced = self.before.as_ref().and_then(|before| before.origin(path));
+        let replaced = replaced.zip(self.values_before.get(path));
+        let mut all = replaced.map_or_else(Vec::new, |(origin, value)| self.fed(value, origin));
+        all.extend(overriding);
+        // The line that counts comes last, whatever the overrides of one file do to each other.
+        if all.last().is_some_and(|last| last.origin != *origin) {
+            all.retain(|layer| layer.origin != *origin);
+            all.push(ExplainedLayer { origin: origin.clone(), value: value.clone() });
+        }
+        all
+    }
+
+    fn fed(&self, value: &Value, origin: &Origin) -> Vec<ExplainedLayer> {
+        let own = || vec![ExplainedLayer { origin: origin.clone(), value: value.clone() }];
+        self.feeding.get(origin).cloned().unwrap_or_else(own)
+    }
+}
+
+/// What the `overrides` of one layer say of a field.
+fn overrides_of(layer: &Node, path: &str) -> Vec<ExplainedLayer> {
+    let mut found = Vec::new();
+    if let (Ok(steps), Some(overrides)) = (steps_of(path), layer.get("overrides")) {
+        overrides_at(overrides, &steps, &mut found);
+    }
+    found.retain(|node| !node.is_removal());
+    found.iter().map(|node| ExplainedLayer { origin: node.place.origin(), value: node.to_json() }).collect()
+}
+
+fn overrides_at<'n>(node: &'n Node, steps: &[Step], found: &mut Vec<&'n Node>) {
+    match steps {
+        [] => found.push(node),
+        [Step::Index(index), rest @ ..] if node.as_list().is_some() => {
+            if let Some(item) = node.as_list().and_then(|items| items.get(*index)) {
+                overrides_at(item, rest, found);
+            }
+        }
+        steps => {
+            for (key, entry) in node.as_map().into_iter().flat_map(|map| map.iter()) {
+                // Where keys are free, a dot is a part of one.
+                let own = match steps.first() {
+                    Some(Step::Key(free)) if **free == **key => vec![Step::Key(free.clone())],
+                    _ => steps_of(key).unwrap_or_default(),
+                };
+                if let Some(rest) = steps.strip_prefix(own.as_slice()).filter(|_| !own.is_empty()) {
+                    overrides_at(&entry.node, rest, found);
+                }
             }
         }
     }
 }
 
-fn override_of(layer: &Node, path: &str) -> Option<ExplainedLayer> {
-    let steps = steps_of(path).ok()?;
-    let node = override_at(layer.get("overrides")?, &steps)?;
-    Some(ExplainedLayer { origin: node.place.origin(), value: node.to_json() })
-}
-
-fn override_at<'n>(node: &'n Node, steps: &[Step]) -> Option<&'n Node> {
-    if steps.is_empty() {
-        return Some(node);
-    }
-    node.as_map()?.iter().find_map(|(key, entry)| {
-        let own = steps_of(key).ok()?;
-        override_at(&entry.node, steps.strip_prefix(own.as_slice())?)
-    })
+fn values_of(object: &DesiredObject) -> Vec<(String, Value)> {
+    let mut values = Vec::new();
+    collect(&object.manifest["spec"], "spec", &mut values);
+    values
 }
 
 fn explained(layer: &Node, path: &str) -> Option<ExplainedLayer> {
@@ -303,7 +348,12 @@ fn unknown_pool(resolved: &Resolved, pool: &str) -> Diagnostic {
 fn unknown_field(resolved: &Resolved, pool: &str, field: &str, paths: &[String]) -> Diagnostic {
     let place = Place::start_of(&resolved.tree.place.source);
     let message = format!("pool `{pool}` has no value at `{field}`");
-    let help = match nearest(field, paths.iter().map(String::as_str)) {
+    // A table or list that has values is as good a name as one of them.
+    let known = paths.iter().flat_map(|path| {
+        let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
+        ends.map(move |end| &path[..end])
+    });
+    let help = match nearest(field, known) {
         Some(near) => format!("did you mean `{near}`?"),
         None => "leave the field out to see all of them".to_owned(),
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, nearest};
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source};
 use crate::gitops::guardrail::Guardrails;
 use crate::gitops::hidden::without;
 use crate::gitops::lock::Book;
@@ -20,6 +20,7 @@ use crate::gitops::schema::SchemaKind;
 use crate::gitops::shape::shape_of;
 use crate::gitops::text_form::is_name;
 use crate::gitops::tree::{Node, Tree};
+use crate::model::near::nearest;
 use crate::model::repository::{Refusal, Repository};
 
 /// Files that extend each other, the environment included.
@@ -271,7 +272,7 @@ impl<'r> Fleet<'r> {
     }
 
     fn unknown(&self, name: &str, place: Place) -> Diagnostic {
-        let message = format!("PathNotFound: there is no environment `{name}` at this commit");
+        let message = format!("PathNotFound: there is no environment `{name}` {}", self.repository.place());
         let names: Vec<&str> = self.files.keys().map(|name| &**name).collect();
         let help = match nearest(name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),

@@ -17,13 +17,14 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::gitops::check::{buys_gpus, requirement_on};
-use crate::gitops::diagnostic::{Diagnostic, Place, listed, nearest};
+use crate::gitops::diagnostic::{Diagnostic, Place, listed};
 use crate::gitops::fleet::refused;
 use crate::gitops::read::{Format, document, text_of};
 use crate::gitops::rendered::Draft;
 use crate::gitops::schema::SchemaKind;
 use crate::gitops::shape::shape_of;
 use crate::gitops::tree::Node;
+use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::symbol::Symbol;
 
@@ -504,7 +505,7 @@ fn sample_pool() -> Json {
             "requirements": [{ "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"] }],
         } } },
     });
-    pool_value(&Draft { manifest, origins: BTreeMap::new() }, &[])
+    pool_value(&Draft { manifest, origins: BTreeMap::new(), keys: BTreeMap::new() }, &[])
 }
 
 fn sample_env() -> Json {

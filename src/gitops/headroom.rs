@@ -58,7 +58,8 @@ pub(crate) fn drafts(name: &str, entry: &Entry, drafts: &[Draft]) -> Vec<Draft> 
     if let Some(pods) = pods {
         of_buffer.insert("spec.replicas".into(), pods.place.clone());
     }
-    vec![Draft { manifest: template, origins: of_template }, Draft { manifest: buffer, origins: of_buffer }]
+    let draft = |manifest, origins| Draft { manifest, origins, keys: Origins::new() };
+    vec![draft(template, of_template), draft(buffer, of_buffer)]
 }
 
 /// What each pod would ask for.

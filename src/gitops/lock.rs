@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json, json};
 
-use crate::gitops::diagnostic::{Diagnostic, nearest};
+use crate::gitops::diagnostic::Diagnostic;
 use crate::gitops::fleet::refused;
 use crate::gitops::read::{Format, document, text_of};
 use crate::gitops::schema::SchemaKind;
@@ -18,6 +18,7 @@ use crate::gitops::shape::shape_of;
 use crate::gitops::tree::{Node, Tree};
 use crate::model::catalog::Catalog;
 use crate::model::catalog::TypeFacts;
+use crate::model::near::nearest;
 use crate::model::offering::CapacityType;
 use crate::model::repository::Repository;
 

@@ -19,6 +19,7 @@ pub mod reads;
 pub(crate) mod nesting;
 pub mod lock;
 pub(crate) mod template;
+pub(crate) mod flow;
 pub(crate) mod meter;
 pub mod engine;
 pub mod context;

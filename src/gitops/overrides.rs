@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::gitops::diagnostic::{Diagnostic, Place};
-use crate::gitops::rendered::{Draft, Origins, joined};
+use crate::gitops::rendered::{Draft, Origins, joined, note_keys, note_places};
 use crate::gitops::shape::beside_removal;
 use crate::gitops::tree::{Node, Tree};
 
@@ -44,8 +44,16 @@ pub(crate) fn apply(draft: &mut Draft, overrides: &Node, found: &mut Vec<Diagnos
     twice(overrides, found);
     for (key, entry) in map.iter() {
         let at = At { path: String::new(), free: false };
-        merge_key(&mut draft.manifest, at, key, &entry.key, &entry.node, &mut draft.origins, found);
+        let mut notes = Notes { origins: &mut draft.origins, keys: &mut draft.keys, found };
+        merge_key(&mut draft.manifest, at, key, &entry.key, &entry.node, &mut notes);
     }
+}
+
+/// What is written down on the way.
+struct Notes<'a> {
+    origins: &'a mut Origins,
+    keys: &'a mut Origins,
+    found: &'a mut Vec<Diagnostic>,
 }
 
 /// A path may be written in two ways, with dots and as tables. Written in both, only chance would say which one counts.
@@ -111,24 +119,16 @@ struct At {
     free: bool,
 }
 
-fn merge_key(
-    target: &mut Value,
-    at: At,
-    key: &str,
-    key_place: &Place,
-    node: &Node,
-    origins: &mut Origins,
-    found: &mut Vec<Diagnostic>,
-) {
+fn merge_key(target: &mut Value, at: At, key: &str, key_place: &Place, node: &Node, notes: &mut Notes<'_>) {
     let steps = match at.free {
         true => Ok(vec![Step::Key(key.to_owned())]),
         false => steps_of(key),
     };
     match steps {
-        Ok(steps) => follow(target, at, &steps, key_place, node, origins, found),
+        Ok(steps) => follow(target, at, &steps, key_place, node, notes),
         Err(why) => {
             let message = format!("`{key}` is not a path: {why}");
-            found.push(
+            notes.found.push(
                 Diagnostic::error("PRV1507", key_place.clone(), message)
                     .help("write it like `spec.disruption.budgets[0].nodes`"),
             );
@@ -176,15 +176,7 @@ pub(crate) fn steps_of(text: &str) -> Result<Vec<Step>, &'static str> {
     }
 }
 
-fn follow(
-    target: &mut Value,
-    at: At,
-    steps: &[Step],
-    key_place: &Place,
-    node: &Node,
-    origins: &mut Origins,
-    found: &mut Vec<Diagnostic>,
-) {
+fn follow(target: &mut Value, at: At, steps: &[Step], key_place: &Place, node: &Node, notes: &mut Notes<'_>) {
     let Some((step, rest)) = steps.split_first() else { return };
     let is_last = rest.is_empty();
     let at = match step {
@@ -193,26 +185,32 @@ fn follow(
     };
     if is_identity(&at.path) {
         let message = format!("`{}` names the object and cannot be overridden", at.path);
-        found.push(
+        notes.found.push(
             Diagnostic::error("PRV1508", key_place.clone(), message)
                 .help("rename the pool or class in the strategy instead"),
         );
         return;
     }
     let slot = match step {
-        Step::Key(key) => key_slot(target, &at, key, key_place, is_last && node.is_removal(), found),
-        Step::Index(index) => index_slot(target, &at, *index, key_place, is_last && node.is_removal(), found),
+        Step::Key(key) => key_slot(target, &at, key, key_place, is_last && node.is_removal(), notes.found),
+        Step::Index(index) => {
+            index_slot(target, &at, *index, key_place, is_last && node.is_removal(), notes.found)
+        }
     };
     let Some(slot) = slot else {
         if is_last && node.is_removal() {
-            forget(origins, &at.path);
+            notes.forget(&at.path);
         }
         return;
     };
-    if !is_last {
-        return follow(slot, at, rest, key_place, node, origins, found);
+    // A key that is there already was written by whoever wrote it first.
+    if slot.is_null() && matches!(step, Step::Key(_)) {
+        notes.keys.insert(at.path.as_str().into(), key_place.clone());
     }
-    set(slot, at, node, origins, found);
+    if !is_last {
+        return follow(slot, at, rest, key_place, node, notes);
+    }
+    set(slot, at, node, notes);
 }
 
 fn is_identity(path: &str) -> bool {
@@ -293,44 +291,39 @@ fn nothing_to_remove(at: &At, place: &Place) -> Diagnostic {
     Diagnostic::error("PRV1305", place.clone(), message).help("remove the line, or correct the path")
 }
 
-fn set(slot: &mut Value, at: At, node: &Node, origins: &mut Origins, found: &mut Vec<Diagnostic>) {
+fn set(slot: &mut Value, at: At, node: &Node, notes: &mut Notes<'_>) {
     if let Tree::Map(map) = &node.value {
         if !slot.is_object() {
-            forget(origins, &at.path);
+            notes.forget_inside(&at.path);
             *slot = Value::Object(Map::new());
-            origins.insert(at.path.as_str().into(), node.place.clone());
+            notes.origins.insert(at.path.as_str().into(), node.place.clone());
         }
         for (key, entry) in map.iter() {
-            merge_key(slot, at.clone(), key, &entry.key, &entry.node, origins, found);
+            merge_key(slot, at.clone(), key, &entry.key, &entry.node, notes);
         }
         return;
     }
-    forget(origins, &at.path);
+    notes.forget_inside(&at.path);
     *slot = node.to_json();
-    note(node, &at.path, origins);
+    note_places(node, &at.path, notes.origins);
+    note_keys(node, &at.path, notes.keys);
 }
 
-fn note(node: &Node, path: &str, origins: &mut Origins) {
-    origins.insert(path.into(), node.place.clone());
-    match &node.value {
-        Tree::Map(map) => {
-            map.iter().for_each(|(key, entry)| note(&entry.node, &joined(path, key), origins));
-        }
-        Tree::List(items) => {
-            items
-                .iter()
-                .enumerate()
-                .for_each(|(index, item)| note(item, &format!("{path}[{index}]"), origins));
-        }
-        _ => {}
+impl Notes<'_> {
+    /// A value is gone, its key too.
+    fn forget(&mut self, path: &str) {
+        self.forget_inside(path);
+        self.keys.remove(path);
     }
-}
 
-fn forget(origins: &mut Origins, path: &str) {
-    origins.retain(|known, _| {
-        let inside = known.strip_prefix(path);
-        !inside.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-    });
+    /// A value is another.
+    fn forget_inside(&mut self, path: &str) {
+        let is_inside =
+            |known: &str| known.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
+        self.origins.remove(path);
+        self.origins.retain(|known, _| !is_inside(known));
+        self.keys.retain(|known, _| !is_inside(known));
+    }
 }
 
 #[cfg(test)]

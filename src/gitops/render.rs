@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::gitops::check::{self, Instances};
 use crate::gitops::context::{self, ClassInput, MapOrder, OWN_CLASS, Surroundings};
 use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
-use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed, nearest};
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed};
 use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
 use crate::gitops::guardrail::{Breach, Case, Guardrails};
@@ -23,9 +23,12 @@ use crate::gitops::overlay::merged;
 use crate::gitops::overrides;
 use crate::gitops::promotion;
 use crate::gitops::read::text_of;
-use crate::gitops::rendered::{self, Draft, Origins, Roots, as_origins};
+use crate::gitops::rendered::{
+    self, Draft, Origins, Roots, as_origins, note_keys, note_places, trace_requirements,
+};
 use crate::gitops::text_form::is_name;
 use crate::gitops::tree::{Node, Tree};
+use crate::model::near::nearest;
 use crate::model::repository::{Refusal, Repository};
 
 /// Objects of one environment.
@@ -334,6 +337,26 @@ fn judged_as(
     run.finish()
 }
 
+/// The NodePool of a pool as its template makes it, before `overrides`.
+pub(crate) fn before_overrides(
+    fleet: &Fleet<'_>,
+    engine: &Engine,
+    resolved: &Resolved,
+    settings: &RenderSettings,
+    pool: &str,
+) -> Option<DesiredObject> {
+    engine.refuel();
+    let mut run = Run::new(fleet, engine, resolved, settings);
+    let (name, entry) = run.entries("pools").find(|(name, _)| ***name == *pool)?;
+    let node = run.with_defaults("pool", &entry.node);
+    let mut drafts = run.pool(name, &node, &entry.key)?.into_iter();
+    let is_it =
+        |draft: &Draft| draft.manifest["kind"] == "NodePool" && draft.manifest["metadata"]["name"] == pool;
+    let draft = drafts.find(is_it)?;
+    let origins = as_origins(&draft.origins);
+    Some(DesiredObject::new(draft.manifest, origins))
+}
+
 fn collected(found: Vec<Diagnostic>) -> Diagnostics {
     let mut all = Diagnostics::default();
     all.extend(found);
@@ -416,26 +439,30 @@ impl<'a> Run<'a> {
     fn pools(&mut self) {
         for (name, entry) in self.entries("pools") {
             let pool = self.with_defaults("pool", &entry.node);
-            let Some(template) = self.template(name, &pool, &entry.key) else { continue };
-            let variables = self.variables(&pool);
-            let context = self.surroundings.for_pool(name, &pool, &variables);
-            let subject = format!("pool `{name}`");
-            let roots = Roots {
-                roots: vec![("pool", &pool), ("vars", &variables)],
-                entry: entry.key.clone(),
-                subject: subject.clone(),
-            };
-            let mut drafts = self.rendered(&template, context, &roots, &entry.key);
-            for draft in &mut drafts {
-                trace_requirements(draft, &pool);
-            }
-            self.override_one(&mut drafts, "NodePool", name, &pool, &subject, &entry.key);
+            let Some(mut drafts) = self.pool(name, &pool, &entry.key) else { continue };
+            self.override_one(&mut drafts, "NodePool", name, &pool, &format!("pool `{name}`"), &entry.key);
             self.note_preset(&pool, entry);
             check::pool_fields(&pool, &mut self.found);
             let room = pool.entry("headroom").map(|entry| headroom::drafts(name, entry, &drafts));
             self.add(drafts, &format!("pools.{name}"));
             self.add(room.unwrap_or_default(), &format!("pools.{name}.headroom"));
         }
+    }
+
+    /// What the template of a pool makes of it.
+    fn pool(&mut self, name: &str, pool: &Node, key: &Place) -> Option<Vec<Draft>> {
+        let template = self.template(name, pool, key)?;
+        let variables = self.variables(pool);
+        let context = self.surroundings.for_pool(name, pool, &variables);
+        let mut roots = Roots {
+            roots: vec![("pool", pool), ("vars", &variables)],
+            entry: key.clone(),
+            subject: format!("pool `{name}`"),
+        };
+        roots.roots.extend(self.resolved.tree.get("region").map(|region| ("region", region)));
+        let mut drafts = self.rendered(&template, context, &roots, key);
+        drafts.iter_mut().for_each(|draft| trace_requirements(draft, pool));
+        Some(drafts)
     }
 
     /// The name of the template that makes a pool.
@@ -488,10 +515,10 @@ impl<'a> Run<'a> {
         entry: &Place,
     ) -> Vec<Draft> {
         match self.engine.render(template, context) {
-            Ok(text) => {
-                self.bytes += text.len();
+            Ok(rendered) => {
+                self.bytes += rendered.0.len();
                 let found = self.found.len();
-                let drafts = rendered::read(&text, &self.engine.marks, roots, &mut self.found);
+                let drafts = rendered::read(&rendered, &self.engine.marks, roots, &mut self.found);
                 // Silence would take the pool away from the cluster.
                 if drafts.is_empty() && self.found[found..].iter().all(|one| !one.is_error()) {
                     let message = format!("the template of {} renders nothing", roots.subject);
@@ -689,7 +716,7 @@ impl<'a> Run<'a> {
             return None;
         }
         let Some(bytes) = self.fleet.repository.files.get(path) else {
-            let message = format!("there is no file `{path}` at this commit");
+            let message = format!("there is no file `{path}` {}", self.fleet.repository.place());
             let names = self.fleet.repository.files.keys().map(|name| &**name);
             let help = match nearest(path, names) {
                 Some(near) => format!("did you mean `{near}`?"),
@@ -724,12 +751,13 @@ impl<'a> Run<'a> {
             if let Some(map) = spec.as_object_mut() {
                 map.retain(|key, _| !key.starts_with("x-"));
             }
-            let mut origins = Origins::new();
+            let (mut origins, mut keys) = (Origins::new(), Origins::new());
             origins.insert("".into(), entry.key.clone());
             note_places(&entry.node, "spec", &mut origins);
+            note_keys(&entry.node, "spec", &mut keys);
             let manifest =
                 json!({ "apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec });
-            self.add(vec![Draft { manifest, origins }], &format!("{key}.{name}"));
+            self.add(vec![Draft { manifest, origins, keys }], &format!("{key}.{name}"));
         }
     }
 
@@ -849,48 +877,5 @@ fn put(metadata: &mut Map<String, Value>, table: &str, key: &str, value: &str) {
     let table = metadata.entry(table).or_insert_with(|| json!({}));
     if let Some(table) = table.as_object_mut() {
         table.insert(key.to_owned(), json!(value));
-    }
-}
-
-pub(crate) fn note_places(node: &Node, path: &str, origins: &mut Origins) {
-    origins.insert(path.into(), node.place.clone());
-    match &node.value {
-        Tree::Map(map) => {
-            map.iter()
-                .for_each(|(key, entry)| note_places(&entry.node, &rendered::joined(path, key), origins));
-        }
-        Tree::List(items) => {
-            items
-                .iter()
-                .enumerate()
-                .for_each(|(at, item)| note_places(item, &format!("{path}[{at}]"), origins));
-        }
-        _ => {}
-    }
-}
-
-/// Requirements come together from many fields; each goes back to the one that asked for it.
-fn trace_requirements(draft: &mut Draft, pool: &Node) {
-    let Some(requirements) = draft.manifest["spec"]["template"]["spec"]["requirements"].as_array() else {
-        return;
-    };
-    for (at, requirement) in requirements.iter().enumerate() {
-        let (Some(key), Some(operator)) = (requirement["key"].as_str(), requirement["operator"].as_str())
-        else {
-            continue;
-        };
-        let Some(source) = context::requirement_source(pool, key, operator) else { continue };
-        let path = format!("spec.template.spec.requirements[{at}]");
-        draft.origins.retain(|known, _| !known.starts_with(&path));
-        match source.get("values") {
-            Some(_) => note_places(source, &path, &mut draft.origins),
-            None => {
-                draft.origins.insert(path.as_str().into(), source.place.clone());
-                let values = source.as_list().unwrap_or_default();
-                for (index, value) in values.iter().enumerate() {
-                    draft.origins.insert(format!("{path}.values[{index}]").into(), value.place.clone());
-                }
-            }
-        }
     }
 }

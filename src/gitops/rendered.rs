@@ -1,15 +1,18 @@
 //! Rendered text back into objects, each value with the place that a person would edit to change it.
 //!
-//! The marks of the template say which expression or line produced a stretch of text. An expression that is a path into
-//! the strategy (`pool.limits`) leads on to the key there; everything else belongs to the template.
+//! The marks of the template say which expression or line produced a stretch of text. What [`flow`](crate::gitops::flow)
+//! follows back to the strategy (`pool.limits`) belongs to the key there; everything else belongs to the template. A key
+//! belongs to whoever wrote the key, whatever gives it its value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::gitops::context;
 use crate::gitops::desired::Origin;
 use crate::gitops::diagnostic::{Diagnostic, Place, Source};
+use crate::gitops::flow::{Follow, Giver, Steps};
 use crate::gitops::meter::OUTPUT_MAX;
 use crate::gitops::read::documents;
 use crate::gitops::template::{CLOSE, LINE, Mark, NUMBER_END, OPEN};
@@ -24,40 +27,23 @@ pub(crate) struct Roots<'a> {
     pub subject: String,
 }
 
-impl<'a> Roots<'a> {
-    fn find(&self, path: &[String]) -> Option<&'a Node> {
-        let (root, rest) = path.split_first()?;
-        let mut node = self.roots.iter().find(|(name, _)| name == root)?.1;
-        for name in rest {
-            if name == "*" {
-                return Some(node);
-            }
-            node = child(node, name)?;
-        }
-        Some(node)
-    }
-}
-
-/// Templates write `startup_taints` for what the strategy calls `startup-taints`.
-fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
-    node.get(name).or_else(|| node.get(&name.replace('_', "-")))
-}
-
 /// One object before it is completed.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub manifest: Value,
     pub origins: Origins,
+    /// The places of keys that somebody wrote, by the same paths.
+    pub keys: Origins,
 }
 
 /// The place of every value by dotted path; `""` is the object.
 pub(crate) type Origins = BTreeMap<Arc<str>, Place>;
 
-/// A stretch of output and the mark it came from.
+/// A stretch of output and the step it came from.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     end: usize,
-    mark: usize,
+    step: usize,
 }
 
 /// Text without marks, and the stretches that had them, in order.
@@ -70,7 +56,7 @@ struct Clean {
 
 /// Reads the marked text of one rendering.
 pub(crate) fn read(
-    marked: &str,
+    (marked, steps): &(String, Steps),
     marks: &[Mark],
     roots: &Roots<'_>,
     found: &mut Vec<Diagnostic>,
@@ -85,7 +71,8 @@ pub(crate) fn read(
     let source = Source::new("rendered", clean.text.as_str());
     let mut problems = Vec::new();
     let trees = documents(&source, &mut problems).unwrap_or_default();
-    let trace = Trace { clean: &clean, marks, roots };
+    let follow = Follow::new(marks, steps, &roots.roots);
+    let trace = Trace { clean: &clean, follow, roots };
     found.extend(problems.into_iter().map(|problem| trace.traced(problem)));
     let mut drafts = Vec::new();
     for tree in trees {
@@ -97,14 +84,10 @@ pub(crate) fn read(
             );
             continue;
         }
-        let mut origins = Origins::new();
-        origins.insert("".into(), roots.entry.clone());
-        if let Some(map) = tree.as_map() {
-            for (key, entry) in map.iter() {
-                trace.walk(&entry.node, key, None, &mut origins);
-            }
-        }
-        drafts.push(Draft { manifest: tree.to_json(), origins });
+        let mut draft = Draft { manifest: tree.to_json(), origins: Origins::new(), keys: Origins::new() };
+        trace.walk(&tree, "", None, &mut draft);
+        draft.origins.insert("".into(), roots.entry.clone());
+        drafts.push(draft);
     }
     drafts
 }
@@ -122,7 +105,7 @@ fn clean(marked: &str) -> Clean {
             if let Some((number, start)) = open.pop() {
                 // An expression inside another is a detail of that.
                 if open.is_empty() {
-                    out.expressions.push((start, Stretch { end: out.text.len(), mark: number }));
+                    out.expressions.push((start, Stretch { end: out.text.len(), step: number }));
                 }
             }
             continue;
@@ -133,7 +116,7 @@ fn clean(marked: &str) -> Clean {
         if mark == OPEN {
             open.push((number, out.text.len()));
         } else if open.is_empty() {
-            out.lines.push(Stretch { end: out.text.len(), mark: number });
+            out.lines.push(Stretch { end: out.text.len(), step: number });
         }
     }
     out.text.push_str(rest);
@@ -142,65 +125,85 @@ fn clean(marked: &str) -> Clean {
 
 struct Trace<'a> {
     clean: &'a Clean,
-    marks: &'a [Mark],
+    follow: Follow<'a>,
     roots: &'a Roots<'a>,
 }
 
+/// The expression that a value is a part of, by its place in the output, and who gave that part.
+type Given<'a> = (usize, Giver<'a>);
+
 impl<'a> Trace<'a> {
     /// The expression whose text covers a byte.
-    fn expression(&self, byte: usize) -> Option<(usize, &'a Mark)> {
+    fn expression(&self, byte: usize) -> Option<(usize, Stretch)> {
         let at = self.clean.expressions.partition_point(|(start, _)| *start <= byte).checked_sub(1)?;
         let (start, stretch) = self.clean.expressions[at];
-        (byte < stretch.end.max(start + 1)).then(|| (at, &self.marks[stretch.mark]))
+        (byte < stretch.end.max(start + 1)).then_some((at, stretch))
     }
 
     /// The template line that wrote a byte of plain text.
-    fn line(&self, byte: usize) -> Option<&'a Mark> {
+    fn line(&self, byte: usize) -> Option<&'a Place> {
         let at = self.clean.lines.partition_point(|stretch| stretch.end <= byte);
-        Some(&self.marks[self.clean.lines.get(at)?.mark])
+        let line = self.clean.lines.get(at)?;
+        Some(&self.follow.marks.get(line.step)?.place)
+    }
+
+    /// Who gave what the expression at a byte put out.
+    fn given(&self, byte: usize, value: Option<&Node>) -> Option<Given<'a>> {
+        let (at, stretch) = self.expression(byte)?;
+        Some((at, self.follow.giver(stretch.step, value)?))
     }
 
     fn place(&self, byte: usize) -> Place {
-        if let Some((_, mark)) = self.expression(byte) {
-            let target = mark.path.as_deref().and_then(|path| self.roots.find(path));
-            return target.map_or_else(|| mark.place.clone(), |node| node.place.clone());
-        }
-        self.line(byte).map_or_else(|| self.roots.entry.clone(), |mark| mark.place.clone())
+        let given = self.given(byte, None).map(|(_, giver)| giver.place());
+        given.or_else(|| self.line(byte)).unwrap_or(&self.roots.entry).clone()
     }
 
-    /// Notes the origin of a value and of everything inside. `known` is the expression that already covers it, with the
-    /// part of the strategy that this value is.
-    fn walk(&self, node: &Node, path: &str, known: Option<(usize, Option<&Node>)>, origins: &mut Origins) {
+    /// Notes the origin of a value and of everything inside. `known` is who gave it, if an expression covers more than it.
+    fn walk(&self, node: &Node, path: &str, known: Option<Given<'a>>, draft: &mut Draft) {
         let byte = node.place.start as usize;
-        let here = match (self.expression(byte), known) {
-            (Some((at, _)), Some((known_at, part))) if at == known_at => Some((at, part)),
-            (Some((at, mark)), _) => Some((at, mark.path.as_deref().and_then(|path| self.roots.find(path)))),
+        let given = match (self.expression(byte), known) {
+            (Some((at, _)), Some((known_at, giver))) if at == known_at => Some((at, giver)),
+            (Some(_), _) => self.given(byte, Some(node)),
             (None, _) => None,
         };
-        let place = match here {
-            Some((_, Some(part))) => part.place.clone(),
-            Some((at, None)) => self.marks[self.clean.expressions[at].1.mark].place.clone(),
+        let place = match given {
+            Some((_, giver)) => giver.place().clone(),
             None => self.place(byte),
         };
-        origins.insert(path.into(), place);
+        draft.origins.insert(path.into(), place);
         match &node.value {
             Tree::Map(map) => {
                 for (key, entry) in map.iter() {
-                    let part = here.map(|(at, part)| (at, part.map(|part| child(part, key).unwrap_or(part))));
-                    self.walk(&entry.node, &joined(path, key), part, origins);
+                    let path = joined(path, key);
+                    let inner = given.map(|(at, giver)| {
+                        (at, self.follow.entry_of(giver, key, &entry.node).unwrap_or(giver))
+                    });
+                    if let Some(place) = self.key(given, key, &entry.key) {
+                        draft.keys.insert(path.as_str().into(), place);
+                    }
+                    self.walk(&entry.node, &path, inner, draft);
                 }
             }
             Tree::List(items) => {
                 for (index, item) in items.iter().enumerate() {
-                    let part = here.map(|(at, part)| {
-                        let inner =
-                            part.map(|part| part.as_list().and_then(|list| list.get(index)).unwrap_or(part));
-                        (at, inner)
-                    });
-                    self.walk(item, &format!("{path}[{index}]"), part, origins);
+                    let inner = given
+                        .map(|(at, giver)| (at, self.follow.item_of(giver, index, item).unwrap_or(giver)));
+                    self.walk(item, &format!("{path}[{index}]"), inner, draft);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Who wrote a key: the table that an expression gave as a whole, or the template.
+    fn key(&self, table: Option<Given<'a>>, key: &str, place: &Place) -> Option<Place> {
+        match table {
+            Some((_, Giver::Strategy(node))) => {
+                let entry = node.entry(key).or_else(|| node.entry(&key.replace('_', "-")))?;
+                Some(entry.key.clone())
+            }
+            Some((_, Giver::Template(..))) => None,
+            None => Some(self.place(place.start as usize)),
         }
     }
 
@@ -213,14 +216,17 @@ impl<'a> Trace<'a> {
         let on_line = self.clean.expressions.iter().rev().find(|(start, stretch)| {
             *start <= byte && stretch.end >= line_start && *start < line_start + line.len() + 1
         });
-        let template = match on_line {
-            Some((_, stretch)) => self.marks[stretch.mark].place.clone(),
-            None => self.line(byte).map_or_else(|| self.roots.entry.clone(), |mark| mark.place.clone()),
-        };
-        let value = on_line
-            .and_then(|(_, stretch)| self.marks[stretch.mark].path.as_deref())
-            .and_then(|path| self.roots.find(path))
-            .map(|node| node.place.clone());
+        let mark = on_line.and_then(|(_, stretch)| {
+            let mark = self.follow.steps.mark(stretch.step);
+            Some(&self.follow.marks.get(mark)?.place)
+        });
+        let template = mark.or_else(|| self.line(byte)).unwrap_or(&self.roots.entry).clone();
+        let value = on_line.and_then(|(_, stretch)| self.follow.giver(stretch.step, None));
+        let value = value.map(|giver| giver.place().clone()).filter(|value| {
+            let is_inside =
+                value.source == template.source && template.start <= value.start && value.end <= template.end;
+            !is_inside
+        });
         let message = format!("{} does not render to YAML: {}", self.roots.subject, problem.message);
         let shown = problem.place.excerpt().text.trim().to_owned();
         let mut diagnostic = match value {
@@ -233,6 +239,64 @@ impl<'a> Trace<'a> {
         };
         diagnostic.help = Some("put values into the template through `| tojson`".to_owned());
         diagnostic
+    }
+}
+
+pub(crate) fn note_places(node: &Node, path: &str, origins: &mut Origins) {
+    origins.insert(path.into(), node.place.clone());
+    match &node.value {
+        Tree::Map(map) => {
+            map.iter().for_each(|(key, entry)| note_places(&entry.node, &joined(path, key), origins));
+        }
+        Tree::List(items) => {
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(at, item)| note_places(item, &format!("{path}[{at}]"), origins));
+        }
+        _ => {}
+    }
+}
+
+pub(crate) fn note_keys(node: &Node, path: &str, keys: &mut Origins) {
+    match &node.value {
+        Tree::Map(map) => {
+            for (key, entry) in map.iter() {
+                let path = joined(path, key);
+                keys.insert(path.as_str().into(), entry.key.clone());
+                note_keys(&entry.node, &path, keys);
+            }
+        }
+        Tree::List(items) => {
+            items.iter().enumerate().for_each(|(at, item)| note_keys(item, &format!("{path}[{at}]"), keys));
+        }
+        _ => {}
+    }
+}
+
+/// Requirements come together from many fields; each goes back to the one that asked for it.
+pub(crate) fn trace_requirements(draft: &mut Draft, pool: &Node) {
+    let Some(requirements) = draft.manifest["spec"]["template"]["spec"]["requirements"].as_array() else {
+        return;
+    };
+    for (at, requirement) in requirements.iter().enumerate() {
+        let (Some(key), Some(operator)) = (requirement["key"].as_str(), requirement["operator"].as_str())
+        else {
+            continue;
+        };
+        let Some(source) = context::requirement_source(pool, key, operator) else { continue };
+        let path = format!("spec.template.spec.requirements[{at}]");
+        draft.origins.retain(|known, _| !known.starts_with(&path));
+        match source.get("values") {
+            Some(_) => note_places(source, &path, &mut draft.origins),
+            None => {
+                draft.origins.insert(path.as_str().into(), source.place.clone());
+                let values = source.as_list().unwrap_or_default();
+                for (index, value) in values.iter().enumerate() {
+                    draft.origins.insert(format!("{path}.values[{index}]").into(), value.place.clone());
+                }
+            }
+        }
     }
 }
 

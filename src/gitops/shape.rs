@@ -8,11 +8,12 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::Value;
 
-use crate::gitops::diagnostic::{Diagnostic, listed, nearest};
+use crate::gitops::diagnostic::{Diagnostic, listed};
 use crate::gitops::overlay::identity_fields;
 use crate::gitops::schema::{Draft, SchemaKind, schema_value};
 use crate::gitops::text_form;
 use crate::gitops::tree::{Map, Node, Quoting, Tree};
+use crate::model::near::nearest;
 
 /// A compiled schema.
 #[derive(Debug)]

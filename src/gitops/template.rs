@@ -2,8 +2,9 @@
 //!
 //! The engine counts instructions, not bytes, and forgets where text came from. So the source is rewritten, keeping every
 //! line where it is: operators that build values (`+`, `*`, `~`) become calls that are metered, each `{{ … }}` says
-//! which expression it was, and each line of plain text which line. The marks are Unicode noncharacters, which no input
-//! may contain; they are taken out again before the text is read as YAML.
+//! which expression it was, each line of plain text which line, and beside each assignment stands another that says who set
+//! the variable. The marks are Unicode noncharacters, which no input may contain; they are taken out again before the text
+//! is read as YAML.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,8 +14,9 @@ use minijinja::machinery::{Token, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
 use crate::gitops::diagnostic::{Diagnostic, Place, Source};
+use crate::gitops::flow::{FROM, Flow, Piece, UNTOLD};
 
-/// Opens the text of an expression; its number follows.
+/// Opens the text of an expression; the number of its step follows.
 pub(crate) const OPEN: char = '\u{fdd0}';
 /// Ends a number.
 pub(crate) const NUMBER_END: char = '\u{fdd1}';
@@ -25,6 +27,8 @@ pub(crate) const LINE: char = '\u{fdd3}';
 
 /// Names of the functions that rewritten operators call.
 pub(crate) const EMIT: &str = "_emit";
+/// The note of an assignment.
+pub(crate) const STEP: &str = "_step";
 pub(crate) const ADD: &str = "_add";
 pub(crate) const MULTIPLY: &str = "_multiply";
 pub(crate) const JOIN: &str = "_join";
@@ -43,8 +47,8 @@ const UNMETERED_BYTES: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub place: Place,
-    /// For an expression that is a plain path, such as `pool.limits.cpu`: its names. `*` is an entry of a loop.
-    pub path: Option<Vec<String>>,
+    /// What stands there.
+    pub piece: Piece,
 }
 
 /// A template as the engine gets it.
@@ -129,16 +133,29 @@ pub(crate) fn trace(source: &Arc<Source>, marks: &mut Vec<Mark>) -> Result<Trace
     Ok(Traced { source: source.clone(), text, shifts, unquoted, uses, refused })
 }
 
-/// Where `{{` and `{%` end and what closes them starts, in order.
-fn brackets(text: &str) -> Vec<(usize, usize)> {
+/// A `{{ … }}` or `{% … %}`.
+#[derive(Clone, Copy, Debug)]
+struct Bracket {
+    start: usize,
+    /// What is between the two signs.
+    open: usize,
+    close: usize,
+    end: usize,
+}
+
+/// All of them, in order.
+fn brackets(text: &str) -> Vec<Bracket> {
     let mut out = Vec::new();
     let mut open = None;
     for (token, span) in tokenize(text, false, SyntaxConfig::default()).flatten() {
         match token {
-            Token::VariableStart | Token::BlockStart => open = Some(span.end_offset as usize),
+            Token::VariableStart | Token::BlockStart => {
+                open = Some((span.start_offset as usize, span.end_offset as usize))
+            }
             Token::VariableEnd | Token::BlockEnd => {
-                if let Some(open) = open.take() {
-                    out.push((open, span.start_offset as usize));
+                if let Some((start, open)) = open.take() {
+                    let (close, end) = (span.start_offset as usize, span.end_offset as usize);
+                    out.push(Bracket { start, open, close, end });
                 }
             }
             _ => {}
@@ -166,9 +183,9 @@ struct Walk<'a> {
     source: &'a Arc<Source>,
     marks: &'a mut Vec<Mark>,
     edits: Vec<Edit>,
-    /// What loop variables and aliases stand for.
+    /// What the variables of loops stand for.
     scope: Vec<(String, Vec<String>)>,
-    brackets: Vec<(usize, usize)>,
+    brackets: Vec<Bracket>,
     unquoted: Vec<Place>,
     uses: Vec<(String, Place)>,
     refused: Vec<Diagnostic>,
@@ -194,6 +211,7 @@ impl Walk<'_> {
                 self.expression(&each.iter);
                 let known = self.scope.len();
                 self.bind_loop(&each.target, &each.iter);
+                self.note_loop(&each.target);
                 if let Some(filter) = &each.filter_expr {
                     self.expression(filter);
                 }
@@ -209,9 +227,15 @@ impl Walk<'_> {
             }
             Stmt::WithBlock(with) => {
                 let known = self.scope.len();
+                let mut notes = Vec::new();
                 for (target, value) in &with.assignments {
                     self.expression(value);
-                    self.bind(target, value);
+                    notes.extend(self.notes(target, Some(value), value));
+                }
+                if let Some(bracket) =
+                    with.assignments.first().and_then(|(name, _)| self.bracket(leftmost(name)))
+                {
+                    self.insert_behind(bracket, &notes);
                 }
                 self.statements(&with.body, context);
                 self.scope.truncate(known);
@@ -219,12 +243,15 @@ impl Walk<'_> {
             Stmt::Set(set) => {
                 self.assignment(&set.target, &set.expr);
                 self.expression(&set.expr);
-                self.bind(&set.target, &set.expr);
+                let notes = self.notes(&set.target, Some(&set.expr), &set.expr);
+                self.insert_before(&set.target, &notes);
             }
             Stmt::SetBlock(set) => {
                 if let Some(filter) = &set.filter {
                     self.expression(filter);
                 }
+                let notes = self.notes(&set.target, None, &set.target);
+                self.insert_before(&set.target, &notes);
                 self.statements(&set.body, Context::Capture);
             }
             Stmt::AutoEscape(escape) => {
@@ -236,8 +263,15 @@ impl Walk<'_> {
                 self.statements(&filter.body, Context::Capture);
             }
             Stmt::Block(block) => self.statements(&block.body, context),
-            Stmt::Import(import) => self.used(&import.expr),
-            Stmt::FromImport(import) => self.used(&import.expr),
+            Stmt::Import(import) => {
+                self.used(&import.expr);
+                self.insert_before(&import.expr, &untold(&import.name));
+            }
+            Stmt::FromImport(import) => {
+                self.used(&import.expr);
+                let names = import.names.iter().map(|(name, alias)| alias.as_ref().unwrap_or(name));
+                self.insert_before(&import.expr, &names.flat_map(untold).collect::<Vec<_>>());
+            }
             Stmt::Extends(extends) => self.used(&extends.name),
             Stmt::Include(include) => self.used(&include.name),
             Stmt::Macro(declared) => {
@@ -267,7 +301,7 @@ impl Walk<'_> {
             );
         }
         if let Expr::GetAttr(_) = target
-            && let Some((_, close)) = self.bracket(leftmost(target))
+            && let Some(Bracket { close, .. }) = self.bracket(leftmost(target))
             && let Some(equals) = self.source.text[target.span().end_offset as usize..close].find('=')
         {
             let start = target.span().end_offset as usize + equals + 1;
@@ -289,24 +323,80 @@ impl Walk<'_> {
     /// `{{ x }}` becomes `{{ _emit(7, (x)) }}`.
     fn emission(&mut self, expr: &Expr<'_>) {
         let start = leftmost(expr);
-        let Some((open, close)) = self.bracket(start) else { return };
+        let Some(Bracket { open, close, .. }) = self.bracket(start) else { return };
         let inner = &self.source.text[open..close];
         let lead = inner.len() - inner.trim_start().len();
         let range = open + lead..open + inner.trim_end().len().max(lead);
         let place = Place::new(self.source, range.clone());
-        let (path, is_quoted) = self.path_of(expr);
-        if !is_quoted && self.follows_a_key(open) {
+        if !is_quoted(expr) && self.follows_a_key(open) {
             self.unquoted.push(place.clone());
         }
-        let number = self.mark(place, path);
+        let mut piece = Piece::of(expr, self.source, &self.scope);
+        piece.place = place.clone();
+        let read = read_by(&piece);
+        let number = self.mark(place, piece);
         self.insert(range.start, format!("{EMIT}({number}, ("));
-        self.close(range.end, "))".to_owned());
+        self.close(range.end, format!("){read})"));
+    }
+
+    /// Assignments that say who sets the names of `target`: `value`, or if there is none what stands at `at`.
+    fn notes(&mut self, target: &Expr<'_>, value: Option<&Expr<'_>>, at: &Expr<'_>) -> Vec<String> {
+        let whole = |walk: &Self| match value {
+            Some(value) => Piece::of(value, walk.source, &walk.scope),
+            None => Piece::untold(walk.source, leftmost(at)..at.span().end_offset as usize),
+        };
+        match target {
+            Expr::Var(name) => {
+                let piece = whole(self);
+                let read = read_by(&piece);
+                let number = self.mark(piece.place.clone(), piece);
+                // From here on it is no longer what a loop around it calls so.
+                self.scope.push((name.id.to_owned(), vec![name.id.to_owned()]));
+                vec![format!("set {FROM}{} = {STEP}({number}{read})", name.id)]
+            }
+            Expr::List(_) | Expr::Tuple(_) => {
+                let (names, values) = (items_of(target), value.map(items_of).unwrap_or_default());
+                let is_even = names.len() == values.len();
+                let one = |(at, name): (usize, &Expr<'_>)| match is_even {
+                    true => self.notes(name, Some(&values[at]), &values[at]),
+                    false => untold(name),
+                };
+                names.iter().enumerate().flat_map(one).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whatever assignments of other templates said of the variables of a loop does not hold inside it.
+    fn note_loop(&mut self, target: &Expr<'_>) {
+        if let Some(bracket) = self.bracket(leftmost(target)) {
+            self.insert_behind(bracket, &untold(target));
+        }
+    }
+
+    /// Statements before the one that `expr` belongs to. They take over how it cuts the white space before it.
+    fn insert_before(&mut self, expr: &Expr<'_>, statements: &[String]) {
+        let Some(bracket) = self.bracket(leftmost(expr)) else { return };
+        let sign = &self.source.text[bracket.start..bracket.open];
+        let text: String = statements.iter().map(|statement| format!("{sign} {statement} %}}")).collect();
+        if !text.is_empty() {
+            self.insert(bracket.start, text);
+        }
+    }
+
+    /// Statements behind one. They take over how it cuts the white space behind it.
+    fn insert_behind(&mut self, bracket: Bracket, statements: &[String]) {
+        let sign = &self.source.text[bracket.close..bracket.end];
+        let text: String = statements.iter().map(|statement| format!("{{% {statement} {sign}")).collect();
+        if !text.is_empty() {
+            self.insert(bracket.end, text);
+        }
     }
 
     /// The inside of the `{{ }}` or `{% %}` around a byte.
-    fn bracket(&self, byte: usize) -> Option<(usize, usize)> {
-        let at = self.brackets.partition_point(|(open, _)| *open <= byte).checked_sub(1)?;
-        Some(self.brackets[at]).filter(|(_, close)| byte < *close)
+    fn bracket(&self, byte: usize) -> Option<Bracket> {
+        let at = self.brackets.partition_point(|bracket| bracket.open <= byte).checked_sub(1)?;
+        Some(self.brackets[at]).filter(|bracket| byte < bracket.close)
     }
 
     /// Encloses a range in a call.
@@ -315,8 +405,8 @@ impl Walk<'_> {
         self.close(range.end, "))".to_owned());
     }
 
-    fn mark(&mut self, place: Place, path: Option<Vec<String>>) -> usize {
-        self.marks.push(Mark { place, path });
+    fn mark(&mut self, place: Place, piece: Piece) -> usize {
+        self.marks.push(Mark { place, piece });
         self.marks.len() - 1
     }
 
@@ -365,7 +455,7 @@ impl Walk<'_> {
                 let end = at + visible.len();
                 let lead = visible.len() - visible.trim_start().len();
                 let place = Place::new(self.source, at + lead..end);
-                let number = self.mark(place, None);
+                let number = self.mark(place.clone(), Piece { place, flow: Flow::Untold });
                 self.insert(end, format!("{LINE}{number}{NUMBER_END}"));
             }
             at += line.len();
@@ -379,67 +469,18 @@ impl Walk<'_> {
     }
 
     fn bind_loop(&mut self, target: &Expr<'_>, iter: &Expr<'_>) {
-        let Some(mut path) = self.path_of(iter).0 else { return };
-        path.push("*".to_owned());
-        match target {
-            Expr::Var(name) => self.scope.push((name.id.to_owned(), path)),
-            Expr::List(names) => {
-                if let Some(Expr::Var(name)) = names.items.get(1) {
-                    self.scope.push((name.id.to_owned(), path));
-                }
-            }
-            Expr::Tuple(names) => {
-                if let Some(Expr::Var(name)) = names.items.get(1) {
-                    self.scope.push((name.id.to_owned(), path));
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn bind(&mut self, target: &Expr<'_>, value: &Expr<'_>) {
-        if let (Expr::Var(name), Some(path)) = (target, self.path_of(value).0) {
-            self.scope.push((name.id.to_owned(), path));
-        }
-    }
-
-    /// The path that an expression reads, filters aside, and whether its text is safe inside YAML.
-    fn path_of(&self, expr: &Expr<'_>) -> (Option<Vec<String>>, bool) {
-        match expr {
-            Expr::Var(name) => {
-                let alias = self.scope.iter().rev().find(|(known, _)| known == name.id);
-                (Some(alias.map_or_else(|| vec![name.id.to_owned()], |(_, path)| path.clone())), false)
-            }
-            Expr::GetAttr(attribute) => {
-                let base = self.path_of(&attribute.expr).0;
-                (base.map(|path| extended(path, attribute.name)), false)
-            }
-            Expr::GetItem(item) => {
-                let base = self.path_of(&item.expr).0;
-                let key = match &item.subscript_expr {
-                    Expr::Const(constant) => constant.value.as_str().map(str::to_owned),
-                    _ => None,
-                };
-                (base.zip(key).map(|(path, key)| extended(path, &key)), false)
-            }
-            Expr::Filter(filter) => {
-                let (path, was_quoted) =
-                    filter.expr.as_ref().map_or((None, false), |expr| self.path_of(expr));
-                let quotes =
-                    matches!(filter.name, "tojson" | "quote" | "int" | "float" | "length" | "count" | "bool");
-                let keeps = matches!(filter.name, "indent" | "safe" | "trim");
-                (path, quotes || (keeps && was_quoted))
-            }
-            Expr::IfExpr(choice) => {
-                let (path, is_quoted) = self.path_of(&choice.true_expr);
-                let other = choice.false_expr.as_ref().is_none_or(|other| self.path_of(other).1);
-                (path, is_quoted && other)
-            }
-            Expr::Const(constant) => (None, constant.value.as_str().is_none()),
-            // Numbers and calls of macros decide for themselves.
-            Expr::Call(_) | Expr::UnaryOp(_) | Expr::Compare(_) | Expr::Test(_) => (None, true),
-            Expr::BinOp(binary) => (None, !matches!(binary.op, BinOpKind::Concat | BinOpKind::Add)),
-            _ => (None, false),
+        let path = match Piece::of(iter, self.source, &self.scope).base() {
+            Flow::Read(path) => Some([path.as_slice(), &["*".to_owned()]].concat()),
+            _ => None,
+        };
+        let names = items_of(target);
+        for (at, name) in names.iter().enumerate() {
+            let Expr::Var(name) = name else { continue };
+            // Of a pair the second is the value.
+            let is_value = names.len() == 1 || at == 1;
+            let path = path.clone().filter(|_| is_value);
+            // A name that nothing has.
+            self.scope.push((name.id.to_owned(), path.unwrap_or_else(|| vec![String::new()])));
         }
     }
 
@@ -626,13 +667,53 @@ impl Walk<'_> {
     }
 }
 
-fn extended(mut path: Vec<String>, name: &str) -> Vec<String> {
-    path.push(name.to_owned());
-    path
+/// The parts of a list, or the expression itself.
+fn items_of<'e, 's>(expr: &'e Expr<'s>) -> &'e [Expr<'s>] {
+    match expr {
+        Expr::List(list) => &list.items,
+        Expr::Tuple(tuple) => &tuple.items,
+        other => std::slice::from_ref(other),
+    }
+}
+
+/// Assignments that say that nobody can follow the names of `target`.
+fn untold(target: &Expr<'_>) -> Vec<String> {
+    let name = |target: &Expr<'_>| match target {
+        Expr::Var(name) => Some(format!("set {FROM}{} = {UNTOLD}", name.id)),
+        _ => None,
+    };
+    items_of(target).iter().filter_map(name).collect()
+}
+
+/// The last argument of a step: the variables that it reads.
+fn read_by(piece: &Piece) -> String {
+    match piece.names().as_slice() {
+        [] => String::new(),
+        names => format!(", {names:?}"),
+    }
+}
+
+/// Whether the text of an expression is safe inside YAML.
+fn is_quoted(expr: &Expr<'_>) -> bool {
+    match expr {
+        Expr::Filter(filter) => match filter.name {
+            "tojson" | "quote" | "int" | "float" | "length" | "count" | "bool" => true,
+            "indent" | "safe" | "trim" => filter.expr.as_ref().is_some_and(is_quoted),
+            _ => false,
+        },
+        Expr::IfExpr(choice) => {
+            is_quoted(&choice.true_expr) && choice.false_expr.as_ref().is_none_or(is_quoted)
+        }
+        Expr::Const(constant) => constant.value.as_str().is_none(),
+        // Numbers and calls of macros decide for themselves.
+        Expr::Call(_) | Expr::UnaryOp(_) | Expr::Compare(_) | Expr::Test(_) => true,
+        Expr::BinOp(binary) => !matches!(binary.op, BinOpKind::Concat | BinOpKind::Add),
+        _ => false,
+    }
 }
 
 /// The first byte of an expression, enclosing brackets aside.
-fn leftmost(expr: &Expr<'_>) -> usize {
+pub(crate) fn leftmost(expr: &Expr<'_>) -> usize {
     match expr {
         Expr::BinOp(binary) => leftmost(&binary.left),
         Expr::Compare(compare) => leftmost(&compare.expr),
@@ -661,14 +742,14 @@ mod tests {
     fn operators_become_metered_calls() {
         assert_eq!(
             traced("{% set x = a ~ (b + 1) ~ c %}").text,
-            "{% set x = _join((_join((a ),( (_add((b ),( 1))))) ),( c)) %}"
+            "{% set _provisor_from_x = _step(0) %}{% set x = _join((_join((a ),( (_add((b ),( 1))))) ),( c)) %}"
         );
     }
 
     #[test]
     fn expressions_and_lines_are_marked_and_positions_lead_back() {
         let traced = traced("a: {{ x | tojson }}\nb: {{- y }}\n");
-        assert!(traced.text.contains("_emit(1, (x | tojson))"), "{}", traced.text);
+        assert!(traced.text.contains("_emit(1, (x | tojson), [\"x\"])"), "{}", traced.text);
         let at = traced.text.find("x | tojson").expect("kept");
         assert_eq!(traced.original(at..at + 10), 6..16);
         assert_eq!(traced.unquoted.len(), 1);

@@ -133,8 +133,7 @@ const FORMS: [Form; 13] = [
         matches: |text| taint(text).is_some(),
         hint: |text| {
             let effect = text.rsplit_once(':')?.1;
-            let near =
-                crate::gitops::diagnostic::nearest(effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"])?;
+            let near = crate::model::near::nearest(effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"])?;
             Some(format!("did you mean the effect `{near}`?"))
         },
     },

@@ -3,6 +3,7 @@
 pub mod visible;
 pub mod symbol;
 pub(crate) mod hash;
+pub(crate) mod near;
 pub mod quantity;
 pub mod money;
 pub mod time;

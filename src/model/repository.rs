@@ -164,6 +164,15 @@ impl Repository {
         })
     }
 
+    /// Where the files are, to end a sentence with: a directory has the fingerprint of its files for a commit.
+    pub fn place(&self) -> &'static str {
+        let Revision { commit, reference, .. } = &self.revision;
+        match reference.is_none() && commit.as_str() == self.content_digest() {
+            true => "on disk",
+            false => "at this commit",
+        }
+    }
+
     /// A fingerprint (SHA-256, 64 hexadecimal digits) of every path, content and refusal, and of nothing else: equal
     /// for two commits whose considered files are equal.
     pub fn content_digest(&self) -> String {
@@ -218,6 +227,14 @@ mod tests {
         let under: Vec<_> = repository.refusals_under("environments").collect();
         assert_eq!(under, [("environments/a.toml", Refusal::LfsPointer)]);
         assert_eq!(repository.refusals_under("env").count(), 0);
+    }
+
+    #[test]
+    fn a_directory_is_no_commit() {
+        let mut repository = repository(&[("a", "b")], &[]);
+        assert_eq!(repository.place(), "at this commit");
+        repository.revision.commit = CommitId::parse(&repository.content_digest()).expect("64 digits");
+        assert_eq!(repository.place(), "on disk");
     }
 
     #[test]

@@ -146,8 +146,8 @@ impl Play {
     ) -> Result<Self, Failure> {
         script.seed = seed.unwrap_or(script.seed);
         let catalog = Catalog::builtin(&script.region).map_err(|error| {
-            let help = error.nearest.as_ref().map(|nearest| format!("did you mean `{nearest}`?"));
-            Failure::input(error.to_string()).help(help.unwrap_or_default())
+            let help = error.help();
+            Failure::input(error.to_string()).help(help)
         })?;
         let prices = catalog.prices.clone();
         let catalog = Arc::new(catalog);

@@ -10,13 +10,14 @@ use jiff::SignedDuration;
 
 use crate::api::Object;
 use crate::api::snapshot::{self, PODS_MAX, SnapshotError};
-use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed, nearest};
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed};
 use crate::gitops::fleet::refused;
 use crate::gitops::read::{Format, document, text_of};
 use crate::gitops::render::list_environments;
 use crate::gitops::shape::{Shape, head};
 use crate::gitops::tree::Node;
 use crate::model::catalog::Catalog;
+use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::time::{parse_duration, render_duration};
 use crate::simulator::script::{Scale, Script, schema};
@@ -139,10 +140,7 @@ impl Judge<'_> {
         match Catalog::builtin(region) {
             Ok(catalog) => Some(catalog),
             Err(error) => {
-                let help = match &error.nearest {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => "`provisor catalog show` lists what a region sells".to_owned(),
-                };
+                let help = error.help();
                 self.error("PRV1624", node?, error.to_string(), help);
                 None
             }

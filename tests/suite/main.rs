@@ -12,6 +12,7 @@ mod cli;
 mod deploy;
 mod cost;
 mod examples;
+mod explaining;
 mod fleet_files;
 mod git;
 mod guardrails;

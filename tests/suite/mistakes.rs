@@ -88,7 +88,7 @@ fn amounts_are_of_their_resource() {
     let found = of_pool("limits.cpu = 4\noverrides = { 'spec.limits.memory' = '500m' }");
     assert_eq!(places(&found), ["error PRV1203 5:38"], "{found:#?}");
     let found = of_pool("limits = { cpu = 4, memroy = '4Gi' }");
-    assert_eq!(places(&found), ["warning PRV1622 4:30"], "{found:#?}");
+    assert_eq!(places(&found), ["warning PRV1622 4:21"], "{found:#?}");
     assert_eq!(help(&found[0]), "did you mean `memory`?");
     assert_eq!(
         of_pool("limits = { cpu = '1500m', memory = '1Ti', nodes = 3, 'nvidia.com/gpu' = '8', pods = '1k' }"),

@@ -56,7 +56,10 @@ overrides = { spec.metadataOptions.httpPutResponseHopLimit = 2 }
     assert_eq!(origin("spec.limits.memory"), "environments/base.toml:5:21");
     assert_eq!(origin("spec.disruption.consolidateAfter"), "environments/prod.toml:10:50");
     assert_eq!(origin("spec.disruption.budgets[0].nodes"), "environments/prod.toml:10:93");
-    assert_eq!(origin("spec.template.spec.requirements[0].values[1]"), "built-in:nodepool.yaml.j2:64:24");
+    assert_eq!(
+        origin("spec.template.spec.requirements[0].values[1]"),
+        "built-in:spot-with-on-demand-fallback.yaml.j2:2:35"
+    );
 }
 
 #[test]

@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Asked, Instances, known_regions};
-use crate::gitops::diagnostic::{Diagnostic, Place, listed, nearest};
+use crate::gitops::diagnostic::{Diagnostic, Place, listed};
 use crate::model::catalog::{NameParts, region_of};
 use crate::model::label;
 use crate::model::name::Zone;
+use crate::model::near::nearest;
 use crate::model::offering::InstanceType;
 use crate::model::requirement::Operator;
 use crate::model::symbol::Symbol;

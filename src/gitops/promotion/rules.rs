@@ -7,9 +7,10 @@ use jiff::SignedDuration;
 use serde::Serialize;
 
 use super::changes::has;
-use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed, nearest};
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed};
 use crate::gitops::fleet::Fleet;
 use crate::gitops::tree::Node;
+use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::time::parse_duration;
 

@@ -12,6 +12,7 @@ use super::table::{Row, Table, TableError};
 use super::{Catalog, PriceSource};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{TypeName, Zone};
+use crate::model::near::nearest;
 use crate::model::offering::CapacityType;
 use crate::model::symbol::Symbol;
 
@@ -27,8 +28,21 @@ const PRICED: [&str; 3] = [HOME, "us-gov-east-1", "us-gov-west-1"];
 #[error("the built-in catalogue has no region `{region}`")]
 pub struct UnknownRegion {
     pub region: String,
-    /// The most similar name.
+    /// The name that was most likely meant, if one is near.
     pub nearest: Option<String>,
+}
+
+impl UnknownRegion {
+    /// What to do about it.
+    pub fn help(&self) -> String {
+        match &self.nearest {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                let known: Vec<&str> = TABLES.sold.keys().copied().collect();
+                format!("it knows {}", known.join(", "))
+            }
+        }
+    }
 }
 
 /// Every region of the built-in catalogue with its zones, by name.
@@ -71,12 +85,8 @@ pub(super) fn facts_of(name: TypeName) -> Option<&'static TypeFacts> {
 pub(super) fn load(region: &str) -> Result<Catalog, UnknownRegion> {
     let tables = &*TABLES;
     let Some(sold) = tables.sold.get(region) else {
-        let nearest =
-            tables.sold.keys().min_by_key(|known| (strsim::damerau_levenshtein(region, known), **known));
-        return Err(UnknownRegion {
-            region: region.into(),
-            nearest: nearest.map(|known| (*known).to_owned()),
-        });
+        let nearest = nearest(region, tables.sold.keys().copied());
+        return Err(UnknownRegion { region: region.into(), nearest: nearest.map(str::to_owned) });
     };
     let region = Symbol::new(region);
     let listing = PRICED.iter().position(|priced| *priced == region.as_str());
@@ -373,5 +383,8 @@ mod tests {
         let error = load("eu-wst-1").err().unwrap();
         assert_eq!(error.nearest.as_deref(), Some("eu-west-1"));
         assert!(error.to_string().contains("`eu-wst-1`"), "{error}");
+        let error = load("mars-1").err().unwrap();
+        assert_eq!(error.nearest, None);
+        assert!(error.help().starts_with("it knows af-south-1, "), "{}", error.help());
     }
 }

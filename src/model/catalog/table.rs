@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use crate::model::near::nearest;
 use crate::model::symbol::Symbol;
 
 /// One mistake in a catalogue.
@@ -69,14 +70,9 @@ impl Table {
             }
         }
         for name in required.iter().filter(|name| !columns.contains_key(**name)) {
-            let near = columns
-                .keys()
-                .filter(|present| !required.contains(&present.as_str()))
-                .map(|present| (strsim::damerau_levenshtein(name, present), present))
-                .min()
-                .filter(|(distance, _)| *distance <= 3);
-            let (line, column, help) = match near {
-                Some((_, present)) => {
+            let others = columns.keys().map(String::as_str).filter(|present| !required.contains(present));
+            let (line, column, help) = match nearest(name, others) {
+                Some(present) => {
                     let cell = &header[columns[present]];
                     (cell.line, cell.column, format!("rename `{present}` to `{name}`"))
                 }

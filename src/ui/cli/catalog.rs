@@ -12,6 +12,7 @@ use crate::io::cloud::CloudError;
 use crate::io::cloud::aws::describe_catalog;
 use crate::model::catalog::{Catalog, PriceSource};
 use crate::model::class::NodeClass;
+use crate::model::near::nearest;
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::quantity::{ResourceName, resource};
 use crate::ui::console::Console;
@@ -89,8 +90,8 @@ impl CatalogArgs {
         let Some(file) = &self.catalog else {
             let region = self.region.clone().or_else(guess).unwrap_or_else(|| REGION.into());
             return Catalog::builtin(&region).map(Arc::new).map_err(|error| {
-                let help = error.nearest.as_ref().map(|near| format!("Did you mean `{near}`?"));
-                Failure { help, ..Failure::usage(error.to_string()) }
+                let help = error.help();
+                Failure::usage(error.to_string()).help(help)
             });
         };
         let (bytes, name) = read_input(file)?;
@@ -157,15 +158,12 @@ fn show(args: &ShowArgs, console: &Console) -> Result<Exit, Failure> {
         .iter()
         .find(|beginning| !types.iter().any(|kind| kind.name.as_str().starts_with(*beginning)))
     {
-        let near = all
-            .iter()
-            .map(|kind| kind.name.as_str())
-            .min_by_key(|name| (strsim::damerau_levenshtein(name, unknown), *name));
+        let near = nearest(unknown, all.iter().map(|kind| kind.name.as_str()));
         let failure =
             Failure::input(format!("no instance type of {} begins with `{unknown}`", catalog.region));
         return Err(match near {
-            Some(near) => failure.help(format!("The most similar one is `{near}`.")),
-            None => failure.help("The catalogue is empty."),
+            Some(near) => failure.help(format!("did you mean `{near}`?")),
+            None => failure.help("`provisor catalog show` without a type lists all of them"),
         });
     }
     if console.is_json() {

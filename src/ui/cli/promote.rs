@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::document::OriginDocument;
 use super::repository::RepositoryArgs;
-use crate::gitops::diagnostic::{listed, nearest};
+use crate::gitops::diagnostic::listed;
 use crate::gitops::diff::show;
 use crate::gitops::promotion::{
     FieldChange, Match, Promotion, PromotionEvent, Refusal, Rules, Standing, offer, rules,
@@ -15,6 +15,7 @@ use crate::gitops::promotion::{
 use crate::gitops::render::{RenderSettings, list_environments, render_environment};
 use crate::gitops::sync::{Health, Rollout, SyncState};
 use crate::io::clock;
+use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::time::render_duration;
 use crate::ui::console::{Console, Tone};

@@ -18,12 +18,13 @@ use super::repository::{CommitArgs, Proposal, open_proposal};
 use super::validate::settings;
 use crate::api::Reader;
 use crate::gitops::desired::DesiredState;
-use crate::gitops::diagnostic::{Diagnostic, nearest};
+use crate::gitops::diagnostic::Diagnostic;
 use crate::gitops::guardrail::{Guardrails, RULES_CHANGE};
 use crate::gitops::render::{
     Judged, Judging, RenderSettings, Report, list_environments, render_and_judge, validate_repository,
 };
 use crate::model::money::UsdPerHour;
+use crate::model::near::nearest;
 use crate::model::observation::Observation;
 use crate::model::repository::{Repository, Revision};
 use crate::model::time::parse_duration;

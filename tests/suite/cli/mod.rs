@@ -379,6 +379,50 @@ fn explain_shows_every_layer_of_a_value() {
 }
 
 #[test]
+fn explain_shows_the_line_behind_a_template_and_behind_an_override() {
+    let (_dir, fleet) = fleet();
+    let made = [
+        (
+            "environments/qa.toml",
+            "extends = \"dev\"\n[pools.quick]\nstrategy = \"mine\"\nlimits.cpu = 4\noverrides.\"spec.limits.cpu\" = 5\n",
+        ),
+        (
+            "templates/mine.yaml.j2",
+            "{%- set policy = \"WhenEmpty\" -%}\n{%- include \"nodepool.yaml.j2\" -%}\n",
+        ),
+    ];
+    std::fs::create_dir_all(fleet.join("templates")).expect("it can be made");
+    made.iter().for_each(|(path, text)| std::fs::write(fleet.join(path), text).expect("it can be written"));
+    let policy = out(&run(&fleet, "explain qa quick spec.disruption.consolidationPolicy"));
+    assert!(policy.contains("WhenEmpty") && policy.contains("templates/mine.yaml.j2:1:18"), "{policy}");
+    let said = out(&run(&fleet, "explain qa quick spec.limits.cpu"));
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("environments/qa.toml")).collect();
+    assert!(lines[0].contains('5') && lines[0].ends_with("environments/qa.toml:5:31"), "{said}");
+    assert!(lines[1].contains("(was 4)") && lines[1].ends_with("environments/qa.toml:4:14"), "{said}");
+    let help = err(&run(&fleet, "explain qa quick spec.tempalte"));
+    assert!(help.contains("did you mean `spec.template`?"), "{help}");
+    let nowhere = err(&run(&fleet, "explain prdo quick"));
+    assert!(nowhere.contains("on disk") && !nowhere.contains("commit"), "{nowhere}");
+}
+
+#[test]
+fn only_what_is_near_is_proposed() {
+    let (_dir, fleet) = fleet();
+    let far = run(&fleet, "catalog show --region mars-1");
+    assert_eq!(code(&far), 64);
+    assert!(
+        !err(&far).contains("did you mean") && err(&far).contains("it knows af-south-1, "),
+        "{}",
+        err(&far)
+    );
+    assert!(err(&run(&fleet, "catalog show --region ca-wset-1")).contains("did you mean `ca-west-1`?"));
+    let script = "region = \"mars-1\"\nenvironment = \"dev\"\nduration = \"10m\"\n";
+    std::fs::write(fleet.join("simulation.toml"), script).expect("it can be written");
+    let far = run(&fleet, "simulate --repo .");
+    assert!(err(&far).contains("mars-1") && !err(&far).contains("did you mean"), "{}", err(&far));
+}
+
+#[test]
 fn an_instance_family_that_does_not_exist_is_found_before_any_cloud_is_asked() {
     let (_dir, fleet) = fleet();
     edit(&fleet, "environments/dev.toml", "limits = {", "instance-families = [\"m7i\", \"m9z\"]\nlimits = {");

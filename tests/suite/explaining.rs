@@ -1,0 +1,232 @@
+//! Where a value came from, whatever way it took: through variables, templates and overrides, to the line that set it.
+
+use crate::fleet_files::{errors, manifest, repository, state};
+use provisor::gitops::explain::{ExplainedField, explain};
+use provisor::gitops::render::RenderSettings;
+use provisor::model::repository::Repository;
+
+const FLEET: (&str, &str) = ("fleet.toml", "name = \"shop\"\n");
+const PROD: (&str, &str) = ("environments/prod.toml", "[pools.general]\nstrategy = \"mine\"\n");
+
+/// A pool of the strategy `mine`, whose template is this.
+fn mine(template: &str) -> Repository {
+    repository(&[FLEET, PROD, ("templates/mine.yaml.j2", template)])
+}
+
+fn explained(repository: &Repository, field: &str) -> Vec<ExplainedField> {
+    let found = explain(repository, "prod", "general", Some(field), &RenderSettings::default());
+    found.unwrap_or_else(|found| panic!("{found}")).fields
+}
+
+/// Value and place of every layer of a field, the winner last.
+fn told(repository: &Repository, field: &str) -> Vec<String> {
+    let fields = explained(repository, field);
+    assert_eq!(fields.len(), 1, "{fields:#?}");
+    let layers = fields[0].layers.iter();
+    layers.map(|layer| format!("{} {}", layer.origin, layer.value)).collect()
+}
+
+/// The place that set a value of a requirement of the NodePool.
+fn requirement(repository: &Repository, label: &str) -> String {
+    let fields = explained(repository, "spec.template.spec.requirements");
+    let key = fields.iter().find(|field| field.path.ends_with(".key") && field.value == label);
+    let entry = key.unwrap_or_else(|| panic!("no {label}: {fields:#?}")).path.trim_end_matches(".key");
+    let value = format!("{entry}.values[0]");
+    let found = fields.iter().find(|field| field.path == value).expect("it has a value");
+    found.layers.last().expect("somebody set it").origin.to_string()
+}
+
+const QUIET: &str = "spec.disruption.consolidateAfter";
+
+#[test]
+fn a_value_that_a_template_sets_for_a_built_in_one_leads_to_the_line_that_sets_it() {
+    let repository = mine(
+        "{%- set capacity_types = [\"spot\"] -%}\n{%- set quiet = \"10m\" -%}\n{%- include \"nodepool.yaml.j2\" -%}\n",
+    );
+    assert_eq!(told(&repository, QUIET), ["templates/mine.yaml.j2:2:17 \"10m\""]);
+    assert_eq!(requirement(&repository, "karpenter.sh/capacity-type"), "templates/mine.yaml.j2:1:27");
+    // What nobody set is the built-in template's own.
+    let own = requirement(&repository, "kubernetes.io/arch");
+    assert!(own.starts_with("built-in:nodepool.yaml.j2:11:"), "{own}");
+    let own = told(&repository, "spec.disruption.consolidationPolicy");
+    assert!(own[0].starts_with("built-in:nodepool.yaml.j2:41:"), "{own:?}");
+}
+
+#[test]
+fn of_several_assignments_the_one_that_was_made_counts() {
+    let template = |weight: &str| {
+        let template = "{% set quiet = \"1m\" %}\n{% if pool.weight is defined %}{% set quiet = \"2m\" %}{% endif %}\n\
+                        {% if false %}\n{% set quiet = \"3m\" %}{% endif %}\n{% set policy, taints = [\"WhenEmpty\", []] %}\n\
+                        {% for quiet in [\"4m\"] %}{% endfor %}{% include \"nodepool.yaml.j2\" %}\n";
+        let prod = format!("[pools.general]\nstrategy = \"mine\"\n{weight}");
+        repository(&[FLEET, ("environments/prod.toml", &prod), ("templates/mine.yaml.j2", template)])
+    };
+    assert_eq!(told(&template(""), QUIET), ["templates/mine.yaml.j2:1:16 \"1m\""]);
+    assert_eq!(told(&template("weight = 4\n"), QUIET), ["templates/mine.yaml.j2:2:47 \"2m\""]);
+    let policy = told(&template(""), "spec.disruption.consolidationPolicy");
+    assert_eq!(policy, ["templates/mine.yaml.j2:5:26 \"WhenEmpty\""]);
+    // A strategy's own line wins over the template, and says so.
+    let own = told(&template("consolidate-after = \"9m\"\n"), QUIET);
+    assert_eq!(own, ["environments/prod.toml:3:21 \"9m\""]);
+}
+
+#[test]
+fn what_a_loop_calls_like_a_variable_is_not_that_variable() {
+    let repository = mine(
+        "{% set quiet = \"1m\" %}\n{% for quiet in [\"4m\"] -%}\n{% include \"nodepool.yaml.j2\" %}\n{%- endfor %}\n",
+    );
+    let told = told(&repository, QUIET);
+    assert!(told[0].starts_with("built-in:nodepool.yaml.j2:42:"), "{told:?}");
+    assert!(told[0].ends_with(" \"4m\""), "{told:?}");
+}
+
+#[test]
+fn a_variable_of_the_strategy_is_followed_through_the_templates_with_all_its_layers() {
+    let repository = repository(&[
+        ("fleet.toml", "name = \"shop\"\n[defaults.variables]\nquiet = \"1m\"\npay = [\"spot\"]\n"),
+        ("environments/base.toml", "abstract = true\n[variables]\nquiet = \"2m\"\n"),
+        (
+            "environments/prod.toml",
+            "extends = \"base\"\n[pools.general]\nstrategy = \"mine\"\nvariables.quiet = \"3m\"\n",
+        ),
+        (
+            "templates/mine.yaml.j2",
+            "{% set q = vars.quiet %}{% set capacity_types = vars.pay %}\n{% include \"step.j2\" %}\n",
+        ),
+        ("templates/step.j2", "{% with quiet = q %}{% include \"nodepool.yaml.j2\" %}{% endwith %}\n"),
+    ]);
+    let layers =
+        ["fleet.toml:3:9 \"1m\"", "environments/base.toml:3:9 \"2m\"", "environments/prod.toml:4:19 \"3m\""];
+    assert_eq!(told(&repository, QUIET), layers);
+    assert_eq!(told(&repository, "variables.quiet"), layers);
+    assert_eq!(requirement(&repository, "karpenter.sh/capacity-type"), "fleet.toml:4:8");
+    let all = explain(&repository, "prod", "general", None, &RenderSettings::default()).expect("it is right");
+    assert!(all.fields.iter().any(|field| field.path == "variables.pay"));
+}
+
+#[test]
+fn a_choice_leads_to_the_side_that_was_taken() {
+    let object = |weight: &str| {
+        format!(
+            "{{% set heavy = 40 %}}\n{{% set light = {{\"weight\": 4}} %}}\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{ name: general }}\nspec:\n  weight: {{{{ {weight} | tojson }}}}\n  template:\n    spec:\n      requirements: []\n      nodeClassRef: {{ group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }}\n"
+        )
+    };
+    for (weight, place) in [
+        ("(heavy if true else light.weight)", "1:16 40"),
+        ("(heavy if false else light.weight)", "2:27 4"),
+        ("pool.weight | default(light.weight)", "2:27 4"),
+        ("(heavy + 1)", "7:15 41"),
+        ("(7 if false else 8)", "7:31 8"),
+    ] {
+        let found = told(&mine(&object(weight)), "spec.weight");
+        assert_eq!(found, [format!("templates/mine.yaml.j2:{place}")], "{weight}");
+    }
+}
+
+#[test]
+fn notes_of_assignments_leave_the_text_as_it_was() {
+    let text = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: { name: general }\nspec:\n  {%- set a = \"x\" -%} \n\n  {%- with b = a +%}\n  weight: {% set c = 3 -%}\n    {{ c }}\n  {%- endwith %}\n  template:\n    metadata: { labels: { l: \"{% for k in [a, a] %}{% set a = k ~ 1 %}{{ a }}{% endfor %}{{ a }}\" } }\n    spec:\n      requirements: []\n      nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }\n";
+    let pool = manifest(&state(&mine(text)), "NodePool", "general");
+    assert_eq!(pool["spec"]["weight"], 3);
+    assert_eq!(pool["spec"]["template"]["metadata"]["labels"]["l"], "x1x1x");
+}
+
+#[test]
+fn an_overridden_field_tells_what_it_replaced_and_who_set_that() {
+    let repository = repository(&[
+        ("fleet.toml", "name = \"shop\"\n[defaults.pool.limits]\ncpu = 100\n"),
+        (
+            "environments/base.toml",
+            "abstract = true\n[pools.general]\nstrategy = \"spot\"\nlimits.cpu = 250\noverrides.\"spec.limits.cpu\" = 450\n",
+        ),
+        (
+            "environments/prod.toml",
+            "extends = \"base\"\n[pools.general]\nlimits.cpu = 400\noverrides.\"spec.limits.cpu\" = 500\n\
+             [pools.general.overrides.spec.disruption]\nconsolidateAfter = \"3m\"\nbudgets = [{ nodes = \"5%\" }]\n\
+             [pools.general.overrides.spec.template.metadata.labels]\n\"example.com/team\" = \"core\"\n",
+        ),
+    ]);
+    assert_eq!(
+        told(&repository, "spec.limits.cpu"),
+        [
+            "fleet.toml:3:7 100",
+            "environments/base.toml:4:14 250",
+            "environments/prod.toml:3:14 400",
+            "environments/base.toml:5:31 450",
+            "environments/prod.toml:4:31 500",
+        ]
+    );
+    let quiet = told(&repository, QUIET);
+    assert!(
+        quiet[0].starts_with("built-in:nodepool.yaml.j2:42:") && quiet[0].ends_with(" \"1m\""),
+        "{quiet:?}"
+    );
+    assert_eq!(quiet[1..], ["environments/prod.toml:6:20 \"3m\""]);
+    let budget = told(&repository, "spec.disruption.budgets");
+    assert!(
+        budget[0].starts_with("built-in:nodepool.yaml.j2:47:") && budget[0].ends_with(" \"10%\""),
+        "{budget:?}"
+    );
+    assert_eq!(budget[1..], ["environments/prod.toml:7:22 \"5%\""]);
+    // One that was not there replaced nothing.
+    assert_eq!(told(&repository, "spec.template.metadata.labels"), ["environments/prod.toml:9:22 \"core\""]);
+}
+
+#[test]
+fn a_misspelt_field_of_the_object_has_a_near_name_as_one_of_the_pool_has() {
+    let prod = "[pools.general]\nstrategy = \"spot\"\nweight = 4\nlimits.cpu = 9\n";
+    let repository = repository(&[FLEET, ("environments/prod.toml", prod)]);
+    for (wrong, right) in [
+        ("wieght", "weight"),
+        ("spec.wieght", "spec.weight"),
+        ("limts", "limits"),
+        ("spec.limts", "spec.limits"),
+        ("spec.disruption.consolidatAfter", "spec.disruption.consolidateAfter"),
+        ("spec.tempalte.spec", "spec.template.spec"),
+    ] {
+        let settings = RenderSettings::default();
+        let found =
+            explain(&repository, "prod", "general", Some(wrong), &settings).expect_err("no such field");
+        assert!(found.to_string().contains(&format!("did you mean `{right}`?")), "{wrong}: {found}");
+    }
+}
+
+#[test]
+fn a_wrong_key_is_the_fault_of_whoever_wrote_the_key() {
+    let object = |line: &str| {
+        format!(
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: {{{{ pool.name | tojson }}}}\nspec:\n  weight: 3\n  {line}\n  template:\n    spec:\n      requirements: []\n      nodeClassRef: {{ group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }}\n"
+        )
+    };
+    let prod = "[pools.general]\nstrategy = \"mine\"\nlimits = { cpu = 5 }\nvariables.word = \"no/t/a/value\"\n\
+                variables.tables = { limts = { cpu = 1 } }\n";
+    let found = |line: &str| {
+        let files = [FLEET, ("environments/prod.toml", prod), ("templates/mine.yaml.j2", &object(line))];
+        let mut found = errors(&repository(&files));
+        assert_eq!(found.len(), 1, "{found:#?}");
+        found.remove(0)
+    };
+    let key = found("limts: {{ pool.limits | tojson }}");
+    assert_eq!(
+        (key.code, key.place.to_string().as_str()),
+        ("PRV1503", "templates/mine.yaml.j2:7:3"),
+        "{key}"
+    );
+    assert_eq!(key.help.as_deref(), Some("did you mean `limits`?"));
+    assert_eq!(key.chain[0].place.to_string(), "environments/prod.toml:1:8");
+    // The same name, written in the strategy.
+    let key = found("disruption: {{ vars.tables | tojson }}");
+    assert_eq!(key.place.to_string(), "environments/prod.toml:5:22", "{key}");
+    // A value is the fault of whoever gave the value, and a key of the template is not.
+    let value = found("disruption: { consolidateAfter: {{ vars.word | tojson }} }");
+    assert_eq!(value.place.to_string(), "environments/prod.toml:4:18", "{value}");
+}
+
+#[test]
+fn a_wrong_key_of_an_override_is_shown_where_the_key_stands() {
+    let prod = "pools:\n  general:\n    strategy: spot\n    limits: { cpu: 5 }\n    overrides:\n      spec:\n        disruption:\n          consolidateafter:\n            3m\n";
+    let found = errors(&repository(&[FLEET, ("environments/prod.yaml", prod)]));
+    assert_eq!(found.len(), 1, "{found:#?}");
+    assert_eq!(found[0].place.to_string(), "environments/prod.yaml:8:11");
+    assert_eq!(found[0].help.as_deref(), Some("did you mean `consolidateAfter`?"));
+}
