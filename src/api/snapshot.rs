@@ -159,6 +159,10 @@ struct Failure {
 }
 
 fn each_object<'t>(text: &'t str, mut sink: impl FnMut(Document<'t>, Found)) -> Result<(), Failure> {
+    if text.trim().is_empty() {
+        let message = "there is nothing in it; did what should have written it fail?".into();
+        return Err(Failure { position: None, message });
+    }
     let whole = Document { text, first_line: 0 };
     if text.trim_start().starts_with(['{', '[']) {
         // JSON is read faster as such; what is only nearly JSON gets its chance, and its message, as YAML.

@@ -48,6 +48,19 @@ fn a_controller_without_pods_gets_those_it_wants() {
 }
 
 #[test]
+fn a_file_that_nobody_wrote_into_is_no_empty_cluster() {
+    for text in ["", "\n", "\u{feff}"] {
+        assert_eq!(
+            refused(text),
+            "cluster.yaml: there is nothing in it; did what should have written it fail?"
+        );
+    }
+    for text in ["apiVersion: v1\nkind: List\nitems: []\n", "{\"items\":[]}", "# nothing yet\n"] {
+        assert!(read(text).objects.is_empty());
+    }
+}
+
+#[test]
 fn a_controller_with_pods_gets_no_more() {
     let replica_set = "
 apiVersion: apps/v1
@@ -269,7 +282,7 @@ fn broken_files_give_an_error_and_never_a_panic() {
         let told = refused(text);
         assert!(told.starts_with("cluster.yaml") && told.contains(part), "{text:?}: {told}");
     }
-    for nothing in ["", "---\n", "# only a comment\n---\n# and another\n", "[]"] {
+    for nothing in ["---\n", "# only a comment\n---\n# and another\n", "[]"] {
         assert!(read(nothing).objects.is_empty());
     }
 }
