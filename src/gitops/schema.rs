@@ -152,7 +152,7 @@ fn removable(schema: &mut Value) {
 }
 
 /// The same schema in the words of draft 4.
-fn lowered(value: Value) -> Value {
+pub fn lowered(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(lowered).collect(),
         Value::Object(map) => {

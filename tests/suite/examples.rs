@@ -200,12 +200,16 @@ fn a_broken_commit_changes_nothing() {
 /// Editors check `simulation.toml` with the schema that the program reads it by.
 #[test]
 fn the_schema_of_scripts_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config-schema/simulation.schema.json");
-    let wanted = format!("{:#}\n", provisor::simulator::script::schema());
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &wanted).unwrap();
+    let latest = provisor::simulator::script::schema();
+    let draft4 = provisor::gitops::schema::lowered(latest.clone());
+    for (name, schema) in [("simulation", latest), ("simulation.draft4", draft4)] {
+        let name = format!("config-schema/{name}.schema.json");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&name);
+        let wanted = format!("{schema:#}\n");
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&path, &wanted).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(kept == wanted, "{name} is stale: run `make accept`");
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == wanted, "config-schema/simulation.schema.json is stale: run `make accept`");
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::document::output_schemas;
 use crate::gitops::environment::definitions;
-use crate::gitops::schema::{Draft, SchemaKind, schema_of};
+use crate::gitops::schema::{Draft, SchemaKind, lowered, schema_of};
 use crate::simulator::script;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
@@ -19,7 +19,7 @@ Examples:
   provisor schema                                            which schemas there are
   provisor schema environment > environment.schema.json      of environments/NAME.toml and .yaml
   provisor schema environment --draft 4                      for taplo and other TOML language servers
-  provisor schema simulation                                 of simulation.toml
+  provisor schema simulation --draft 4                       of simulation.toml
   provisor schema output/plan                                of `provisor plan --output json`
   provisor schema crd | kubectl apply --server-side -f -     teach a cluster the kinds")]
 pub struct Args {
@@ -77,7 +77,11 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if wanted == SIMULATION {
-        console.json_text(&format!("{:#}\n", script::schema()))?;
+        let schema = match draft {
+            Draft::Latest => script::schema(),
+            Draft::Draft4 => lowered(script::schema()),
+        };
+        console.json_text(&format!("{schema:#}\n"))?;
         return Ok(Exit::Done);
     }
     let text = match (SchemaKind::parse(wanted), wanted.strip_prefix("output/")) {
