@@ -92,6 +92,12 @@ impl Judge<'_> {
             );
             self.error("PRV1903", node, message, "play the hours that matter; weeks repeat themselves");
         }
+        if let Some(node) = self.tree.get("duration")
+            && end.is_some_and(|end| !end.is_positive())
+        {
+            let message = format!("in {} nothing can happen", node.shown());
+            self.error("PRV1903", node, message, "write how long to play, such as `30m`");
+        }
         for event in self.tree.get("events").and_then(Node::as_list).unwrap_or_default() {
             self.event(event, end, workloads.as_ref(), catalog.as_ref());
         }

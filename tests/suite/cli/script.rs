@@ -152,6 +152,7 @@ fn a_script_speaks_of_workloads_that_are_there_and_of_manifests_that_can_be_read
         (with("workloads = [\"workload/web.yaml\"]\n", ""), ("PRV1904", 6, 22)),
         (with("\"us-west-2\"", "\"us-wset-2\""), ("PRV1624", 3, 10)),
         (with("\"10m\"", "\"2161h\""), ("PRV1903", 2, 12)),
+        (with("\"10m\"", "\"0s\""), ("PRV1903", 2, 12)),
         (with("\"10m\"", "\"99999999999999999999h\""), ("PRV1203", 2, 12)),
         (with("\"10m\"", "\"\""), ("PRV1203", 2, 12)),
         (with("to = 3", "to = 300001"), ("PRV1206", 7, 42)),
