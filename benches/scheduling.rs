@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use provisor::api::snapshot::{PODS_MAX, read_up_to};
+use provisor::api::snapshot::{PODS_MAX, latest_moment, read_up_to};
 use provisor::api::{Object, Reader};
 use provisor::capacity::cluster::Cluster;
 use provisor::capacity::engine::EngineSettings;
@@ -32,29 +32,26 @@ fn main() {
         std::env::args().skip(1).filter(|word| word != "--bench").partition(|word| word == "--plan");
     println!("{:<44} {:>8} {:>10} {:>12} {:>7} {:>12}", "input", "pods", "best", "pods/s", "nodes", "$/h");
     for directory in &directories {
-        let cluster = read(directory);
-        measure(directory, &cluster, 3);
+        let (cluster, now) = read(directory);
+        measure(directory, &cluster, now, 5);
         if !plans.is_empty() {
-            let took = best_of(1, || drop(planning::plan(&cluster, now(), &EngineSettings::default())));
+            let took = best_of(1, || drop(planning::plan(&cluster, now, &EngineSettings::default())));
             println!("{:<44} {:>8} {:>7} ms", "  with what may go", "", took.as_millis());
         }
     }
     if directories.is_empty() {
         let mut cluster = large_cluster(100_000, 2_000, 5_000);
-        measure("100,000 pods, 2,000 shapes, 5,000 nodes", &cluster, 3);
+        let now = Timestamp::UNIX_EPOCH;
+        measure("100,000 pods, 2,000 shapes, 5,000 nodes", &cluster, now, 5);
         let waiting: Vec<ObjectKey> = cluster.waiting_pods().skip(1).map(|pod| pod.key).collect();
         for pod in waiting {
-            cluster.observe(now(), &Observation::PodGone(pod));
+            cluster.observe(now, &Observation::PodGone(pod));
         }
-        measure("one more pod, 5,000 nodes, state made anew", &cluster, 3);
+        measure("one more pod, 5,000 nodes, state made anew", &cluster, now, 5);
     }
 }
 
-fn now() -> Timestamp {
-    Timestamp::UNIX_EPOCH
-}
-
-fn measure(name: &str, cluster: &Cluster, runs: usize) {
+fn measure(name: &str, cluster: &Cluster, now: Timestamp, runs: usize) {
     let settings = Settings::default();
     let supply = Supply::of(cluster, &settings);
     let mut solution = Solution::default();
@@ -65,7 +62,7 @@ fn measure(name: &str, cluster: &Cluster, runs: usize) {
         solution = solve(&Request {
             cluster,
             supply: &supply,
-            now: now(),
+            now,
             pods: &pods,
             without_nodes: &BTreeSet::new(),
             without_claims: &BTreeSet::new(),
@@ -79,16 +76,18 @@ fn measure(name: &str, cluster: &Cluster, runs: usize) {
     println!("{name:<44} {count:>8} {best:>7.1} ms {rate:>12.0} {:>7} {bill:>12}", solution.new_nodes.len());
 }
 
-fn read(directory: &str) -> Cluster {
+/// The cluster in a directory, and the latest moment that its objects speak of.
+fn read(directory: &str) -> (Cluster, Timestamp) {
     let text = |name: &str| {
         let path = format!("{directory}/{name}");
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
     };
     let snapshot = read_up_to(&text("snapshot.json"), directory, PODS_MAX).expect("the snapshot can be read");
-    cluster_of(snapshot.objects, &text("catalog.csv"))
+    let now = latest_moment(&snapshot.objects).unwrap_or(Timestamp::UNIX_EPOCH);
+    (cluster_of(snapshot.objects, &text("catalog.csv"), now), now)
 }
 
-fn cluster_of(objects: Vec<Object>, catalog: &str) -> Cluster {
+fn cluster_of(objects: Vec<Object>, catalog: &str, now: Timestamp) -> Cluster {
     let mut cluster = Cluster::default();
     for object in objects {
         let seen = match object {
@@ -100,10 +99,10 @@ fn cluster_of(objects: Vec<Object>, catalog: &str) -> Cluster {
             Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
             _ => continue,
         };
-        cluster.observe(now(), &seen);
+        cluster.observe(now, &seen);
     }
     let catalog = Catalog::parse_csv(catalog, "catalog").expect("the catalogue can be read");
-    cluster.observe(now(), &Observation::Catalog(Arc::new(catalog)));
+    cluster.observe(now, &Observation::Catalog(Arc::new(catalog)));
     cluster
 }
 
@@ -145,7 +144,7 @@ fn large_cluster(pods: usize, shapes: usize, nodes: usize) -> Cluster {
             micros * 2 / 5 % 1_000_000,
         ));
     }
-    let mut cluster = cluster_of(objects, &catalog);
+    let mut cluster = cluster_of(objects, &catalog, Timestamp::UNIX_EPOCH);
     let mut templates = Vec::new();
     for at in 0..shapes {
         let app = format!("app-{at:04}");
@@ -195,14 +194,14 @@ fn large_cluster(pods: usize, shapes: usize, nodes: usize) -> Cluster {
             allocatable: room,
             conditions: Vec::new(),
         };
-        cluster.observe(now(), &Observation::Node(Arc::new(node)));
+        cluster.observe(Timestamp::UNIX_EPOCH, &Observation::Node(Arc::new(node)));
     }
     let mut put = |at: usize, node: Option<NodeName>| {
         let template = &templates[at % shapes];
         let key = ObjectKey { name: format!("pod-{at:06}").as_str().into(), ..template.key };
         let is_unschedulable = node.is_none();
         let pod = Pod { key, uid: Uid(key.name), node, is_unschedulable, ..template.clone() };
-        cluster.observe(now(), &Observation::Pod(Arc::new(pod)));
+        cluster.observe(Timestamp::UNIX_EPOCH, &Observation::Pod(Arc::new(pod)));
     };
     for at in 0..pods {
         put(at, None);
