@@ -273,18 +273,20 @@ fn a_closed_pipe_is_no_reason_to_panic() {
 #[test]
 fn an_interrupt_ends_with_130() {
     let dir = TempDir::new().expect("a temporary directory");
-    let child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
         .current_dir(dir.path())
         .args(["plan", "--snapshot", "-"])
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
+    let stays_open = child.stdin.take();
     // It waits for standard input; a second is ample for it to come that far.
     let script = format!("sleep 1; kill -INT {}", child.id());
     std::process::Command::new("sh").args(["-c", &script]).status().expect("there is a shell");
     let done = child.wait_with_output().expect("the program ends");
     assert_eq!(code(&done), 130);
+    drop(stays_open);
 }
 
 #[cfg(unix)]
