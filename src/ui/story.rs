@@ -10,6 +10,7 @@ use super::exit::Failure;
 use crate::capacity::decision::Reason;
 use crate::controllers::reconciler::{Reconciler, Turn};
 use crate::model::action::{Action, Subject};
+use crate::model::claim::ConditionType;
 use crate::model::name::NodeName;
 use crate::model::taint::Taint;
 use crate::model::time::render_duration;
@@ -81,6 +82,8 @@ pub struct Narrator<'c> {
     told: usize,
     /// What the Git half said last: the same again is no news.
     said: String,
+    /// Nodes that should go and cannot, and the rule that keeps each, as it was told.
+    kept: BTreeMap<NodeName, &'static str>,
 }
 
 /// One line: when, what, to whom.
@@ -93,7 +96,32 @@ struct Line {
 
 impl<'c> Narrator<'c> {
     pub fn new(console: &'c Console, start: Timestamp) -> Self {
-        Self { console, start, told: 0, said: String::new() }
+        Self { console, start, told: 0, said: String::new(), kept: BTreeMap::new() }
+    }
+
+    /// Nodes that are not as wanted any more and still stay, where that is new. A budget lets them go by and by: that is no news.
+    fn stays(&mut self, reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
+        if turn.decisions.is_empty() {
+            return Vec::new();
+        }
+        let cluster = reconciler.engine().cluster();
+        let plan = reconciler.engine().plan();
+        let is_outdated = |node: &NodeName| {
+            let claim = cluster.nodes.get(node).and_then(|node| cluster.claim_of(node));
+            claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted))
+        };
+        let kept = plan.disruption.kept.iter();
+        let kept: Vec<_> =
+            kept.filter(|kept| kept.code != "BudgetExhausted" && is_outdated(&kept.node)).collect();
+        let news = kept.iter().filter(|kept| self.kept.get(&kept.node) != Some(&kept.code));
+        let told = news.map(|kept| Decided {
+            kind: kept.code.to_owned(),
+            subject: kept.node.to_string(),
+            message: kept.message.clone(),
+        });
+        let told = told.collect();
+        self.kept = kept.iter().map(|kept| (kept.node, kept.code)).collect();
+        told
     }
 
     /// Tells of a turn; `pause` is called before each line with its moment, for those who watch.
@@ -124,6 +152,14 @@ impl<'c> Narrator<'c> {
         for Decided { subject, message, .. } in decided_about_nodes(reconciler, turn) {
             let text = format!("{subject}: {message}");
             lines.push(Line { at: now, tone: Tone::Notice, word: "decide", text });
+        }
+        for Decided { subject, message, .. } in self.stays(reconciler, turn) {
+            lines.push(Line {
+                at: now,
+                tone: Tone::Notice,
+                word: "stays",
+                text: format!("{subject}: {message}"),
+            });
         }
         for decision in &turn.promotions {
             let tone = if decision.outcome.is_ok() { Tone::Good } else { Tone::Notice };
@@ -166,7 +202,8 @@ impl Narrator<'_> {
         for decision in &turn.promotions {
             LineDocument::promotion(now, decision).tell(self.console)?;
         }
-        for Decided { kind, subject, message } in decided(reconciler, turn) {
+        let stays = self.stays(reconciler, turn);
+        for Decided { kind, subject, message } in decided(reconciler, turn).into_iter().chain(stays) {
             LineDocument::event(now, &kind, subject, message).tell(self.console)?;
         }
         let story = reconciler.cluster().world().story();

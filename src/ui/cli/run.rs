@@ -30,7 +30,7 @@ use crate::gitops::sync::{GitEvent, SyncRequest};
 use crate::io::clock::{self, Stopwatch};
 use crate::io::git::{self, Acknowledgement, Change, GitError, GitSource, INTERVAL, Remembered};
 use crate::model::repository::Revision;
-use crate::model::time::{parse_duration, render_duration};
+use crate::model::time::parse_duration;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::play::{Play, engine_notice, price_notice, script_of};
@@ -322,7 +322,32 @@ async fn next_change(watch: &mut Option<git::Watch>) -> Change {
 #[derive(Default)]
 struct Known {
     engine: Option<String>,
-    is_failing: bool,
+    source: SourceTrouble,
+}
+
+/// Why the source does not answer, as it was told.
+#[derive(Default)]
+struct SourceTrouble(Option<String>);
+
+impl SourceTrouble {
+    /// Tells a trouble once, and its end; hands back what else there is to tell.
+    fn tell(&mut self, told: Told, source: &str, console: &Console) -> Told {
+        let Told::Failed { error, .. } = told else {
+            if self.0.take().is_some() {
+                console.notice(&format!("{source} answers again"));
+            }
+            return told;
+        };
+        let text = error.to_string();
+        if self.0.as_ref() != Some(&text) {
+            self.0 = Some(text);
+            console.complain(&Failure::from(error));
+            console.talk(
+                "the last good commit stays in force; the source is asked again, more rarely each time",
+            );
+        }
+        Told::Nothing
+    }
 }
 
 impl Known {
@@ -348,26 +373,15 @@ async fn take_news(
         play.take_rules(repository);
         known.tell_engine(engine_notice(repository, &play.script.environment), console);
     }
-    if known.is_failing && !matches!(heard.told, Told::Failed { .. }) {
-        known.is_failing = false;
-        console.notice(&format!("{} answers again", follower.source().name()));
-    }
-    let is_taken = matches!(heard.told, Told::Advanced(_) | Told::Followed { rendered: Ok(_), .. });
-    let is_rendered = is_taken && !matches!(heard.told, Told::Advanced(_));
-    known.is_failing |= matches!(heard.told, Told::Failed { .. });
-    commits::tell(console, heard.told)?;
+    let told = known.source.tell(heard.told, follower.source().name(), console);
+    let is_taken = matches!(told, Told::Advanced(_) | Told::Followed { rendered: Ok(_), .. });
+    let is_rendered = is_taken && !matches!(told, Told::Advanced(_));
+    commits::tell(console, told)?;
     if is_taken {
         tell_notices(play, console);
     }
     if let Some(plan) = play.reconciler.preview().filter(|_| is_rendered) {
         say_plan(console, &plan)?;
-    }
-    if known.is_failing {
-        let wait = SignedDuration::try_from(heard.next_delay).unwrap_or(SignedDuration::MAX);
-        console.talk(&format!(
-            "the last good commit stays in force; the source is asked again in {}",
-            render_duration(wait)
-        ));
     }
     Ok(heard.next_delay)
 }

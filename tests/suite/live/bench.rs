@@ -350,6 +350,12 @@ impl Running {
         self.log()
     }
 
+    /// Waits until it ends by itself: its exit code, and what it said.
+    pub fn end(mut self) -> (i32, String) {
+        let code = self.child.wait().expect("it was running").code().unwrap_or(-1);
+        (code, self.log())
+    }
+
     /// It neither hears nor does anything until it is thawed.
     pub fn freeze(&self) {
         self.signal("-STOP");

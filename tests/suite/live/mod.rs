@@ -5,3 +5,4 @@ mod replicas;
 mod whole;
 mod crash;
 mod rest;
+mod start;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::{Args, ask, next_change, open, say_commit, settings};
+use super::{Args, SourceTrouble, ask, next_change, open, say_commit, settings};
 use crate::controllers::source::{Answer, Follower, Question, Told};
 use crate::gitops::render::list_environments;
 use crate::gitops::sync::GitEvent;
@@ -20,7 +20,7 @@ use crate::ui::exit::Failure;
 use crate::ui::play::{cloud_of, region_of};
 use crate::ui::story::say;
 
-/// A source whose first commit was read and can be used.
+/// A source that was asked once.
 pub(super) struct Commits {
     follower: Follower,
     environment: String,
@@ -28,32 +28,43 @@ pub(super) struct Commits {
     cloud: Option<String>,
     first: Vec<GitEvent>,
     introduction: String,
+    trouble: Option<Failure>,
 }
 
 impl Commits {
     pub async fn open(args: &Args) -> Result<Self, Failure> {
         let source = open(args)?;
-        let answer = ask(Question::first(source.clone())).await?;
-        let Answer::Head { repository, .. } = &answer else { unreachable!("no commit was seen before") };
-        let environment = chosen(repository, args.env.as_deref())?;
-        let region = region_of(repository, &environment);
-        let cloud = cloud_of(repository, &environment);
+        let answer = ask(Question::first(source.clone())).await;
+        let repository = match &answer {
+            Ok(Answer::Head { repository, .. }) => Some(repository),
+            Ok(Answer::Unchanged) | Err(_) => None,
+        };
+        let environment = match (repository, &args.env) {
+            (Some(repository), name) => chosen(repository, name.as_deref())?,
+            (None, Some(name)) => name.clone(),
+            (None, None) => return Err(answer.expect_err("nothing was seen before").into()),
+        };
+        let region = repository.and_then(|repository| region_of(repository, &environment));
+        let cloud = repository.and_then(|repository| cloud_of(repository, &environment));
         let acknowledgement = Acknowledgement::of(&source, &environment, &cache());
         let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
+        let at = repository.map_or_else(String::new, |Repository { revision, .. }| {
+            format!(" at {} \"{}\"", revision.commit.short(), revision.subject)
+        });
+        let introduction = format!("following {}{at}, environment {environment}\n", source.name());
         let mut follower = Follower::new(source, settings(args, &environment)?, acknowledgement, seed);
-        let revision = &repository.revision;
-        let introduction = format!(
-            "following {} at {} \"{}\", environment {environment}\n",
-            follower.source().name(),
-            revision.commit.short(),
-            revision.subject
-        );
-        let heard = follower.hear(clock::now(), Ok(answer));
-        // The first commit must be usable: without it there is no last good state to keep.
-        if let Told::Followed { rendered: Err(diagnostics), .. } = heard.told {
-            return Err(diagnostics.into());
-        }
-        Ok(Self { follower, environment, region, cloud, first: heard.events, introduction })
+        let heard = follower.hear(clock::now(), answer);
+        let trouble = match heard.told {
+            Told::Followed { rendered: Err(diagnostics), .. } => Some(Failure::from(diagnostics)),
+            Told::Failed { error, .. } => Some(Failure::from(error)),
+            _ => None,
+        };
+        Ok(Self { follower, environment, region, cloud, first: heard.events, introduction, trouble })
+    }
+
+    /// Why nothing can be applied yet. A cluster that was synced before goes on as it is; a new one has nothing to go on with.
+    pub fn trouble(&mut self) -> Option<Failure> {
+        self.trouble.take()
     }
 
     /// Says what is followed.
@@ -122,6 +133,7 @@ async fn follow(
     let clock = Stopwatch::start();
     // Asked at once: a commit may have come between the first reading and the watch.
     let mut next_poll = Duration::ZERO;
+    let mut trouble = SourceTrouble::default();
     loop {
         tokio::select! {
             change = next_change(&mut watch) => if change != Change::Moved { watch = None },
@@ -150,7 +162,8 @@ async fn follow(
                 }
             }
         }
-        if tell(&console, heard.told).is_err() {
+        let told = trouble.tell(heard.told, follower.source().name(), &console);
+        if tell(&console, told).is_err() {
             return;
         }
     }
@@ -159,7 +172,8 @@ async fn follow(
 /// What became of the last question to the source.
 pub(super) fn tell(console: &Console, told: Told) -> Result<(), Failure> {
     match told {
-        Told::Nothing => {}
+        // Trouble with the source is told once, not at every attempt.
+        Told::Nothing | Told::Failed { .. } => {}
         Told::Advanced(revision) => {
             say_commit(console, &revision)?;
             say(console, "it touches nothing that the environment reads\n")?;
@@ -179,7 +193,6 @@ pub(super) fn tell(console: &Console, told: Told) -> Result<(), Failure> {
                 console.complain(&failure);
             }
         }
-        Told::Failed { error, .. } => console.complain(&Failure::from(error)),
     }
     Ok(())
 }
@@ -198,15 +211,17 @@ pub(super) async fn interrupted() {
 
 /// The environment that is named, or the only one there is.
 fn chosen(repository: &Repository, name: Option<&str>) -> Result<String, Failure> {
+    if let Some(name) = name {
+        return Ok(name.to_owned());
+    }
     let known: Vec<String> = list_environments(repository)?
         .into_iter()
         .filter(|known| !known.is_abstract)
         .map(|known| known.name.to_string())
         .collect();
-    match (name, known.as_slice()) {
-        (Some(name), _) => Ok(name.to_owned()),
-        (None, [only]) => Ok(only.clone()),
-        (None, _) => {
+    match known.as_slice() {
+        [only] => Ok(only.clone()),
+        _ => {
             let help = format!("add --env with one of {}", known.join(", "));
             Err(Failure::usage("the repository has several environments").help(help))
         }

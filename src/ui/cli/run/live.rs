@@ -136,8 +136,11 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
     let outcome = runtime.block_on(async {
-        let commits = Commits::open(args).await?;
-        match seller(args.live.cloud, commits.environment(), commits.cloud())? {
+        let mut commits = Commits::open(args).await?;
+        // Who sells may not be known because the commit cannot be read: then that is what is wrong.
+        let seller = seller(args.live.cloud, commits.environment(), commits.cloud())
+            .map_err(|failure| commits.trouble().unwrap_or(failure))?;
+        match seller {
             CloudKind::Simulated => on_simulated(args, behavior, console, commits).await,
             CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
             CloudKind::Aws => on_ec2(args, behavior, console, commits).await,
@@ -221,12 +224,22 @@ async fn keep<P: CloudProvider>(
     args: &Args,
     console: &Console,
     kube: Kube,
-    commits: Commits,
+    mut commits: Commits,
     (cloud, engine): (CloudKind, EngineSettings),
     make: impl Fn() -> (Arc<P>, Listener),
 ) -> Result<Exit, Failure> {
     let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
     let environment = commits.environment().to_owned();
+    if let Some(mut trouble) = commits.trouble() {
+        // Nodes are kept as the last good commit left the cluster; where none was ever applied there is nothing to keep.
+        if Ledger::of(&environment, &namespace).read(&kube).await?.is_none() {
+            return Err(trouble);
+        }
+        let also = if trouble.message.is_empty() { String::new() } else { format!(": {}", trouble.message) };
+        trouble.message =
+            format!("no commit can be used yet; the cluster stays as the last good one left it{also}");
+        console.complain(&trouble);
+    }
     let policy = SyncPolicy {
         mode: SyncMode::AutoHeal,
         prune: args.prune.into(),
