@@ -16,9 +16,12 @@ use crate::model::symbol::Symbol;
 /// Kind and name of the owner that a pod of the same shape may or may not have in common with another.
 type Ownership = Option<(Symbol, Symbol)>;
 
+/// A shape, kept so that nothing else gets its address, and what it is planned for as.
+type Planned = (Arc<PodShape>, Option<Arc<PodShape>>);
+
 /// Shapes with the defaults among their constraints, as far as one picture of the cluster was asked for them.
 #[derive(Default)]
-pub(super) struct DefaultSpreads(FastMap<(usize, Ownership), (Arc<PodShape>, Option<Arc<PodShape>>)>);
+pub(super) struct DefaultSpreads(FastMap<(usize, Ownership), Planned>);
 
 impl DefaultSpreads {
     /// What `pod` is planned for as, if `defaults` apply to it: all of them, or none.
