@@ -29,6 +29,7 @@ use super::disruption::{self, interruption, marking};
 use super::garbage;
 use super::lifecycle::{self, Context, Launches};
 use super::pool_status::Tally;
+use super::registration::Registrations;
 use super::scheduling::{self, Supply};
 use super::shortages::Shortages;
 use super::static_capacity;
@@ -41,6 +42,7 @@ use crate::model::node::Node;
 use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation};
 use crate::model::owner::Owner;
 use crate::model::pod::Pod;
+use crate::model::pool::NodePool;
 use crate::model::taint::Taint;
 use memory::{Told, Unconfirmed};
 use rounds::{Disrupting, Provisioning};
@@ -86,6 +88,7 @@ pub struct Engine {
     /// Pools whose number of nodes may be wrong.
     replicas_changed: BTreeSet<PoolName>,
     tally: Tally,
+    registrations: Registrations,
     /// Pools whose use changed since it was written.
     uncounted: BTreeSet<PoolName>,
     /// Overlays may have other effects than was reported.
@@ -126,6 +129,7 @@ impl Engine {
             pools_changed: BTreeSet::new(),
             replicas_changed: BTreeSet::new(),
             tally: Tally::default(),
+            registrations: Registrations::default(),
             uncounted: BTreeSet::new(),
             overlays_changed: false,
             buffers_changed: BTreeSet::new(),
@@ -147,6 +151,11 @@ impl Engine {
     /// The cluster as it was last seen, with what was decided since.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// How many rounds of provisioning were held.
+    pub fn rounds(&self) -> u64 {
+        self.provisioning.rounds
     }
 
     /// What was judged last.
@@ -202,9 +211,17 @@ impl Engine {
                     self.revision += u64::from(known.is_ready != pool.is_ready);
                     self.pools_changed.insert(pool.name);
                 }
-                _ => self.see_pool(pool.name),
+                known => {
+                    if known.is_some() {
+                        self.registrations.begin_anew(pool.name);
+                    }
+                    self.see_pool(pool.name);
+                }
             },
-            Observation::PoolGone(name) => self.see_pool(*name),
+            Observation::PoolGone(name) => {
+                self.registrations.forget(*name);
+                self.see_pool(*name);
+            }
             Observation::Overlay(overlay) => {
                 self.overlays_changed = true;
                 let known = self.cluster.overlays.get(&overlay.name);
@@ -212,10 +229,17 @@ impl Engine {
                     self.see_supply_change();
                 }
             }
-            Observation::Class(_)
-            | Observation::ClassGone(_)
-            | Observation::OverlayGone(_)
-            | Observation::Catalog(_) => self.see_supply_change(),
+            Observation::Class(class) => {
+                if self.cluster.classes.get(&class.name).is_some_and(|known| known.spec != class.spec) {
+                    let of_class = |pool: &&Arc<NodePool>| pool.template.class.name == class.name;
+                    let pools = self.cluster.pools.values().filter(of_class);
+                    pools.for_each(|pool| self.registrations.begin_anew(pool.name));
+                }
+                self.see_supply_change();
+            }
+            Observation::ClassGone(_) | Observation::OverlayGone(_) | Observation::Catalog(_) => {
+                self.see_supply_change()
+            }
             Observation::Buffer(buffer) => {
                 self.buffers_changed.insert(buffer.key);
             }
@@ -609,7 +633,9 @@ impl Engine {
                 if let Some(claim) = self.cluster.claims.get(&name).cloned() {
                     let steps = self.tend_claim(&claim, now);
                     self.claims_due.schedule(name, steps.wake_at);
+                    let told = self.registrations.judge(&self.cluster, &claim, &steps, now);
                     self.take(steps, now, out);
+                    self.take(told, now, out);
                 }
             }
             for name in nodes {

@@ -14,6 +14,7 @@ mod batching;
 mod agenda;
 mod assume;
 mod lifecycle;
+mod registration;
 mod termination;
 mod static_capacity;
 mod garbage;

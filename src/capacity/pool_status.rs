@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::cluster::Cluster;
 use super::decision::Steps;
 use super::disruption::command::is_leaving;
+use super::registration::Registrations;
 use crate::model::action::{Action, ClaimChange, PoolChange};
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::condition::ConditionStatus;
@@ -133,8 +134,15 @@ pub(crate) fn conditions(cluster: &Cluster, pool: &NodePool, now: Timestamp) -> 
 }
 
 /// Writes the conditions of `pool` if they are not what they should be.
-pub(crate) fn report_conditions(cluster: &Cluster, pool: &NodePool, now: Timestamp, steps: &mut Steps) {
-    let found = conditions(cluster, pool, now);
+pub(crate) fn report_conditions(
+    cluster: &Cluster,
+    pool: &NodePool,
+    registrations: &mut Registrations,
+    now: Timestamp,
+    steps: &mut Steps,
+) {
+    let mut found = conditions(cluster, pool, now);
+    registrations.report(pool, &mut found, now);
     if found == pool.conditions {
         return;
     }

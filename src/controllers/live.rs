@@ -62,6 +62,8 @@ pub enum Report {
         pods: usize,
     },
     Decided(Decision),
+    /// A round of planning for pods took so long.
+    Planned(Duration),
     Git(SyncDecision),
 }
 
@@ -303,7 +305,11 @@ impl<P: CloudProvider> Live<P> {
         }
         let now = clock::now();
         let engine = &mut self.engine;
+        let (rounds, watch) = (engine.rounds(), clock::Stopwatch::start());
         let mut decision = tokio::task::block_in_place(|| engine.decide(now));
+        if engine.rounds() != rounds {
+            drop(self.reports.send(Report::Planned(watch.elapsed())));
+        }
         let mut wakes = vec![decision.wake_at];
         if !decision.actions.is_empty() {
             let objects = self.performer.take(decision.actions.clone(), self.engine.cluster());

@@ -198,7 +198,7 @@ pub struct PoolUse {
 pub enum PoolCondition {
     ValidationSucceeded,
     NodeClassReady,
-    /// Written by whoever watches registrations; kept as it is.
+    /// Whether its machines come to be nodes; it is used all the same.
     NodeRegistrationHealthy,
     Ready,
 }

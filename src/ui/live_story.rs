@@ -36,6 +36,7 @@ impl<'c> LiveStory<'c> {
             }
             Report::Git(decision) => self.tell_sync(now, decision),
             Report::Decided(decision) => self.tell_decision(now, decision),
+            Report::Planned(_) => Ok(()),
         }
     }
 

@@ -6,9 +6,10 @@
 mod endpoints;
 mod waiting;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use prometheus_client::encoding::text::encode;
@@ -19,11 +20,12 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::capacity::decision::Decision;
+use crate::capacity::scheduling::Place;
 use crate::model::action::Action;
 use crate::model::label::{self, Labels, annotation};
 use crate::model::name::{ClaimName, NodeName, PoolName};
 use crate::model::observation::Observation;
-use crate::model::pool::PoolUse;
+use crate::model::pool::{PoolCondition, PoolUse};
 use crate::model::quantity::{ResourceName, Resources, Unit};
 
 pub use endpoints::{EndpointArgs, serve};
@@ -55,6 +57,8 @@ struct Inner {
     is_synced: Gauge,
     unschedulable: Gauge,
     decision_seconds: Histogram,
+    bound_seconds: Histogram,
+    planning_seconds: Family<Series, Histogram, fn() -> Histogram>,
     known: Mutex<Known>,
 }
 
@@ -65,6 +69,8 @@ struct Known {
     nodes: BTreeMap<NodeName, Labels>,
     limits: BTreeMap<PoolName, Vec<Series>>,
     usage: BTreeMap<PoolName, Vec<Series>>,
+    /// Pools whose machines come to be nodes.
+    healthy: BTreeSet<PoolName>,
     waiting: WaitingPods,
     is_synced: bool,
 }
@@ -111,6 +117,19 @@ impl Metrics {
             "From when a pod was first seen without a node to the first decision about it",
             decision_seconds.clone(),
         );
+        let bound_seconds = Histogram::new(waiting::SECONDS);
+        registry.register(
+            "pods_provisioning_bound_duration_seconds",
+            "From when there was first a place for a pod, of a pool whose machines join, to when it was bound",
+            bound_seconds.clone(),
+        );
+        let new: fn() -> Histogram = || Histogram::new(waiting::SECONDS);
+        let planning_seconds = Family::new_with_constructor(new);
+        registry.register(
+            "scheduler_scheduling_duration_seconds",
+            "How long a round of planning took",
+            planning_seconds.clone(),
+        );
         let build = Family::<Series, Gauge>::default();
         registry.register("build_info", "The program that answers", build.clone());
         let labels = vec![
@@ -134,6 +153,8 @@ impl Metrics {
             is_synced,
             unschedulable,
             decision_seconds,
+            bound_seconds,
+            planning_seconds,
             known: Mutex::default(),
         }))
     }
@@ -189,12 +210,22 @@ impl Metrics {
                 let limits = pool.limits.clone().unwrap_or_default();
                 let series = write(&inner.pool_limit, pool.name, &limits);
                 forget(&inner.pool_limit, known.limits.insert(pool.name, series.clone()), &series);
+                if pool.conditions.is_true(PoolCondition::NodeRegistrationHealthy) {
+                    known.healthy.insert(pool.name);
+                } else {
+                    known.healthy.remove(&pool.name);
+                }
             }
-            Observation::Pod(pod) => known.waiting.see(at, pod),
+            Observation::Pod(pod) => {
+                if let Some(seconds) = known.waiting.see(at, pod) {
+                    inner.bound_seconds.observe(seconds);
+                }
+            }
             Observation::PodGone(pod) => known.waiting.forget(pod),
             Observation::PoolGone(name) => {
                 forget(&inner.pool_limit, known.limits.remove(name), &[]);
                 forget(&inner.pool_usage, known.usage.remove(name), &[]);
+                known.healthy.remove(name);
             }
             Observation::Evicted { .. } => count_eviction(inner, "201"),
             Observation::EvictionBlocked { .. } => count_eviction(inner, "429"),
@@ -212,7 +243,15 @@ impl Metrics {
     pub fn decided(&self, at: Timestamp, decision: &Decision) {
         let inner = &*self.0;
         let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);
-        for seconds in known.waiting.decided(at, &decision.plan) {
+        let Known { waiting, healthy, nodes, claims, .. } = &mut *known;
+        let pool_of = |place: &Place| {
+            let labels = match place {
+                Place::Node(node) => nodes.get(node),
+                Place::Claim(claim) => claims.get(claim),
+            };
+            Some(PoolName(*labels?.get(&*label::NODEPOOL)?))
+        };
+        for seconds in waiting.decided(at, &decision.plan, |pool| healthy.contains(&pool), pool_of) {
             inner.decision_seconds.observe(seconds);
         }
         // What stands for room is nobody's pod, and one that is put off has not failed.
@@ -243,6 +282,12 @@ impl Metrics {
             }
         }
         inner.unschedulable.set(i64::try_from(unschedulable).unwrap_or(i64::MAX));
+    }
+
+    /// A round of provisioning took so long.
+    pub fn planned(&self, took: Duration) {
+        let series = vec![("controller", "provisioner".to_owned())];
+        self.0.planning_seconds.get_or_create(&series).observe(took.as_secs_f64());
     }
 
     fn count_disruption(&self, claim: ClaimName, code: &str) {
@@ -413,6 +458,15 @@ mod tests {
         metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
         says(&metrics, "karpenter_pods_eviction_requests_total{code=\"201\"} 1");
         says(&metrics, "karpenter_pods_eviction_requests_total{code=\"429\"} 2");
+    }
+
+    #[test]
+    fn sch_226_every_round_is_timed() {
+        let metrics = Metrics::new();
+        metrics.planned(Duration::from_millis(120));
+        let name = "karpenter_scheduler_scheduling_duration_seconds";
+        says(&metrics, &format!("{name}_count{{controller=\"provisioner\"}} 1"));
+        says(&metrics, &format!("{name}_sum{{controller=\"provisioner\"}} 0.12"));
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Engine {
         let mut unreported: BTreeSet<PoolName> = BTreeSet::new();
         for name in std::mem::take(&mut self.pools_changed) {
             let Some(pool) = self.cluster.pools.get(&name).filter(|pool| is_ours(pool)) else { continue };
-            pool_status::report_conditions(&self.cluster, pool, now, &mut steps);
+            pool_status::report_conditions(&self.cluster, pool, &mut self.registrations, now, &mut steps);
             unreported.insert(name);
         }
         self.take(steps, now, out);

@@ -41,6 +41,7 @@ pub(super) struct Provisioning {
     nominated: BTreeMap<NodeName, Timestamp>,
     /// The last round, and what it knew.
     last: Option<(Timestamp, u64)>,
+    pub rounds: u64,
     reported_at: Option<Timestamp>,
     /// Pods that the last round found room for before kube-scheduler had found none.
     foreseen: BTreeSet<Uid>,
@@ -145,6 +146,7 @@ impl Engine {
         if !is_ripe && !is_retry && !is_first {
             return;
         }
+        self.provisioning.rounds += 1;
         let view = self.view(now);
         let (mut pods, rejected) = scheduling::provisionable_pods(&view, &self.settings.scheduling);
         let waiting: BTreeSet<_> = pods.iter().map(|pod| pod.key).collect();

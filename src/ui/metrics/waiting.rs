@@ -1,4 +1,7 @@
-//! How long pods wait for a first decision: from when they are first seen without a node to when a plan first speaks of them.
+//! How long pods wait: from when they are first seen without a node to when a plan first speaks of them, and from when one first
+//! has a place for them to when they are bound.
+//!
+//! Only places of pools whose machines come to be nodes count: whoever waits for others waits for a person.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +9,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::capacity::decision::Plan;
-use crate::model::name::{ObjectKey, Uid};
+use crate::capacity::scheduling::Place;
+use crate::model::name::{ObjectKey, PoolName, Uid};
 use crate::model::pod::Pod;
 
 /// Upper ends in seconds, as Karpenter has them for what takes between no time and minutes.
@@ -29,20 +33,25 @@ struct Waiting {
     uid: Uid,
     since: Timestamp,
     is_decided: bool,
+    /// Since when there is a place for it.
+    placed: Option<Timestamp>,
 }
 
 impl WaitingPods {
-    pub fn see(&mut self, at: Timestamp, pod: &Pod) {
+    /// The seconds from a place to being bound, if that is what is seen.
+    pub fn see(&mut self, at: Timestamp, pod: &Pod) -> Option<f64> {
         if pod.node.is_some() || !pod.is_active() || pod.is_daemon() || pod.is_mirror() {
-            self.pods.remove(&pod.key);
-            return;
+            let waited = self.pods.remove(&pod.key).filter(|waited| waited.uid == pod.uid);
+            let placed = waited.and_then(|waited| waited.placed).filter(|_| pod.node.is_some())?;
+            return Some(at.duration_since(placed).as_secs_f64().max(0.0));
         }
-        let new = || Waiting { uid: pod.uid, since: at, is_decided: false };
+        let new = || Waiting { uid: pod.uid, since: at, is_decided: false, placed: None };
         let waiting = self.pods.entry(pod.key).or_insert_with(new);
         // Another pod of the same name is another pod.
         if waiting.uid != pod.uid {
             *waiting = new();
         }
+        None
     }
 
     /// Whether it is a pod that waits.
@@ -54,16 +63,41 @@ impl WaitingPods {
         self.pods.remove(pod);
     }
 
-    /// The seconds that pods waited of which `plan` is the first to speak, placed or not.
-    pub fn decided(&mut self, at: Timestamp, plan: &Arc<Plan>) -> Vec<f64> {
+    /// The seconds that pods waited of which `plan` is the first to speak, placed or not. `is_healthy` tells of a pool whether its
+    /// machines join, `pool_of` whose node a place is.
+    pub fn decided(
+        &mut self,
+        at: Timestamp,
+        plan: &Arc<Plan>,
+        is_healthy: impl Fn(PoolName) -> bool,
+        pool_of: impl Fn(&Place) -> Option<PoolName>,
+    ) -> Vec<f64> {
         if self.judged.as_ref().is_some_and(|judged| Arc::ptr_eq(judged, plan)) {
             return Vec::new();
         }
         let solution = &plan.provisioning;
+        let on_new = solution.new_nodes.iter().map(|node| (Some(node.pool), &node.pods));
+        let on_existing = solution.existing.iter().map(|(place, pods)| (pool_of(place), pods));
+        for (pool, pods) in on_new.chain(on_existing) {
+            let counts = pool.is_some_and(&is_healthy);
+            for pod in pods {
+                if let Some(waiting) =
+                    self.pods.get_mut(pod).filter(|waiting| counts && waiting.placed.is_none())
+                {
+                    waiting.placed = Some(at);
+                }
+            }
+        }
         let new = solution.new_nodes.iter().flat_map(|node| &node.pods);
         let existing = solution.existing.values().flatten();
         let unplaced = solution.unschedulable.iter().filter(|one| !one.is_deferred).map(|one| &one.pod);
         let rejected = plan.rejected.iter().map(|one| &one.pod);
+        // A place that is lost again was none.
+        for pod in unplaced.clone().chain(rejected.clone()) {
+            if let Some(waiting) = self.pods.get_mut(pod) {
+                waiting.placed = None;
+            }
+        }
         let mut waited = Vec::new();
         for pod in new.chain(existing).chain(unplaced).chain(rejected) {
             if let Some(waiting) = self.pods.get_mut(pod).filter(|waiting| !waiting.is_decided) {

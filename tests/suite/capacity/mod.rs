@@ -5,6 +5,7 @@ mod town;
 mod disruption;
 mod engine;
 mod rounds;
+mod registration;
 mod buffers;
 mod status;
 mod property;

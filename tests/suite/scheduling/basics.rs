@@ -116,6 +116,45 @@ fn pods_that_went_or_were_bound_are_not_timed() {
     assert_eq!((samples(false).as_deref(), samples(true).as_deref()), (Some("2"), Some("0")));
 }
 
+/// Rows: SCH-013, SCH-014, SCH-457, SCH-458
+#[test]
+fn the_way_from_a_place_to_a_node_is_timed_for_pools_whose_machines_join() {
+    use provisor::model::claim::ConditionStatus::{False, True, Unknown};
+    let mut world = World::plain();
+    let one = pod("a");
+    let placed = world.run(std::slice::from_ref(&one)).solution;
+    let mut nowhere = World::of(pool("default").require(ZONE, In, &["nowhere"]));
+    let lost = nowhere.run(std::slice::from_ref(&one)).solution;
+    // The seconds that are counted for a pod that these rounds, a minute apart, speak of before it is bound after five.
+    let seconds = |status, rounds: &[&provisor::capacity::scheduling::Solution]| {
+        let metrics = Metrics::new();
+        let mut pool = pool("default");
+        let health = provisor::model::pool::PoolCondition::NodeRegistrationHealthy;
+        pool.conditions.set(health, status, "Told", "", now());
+        metrics.see(now(), &Observation::Pool(Arc::new(pool)));
+        metrics.see(now(), &Observation::Pod(one.build()));
+        for (at, solution) in rounds.iter().enumerate() {
+            let plan = Plan { provisioning: (*solution).clone(), ..Plan::default() };
+            let decision = Decision { plan: Arc::new(plan), ..Decision::default() };
+            metrics.decided(now() + SignedDuration::from_mins(at as i64), &decision);
+        }
+        metrics.see(now() + SignedDuration::from_mins(5), &Observation::Pod(one.clone().on("n1").build()));
+        let text = metrics.text();
+        let figure = |what: &str| -> f64 {
+            let name = format!("karpenter_pods_provisioning_bound_duration_seconds_{what} ");
+            let line = text.lines().find_map(|line| line.strip_prefix(&name)).expect("it is there");
+            line.parse().expect("a number")
+        };
+        (figure("count") as u64, figure("sum"))
+    };
+    assert_eq!(seconds(True, &[&placed]), (1, 300.0));
+    assert_eq!(seconds(False, &[&placed]), (0, 0.0));
+    assert_eq!(seconds(Unknown, &[&placed]), (0, 0.0));
+    assert_eq!(seconds(True, &[&placed, &placed]), (1, 300.0), "the first place counts");
+    assert_eq!(seconds(True, &[&placed, &lost]), (0, 0.0), "it was lost again");
+    assert_eq!(seconds(True, &[&placed, &lost, &placed]), (1, 180.0));
+}
+
 /// Rows: SCH-015, SCH-017
 #[test]
 fn well_known_values_on_offer_are_served() {

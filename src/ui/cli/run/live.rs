@@ -319,8 +319,10 @@ async fn keep<P: CloudProvider>(
         tokio::select! {
             outcome = &mut living => return outcome,
             Some(report) = told.recv() => {
-                if let Report::Decided(decision) = &report {
-                    metrics.decided(clock::now(), decision);
+                match &report {
+                    Report::Decided(decision) => metrics.decided(clock::now(), decision),
+                    Report::Planned(took) => metrics.planned(*took),
+                    Report::Synced { .. } | Report::Git(_) => {}
                 }
                 story.tell(&report)?;
             }
