@@ -1,11 +1,12 @@
 //! What the engine decides: actions with their reasons, and everything it looked at and left alone, with the reason too.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::disruption::DisruptionPlan;
-use super::scheduling::{Rejected, Solution};
+use super::scheduling::{EffectiveZone, Rejected, Solution};
 use crate::model::action::Action;
 
 /// Why something is done: a stable word for programs, a sentence for people.
@@ -40,6 +41,8 @@ pub struct Plan {
     pub provisioning: Solution,
     /// Waiting pods that cannot be planned for as they are written.
     pub rejected: Vec<Rejected>,
+    /// How many of the waiting pods could come to run in which zone, before anything was placed.
+    pub pending_zones: BTreeMap<EffectiveZone, usize>,
     pub disruption: DisruptionPlan,
 }
 

@@ -20,7 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::capacity::decision::Decision;
-use crate::capacity::scheduling::Place;
+use crate::capacity::scheduling::{EffectiveZone, Place};
 use crate::model::action::Action;
 use crate::model::label::{self, Labels, annotation};
 use crate::model::name::{ClaimName, NodeName, PoolName};
@@ -59,6 +59,7 @@ struct Inner {
     decision_seconds: Histogram,
     bound_seconds: Histogram,
     planning_seconds: Family<Series, Histogram, fn() -> Histogram>,
+    pending_zones: Family<Series, Gauge>,
     known: Mutex<Known>,
 }
 
@@ -130,6 +131,12 @@ impl Metrics {
             "How long a round of planning took",
             planning_seconds.clone(),
         );
+        let pending_zones = Family::<Series, Gauge>::default();
+        registry.register(
+            "scheduler_pending_pods_by_effective_zone_count",
+            "Pods without a node, by the zone that they can come to run in",
+            pending_zones.clone(),
+        );
         let build = Family::<Series, Gauge>::default();
         registry.register("build_info", "The program that answers", build.clone());
         let labels = vec![
@@ -155,6 +162,7 @@ impl Metrics {
             decision_seconds,
             bound_seconds,
             planning_seconds,
+            pending_zones,
             known: Mutex::default(),
         }))
     }
@@ -258,6 +266,16 @@ impl Metrics {
         let left = decision.plan.provisioning.unschedulable.iter().filter(|left| !left.is_deferred);
         let unschedulable = left.filter(|left| known.waiting.knows(&left.pod)).count();
         drop(known);
+        inner.pending_zones.clear();
+        for (zone, count) in &decision.plan.pending_zones {
+            let zone = match zone {
+                EffectiveZone::In(zone) => zone.to_string(),
+                EffectiveZone::Flexible => "flexible".to_owned(),
+                EffectiveZone::Nowhere => "none".to_owned(),
+            };
+            let series = vec![("controller", "provisioner".to_owned()), ("zone", zone)];
+            inner.pending_zones.get_or_create(&series).set(i64::try_from(*count).unwrap_or(i64::MAX));
+        }
         for planned in &decision.actions {
             match &planned.action {
                 Action::CreateClaim(claim) => {

@@ -13,7 +13,7 @@ use crate::capacity::disruption::command::{self, Command, Destination, is_waitin
 use crate::capacity::disruption::round::Round;
 use crate::capacity::disruption::{self, validation};
 use crate::capacity::provisioning;
-use crate::capacity::scheduling::{self, Mode, NewNode, Place, Request, Solution};
+use crate::capacity::scheduling::{self, Ground, Mode, NewNode, Place, Request, Solution};
 use crate::capacity::static_capacity;
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::NodeClaim;
@@ -155,7 +155,7 @@ impl Engine {
         pods.extend(room.iter().cloned());
         let supply = self.open_supply();
         let settings = self.settings.scheduling.clone();
-        let solution = scheduling::solve(&Request {
+        let request = Request {
             cluster: &view,
             supply: &supply,
             now,
@@ -164,7 +164,13 @@ impl Engine {
             without_claims: &BTreeSet::new(),
             settings: &settings,
             mode: Mode::Provisioning,
-        });
+        };
+        let mut ground = Ground::new(&view, &supply, &pods);
+        let pending_zones = match waiting.is_empty() {
+            true => BTreeMap::new(),
+            false => scheduling::effective_zones_on(&mut ground, &request),
+        };
+        let solution = scheduling::solve_on(&mut ground, &request);
         let homeless: BTreeSet<ObjectKey> = solution.unschedulable.iter().map(|pod| pod.pod).collect();
         self.provisioning.foreseen = match self.settings.foresees_pods {
             true => {
@@ -214,7 +220,7 @@ impl Engine {
         self.take(steps, now, out);
         self.provisioning.last = Some((now, self.revision));
         let former = (*self.plan).clone();
-        self.plan = Arc::new(Plan { provisioning: solution, rejected, ..former });
+        self.plan = Arc::new(Plan { provisioning: solution, rejected, pending_zones, ..former });
     }
 
     /// Makes the nodes that static pools lack.

@@ -21,6 +21,7 @@ mod reservations;
 mod daemons;
 mod relax;
 mod search;
+mod effective;
 mod explain;
 mod ground;
 mod marks;
@@ -45,6 +46,8 @@ use crate::model::requirement::Requirements;
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
+pub(crate) use effective::effective_zones_on;
+pub use effective::{EffectiveZone, effective_zones};
 pub use explain::{Code, Refusal};
 pub(crate) use ground::Ground;
 pub use pods::{

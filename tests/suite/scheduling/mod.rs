@@ -20,4 +20,5 @@ mod min_values;
 mod nodes;
 mod picture;
 mod volumes;
+mod zones;
 mod reserved;

@@ -542,6 +542,22 @@ impl World {
         Round { solution, purchase, rejected }
     }
 
+    /// The answer to a question about everything that waits.
+    pub fn asking<T>(&self, ask: impl FnOnce(&Request) -> T) -> T {
+        let (pods, _) = provisionable_pods(&self.cluster, &self.settings);
+        let supply = self.supply();
+        ask(&Request {
+            cluster: &self.cluster,
+            supply: &supply,
+            now: now(),
+            pods: &pods,
+            without_nodes: &BTreeSet::new(),
+            without_claims: &BTreeSet::new(),
+            settings: &self.settings,
+            mode: Mode::Provisioning,
+        })
+    }
+
     /// One round with these new pods, carried out: machines run, pods are bound.
     pub fn run(&mut self, pods: &[A]) -> Round {
         self.put_pods(pods);

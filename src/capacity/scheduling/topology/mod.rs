@@ -223,6 +223,26 @@ impl Topology {
         .collect()
     }
 
+    /// Domains of `key` that all of a pod's own rules about it permit now; `None`: there is no such rule.
+    pub fn permitted(
+        &mut self,
+        owned: &[(RuleId, bool)],
+        strict: &Requirements,
+        key: Symbol,
+        sight: &mut Sight,
+    ) -> Option<Vec<Symbol>> {
+        let is_about = |(rule, _): &(RuleId, bool)| sight.book.base(*rule).group.rule.key == key;
+        let about: Vec<(RuleId, bool)> = owned.iter().copied().filter(is_about).collect();
+        about.iter().for_each(|(rule, _)| self.take_up(*rule, sight));
+        let stances = self.stances(&about, &[], strict, sight.book);
+        let table = sight.book.keys.get(stances.first()?.key);
+        let permits = |domain: &DomainId| {
+            stances.iter().all(|stance| self.permits(stance, self.group(stance.rule), *domain, sight.book))
+        };
+        let domains = (0..DomainId::try_from(table.len()).ok()?).filter(permits);
+        Some(domains.map(|domain| table.symbol(domain)).collect())
+    }
+
     /// Takes out of `rooms` those that a rule refuses; some that it would refuse may stay.
     pub fn narrow_rooms(&self, stances: &[Stance], rooms: &mut Marks, book: &RuleBook) {
         for stance in stances {
