@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use crate::gitops::live::Inventory;
 use crate::gitops::standing::render_standing;
 use crate::gitops::sync::SyncStatus;
+use crate::io::clock::Stopwatch;
 use crate::io::kube::lease::Permit;
 use crate::io::kube::{Kube, KubeError, Resource};
 
@@ -47,8 +48,28 @@ impl Teller {
     }
 }
 
+/// The object as it was answered last.
+#[derive(Default)]
+struct Known {
+    object: Option<Value>,
+    /// Since nobody had made one.
+    missed: Option<Stopwatch>,
+}
+
+impl Known {
+    /// The object, asked for if it is not known; one that is not there is not asked for again at once.
+    async fn find(&mut self, kube: &Kube, name: &str) -> Result<Option<&Value>, KubeError> {
+        let is_due = self.missed.is_none_or(|missed| missed.elapsed() >= LOOK_AGAIN.unsigned_abs());
+        if self.object.is_none() && is_due {
+            self.object = kube.get(Resource::ENVIRONMENT, None, name).await?;
+            self.missed = self.object.is_none().then(Stopwatch::start);
+        }
+        Ok(self.object.as_ref())
+    }
+}
+
 async fn keep(name: String, mut waiting: mpsc::UnboundedReceiver<Standing>, kube: Kube, permit: Permit) {
-    let mut known: Option<Value> = None;
+    let mut known = Known::default();
     let mut complained = String::new();
     while let Some(mut standing) = waiting.recv().await {
         while let Ok(newer) = waiting.try_recv() {
@@ -60,7 +81,7 @@ async fn keep(name: String, mut waiting: mpsc::UnboundedReceiver<Standing>, kube
         match write(&kube, &name, &standing, &mut known).await {
             Ok(()) => complained.clear(),
             Err(error) => {
-                known = None;
+                known = Known::default();
                 let message = error.to_string();
                 if message != complained {
                     tracing::warn!("how the environment stands is not written: {message}");
@@ -76,13 +97,10 @@ async fn write(
     kube: &Kube,
     name: &str,
     (status, inventory): &Standing,
-    known: &mut Option<Value>,
+    known: &mut Known,
 ) -> Result<(), KubeError> {
-    if known.is_none() {
-        *known = kube.get(Resource::ENVIRONMENT, None, name).await?;
-    }
     // Nobody made one: everything that it would say is in the log, too.
-    let Some(object) = known else { return Ok(()) };
+    let Some(object) = known.find(kube, name).await? else { return Ok(()) };
     let wanted = render_standing(status, inventory.as_ref(), object);
     if object.get("status") == Some(&wanted) {
         return Ok(());
@@ -96,8 +114,8 @@ async fn write(
         }
     }
     match kube.merge(Resource::ENVIRONMENT, None, name, Some("status"), &json!({ "status": patch })).await {
-        Ok(object) => *known = Some(object),
-        Err(error) if error.is_missing() => *known = None,
+        Ok(object) => known.object = Some(object),
+        Err(error) if error.is_missing() => known.object = None,
         Err(error) => return Err(error),
     }
     Ok(())

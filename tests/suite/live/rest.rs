@@ -1,7 +1,7 @@
 //! How little is asked while nothing happens, how soon something is done when it does, and what a lost connection costs.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,6 +17,7 @@ fn asked(requests: &[Value]) -> BTreeSet<&str> {
 #[test]
 fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
     let bench = Bench::new();
+    let start = Instant::now();
     let running = bench.start(&[]);
     bench.wait("pool applied", &running, || bench.pool_is_ready());
 
@@ -47,6 +48,10 @@ fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
     let uris: Vec<&str> = new.iter().map(|request| text(request, "/requestURI")).collect();
     eprintln!("at rest: {} requests in {seconds} s", uris.len());
     assert!(uris.len() < 2 * seconds as usize, "{uris:#?}");
+
+    // Nobody made an Environment object, and it is not looked for with each change.
+    let looked = after.iter().filter(|request| request["objectRef"]["resource"] == "environments").count();
+    assert!(looked as u64 <= 1 + start.elapsed().as_secs() / 30, "{looked} times");
 }
 
 #[test]
