@@ -14,8 +14,8 @@ use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
-    self, Ground, Mode, NewNode, Place, Request, Solution, Supply, arrange, moving_pods, provisionable_pods,
-    solve_on,
+    self, Beginning, Ground, Mode, NewNode, Place, Request, Solution, Supply, Unschedulable, arrange, begin,
+    go_on, moving_pods, provisionable_pods,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::FastSet;
@@ -54,8 +54,15 @@ pub(crate) struct Round<'a> {
 /// What simulations have in common.
 struct Start {
     ground: Ground,
-    /// Pods of nodes that are on their way out.
-    going: Vec<Arc<Pod>>,
+    /// By whether nodes that settle take pods that have a place.
+    begun: [Option<Begun>; 2],
+}
+
+/// Pods that need a place whatever goes: those that wait, and those of nodes that are on their way out, which come before.
+struct Begun {
+    beginning: Beginning,
+    /// Those that run now and have no place.
+    homeless: Vec<(ObjectKey, String)>,
 }
 
 /// Where pods of some candidates would go if those went.
@@ -175,50 +182,58 @@ impl<'a> Round<'a> {
         let mut claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
         claims.extend(without);
         let mut start = self.start.borrow_mut();
-        let Start { ground, going } = start.get_or_insert_with(|| Start {
+        let Start { ground, begun } = start.get_or_insert_with(|| Start {
             ground: Ground::new(&self.cluster, self.supply, &self.room),
-            going: moving_pods(&self.cluster, self.now),
+            begun: [None, None],
         });
-        let own = nodes
-            .iter()
-            .flat_map(|node| self.cluster.pods_of(*node))
-            .filter(|pod| scheduling::is_reschedulable(&self.cluster, pod, self.now));
-        let own: Vec<Arc<Pod>> = own.cloned().collect();
-        let mut pods = self.waiting.clone();
-        pods.extend(self.room.iter().cloned());
-        pods.extend(own.iter().cloned());
-        pods.extend(going.iter().cloned());
         let none = BTreeSet::new();
         let settling = if is_consolidation { &self.settling } else { &none };
         let request = Request {
             cluster: &self.cluster,
             supply: self.supply,
             now: self.now,
-            pods: &pods,
-            without_nodes: &nodes,
-            without_claims: &claims,
+            pods: &[],
+            without_nodes: &BTreeSet::new(),
+            without_claims: &BTreeSet::new(),
             settings: self.scheduling,
             mode: Mode::Simulation { settling },
         };
-        let solution = solve_on(ground, &request);
-        let homeless = self.homeless(&solution, &own, going);
+        let begun =
+            begun[usize::from(is_consolidation)].get_or_insert_with(|| self.begin_with(ground, &request));
+        let own = nodes
+            .iter()
+            .flat_map(|node| self.cluster.pods_of(*node))
+            .filter(|pod| scheduling::is_reschedulable(&self.cluster, pod, self.now));
+        let own: Vec<Arc<Pod>> = own.cloned().collect();
+        let pods: Vec<Arc<Pod>> = own.iter().chain(&self.room).cloned().collect();
+        let request = Request { pods: &pods, without_nodes: &nodes, without_claims: &claims, ..request };
+        let solution = go_on(ground, &begun.beginning, &request);
+        let mut homeless = self.homeless(&solution, &own);
+        homeless.extend(begun.homeless.iter().cloned());
+        homeless.sort();
         Simulated { solution, homeless }
     }
 
-    /// Running pods (and kept room) without a place, or with one on a node that nobody can rely on yet.
-    fn homeless(
-        &self,
-        solution: &Solution,
-        own: &[Arc<Pod>],
-        going: &[Arc<Pod>],
-    ) -> Vec<(ObjectKey, String)> {
-        let own: FastSet<ObjectKey> = own.iter().map(|pod| pod.key).collect();
+    /// Places the pods that need a place in any case.
+    fn begin_with(&self, ground: &mut Ground, request: &Request) -> Begun {
+        let going = moving_pods(&self.cluster, self.now);
+        let pods: Vec<Arc<Pod>> = self.waiting.iter().chain(&going).cloned().collect();
+        let beginning = begin(ground, &Request { pods: &pods, ..*request });
         let going: FastSet<ObjectKey> = going.iter().map(|pod| pod.key).collect();
+        let left = beginning.solution.unschedulable.iter().filter(|pod| going.contains(&pod.pod));
+        let homeless = left.map(|pod| (pod.pod, reasons_of(pod))).collect();
+        Begun { beginning, homeless }
+    }
+
+    /// Running pods (and kept room) without a place, or with one on a node that nobody can rely on yet.
+    fn homeless(&self, solution: &Solution, own: &[Arc<Pod>]) -> Vec<(ObjectKey, String)> {
+        let own: FastSet<ObjectKey> = own.iter().map(|pod| pod.key).collect();
         let mut homeless = Vec::new();
         for pod in &solution.unschedulable {
-            if own.contains(&pod.pod) || going.contains(&pod.pod) || self.hosting.has_place(&pod.pod) {
-                let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
-                homeless.push((pod.pod, why.join("; ")));
+            // Of the others, those that run lose the place that they were about to get.
+            let runs = || self.cluster.pods.get(&pod.pod).is_some_and(|pod| pod.node.is_some());
+            if own.contains(&pod.pod) || self.hosting.has_place(&pod.pod) || runs() {
+                homeless.push((pod.pod, reasons_of(pod)));
             }
         }
         for (place, pods) in &solution.existing {
@@ -233,7 +248,6 @@ impl<'a> Round<'a> {
                 homeless.push((*pod, message));
             }
         }
-        homeless.sort();
         homeless
     }
 
@@ -324,6 +338,12 @@ impl<'a> Round<'a> {
             self.cluster.put_claim(Arc::new(launched));
         }
     }
+}
+
+/// Why `pod` has no place, for people.
+fn reasons_of(pod: &Unschedulable) -> String {
+    let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
+    why.join("; ")
 }
 
 /// `claim` as its launch would leave it.

@@ -4,7 +4,7 @@
 //! still suit everybody.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
@@ -17,16 +17,18 @@ use super::template::Template;
 use super::topology::{Sight, Stance, Topology};
 use super::volumes::PodVolumes;
 use super::{MinValuesPolicy, Settings};
+use crate::model::name::ObjectKey;
 use crate::model::pod::HostPort;
 use crate::model::symbol::Symbol;
 
+#[derive(Clone)]
 pub(super) struct Bin {
     pub template: usize,
     pub outlook: OutlookId,
     /// Of its pods, without daemons.
     pub requests: Amounts,
-    /// Indexes into the batch, in the order of arrival.
-    pub pods: Vec<usize>,
+    /// In the order of arrival.
+    pub pods: Vec<ObjectKey>,
     ports: Vec<HostPort>,
     /// Reservations that it may draw on; they are kept for it.
     pub held: BTreeSet<Symbol>,
@@ -158,7 +160,7 @@ impl Bin {
         }
         let of = &around.sight.templates[self.template];
         let requirements = &around.sight.outlooks.get(outlook).requirements;
-        Refused::Types(Rc::new(of.why_none(requirements, requests, around.columns)))
+        Refused::Types(Arc::new(of.why_none(requirements, requests, around.columns)))
     }
 
     fn chosen(
@@ -206,7 +208,7 @@ impl Bin {
     }
 
     /// Takes the pod in.
-    pub fn take(&mut self, pod: usize, guest: &Guest, becomes: Admission) {
+    pub fn take(&mut self, pod: ObjectKey, guest: &Guest, becomes: Admission) {
         self.outlook = becomes.outlook;
         amounts::add(&mut self.requests, &guest.demand.requests);
         self.held = becomes.held;

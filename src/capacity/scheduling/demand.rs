@@ -1,7 +1,5 @@
 //! Pods that differ in nothing that matters, and what they ask for with fewer and fewer wishes.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use super::PreferencePolicy;
@@ -30,10 +28,6 @@ pub(super) struct Demand {
     /// Runs nowhere, or its node is going away.
     pub is_homeless: bool,
     pub standing: Standing,
-    /// As far as anybody had to look.
-    levels: RefCell<Vec<Rc<Level>>>,
-    /// Rules of others that keep it away, and how many rules of that kind were looked at.
-    shunned: RefCell<(Rc<Vec<RuleId>>, usize)>,
 }
 
 /// One state of a demand's wishes.
@@ -44,22 +38,23 @@ pub(super) struct Level {
     pub strict: Requirements,
     /// Each with whether it selects the pod itself.
     pub owned: Vec<(RuleId, bool)>,
-    /// Of existing nodes as they were found: which were asked, and which refused.
-    pub asked: RefCell<(Marks, Marks)>,
 }
 
 /// All that were met so far in one picture of the cluster.
 #[derive(Default)]
 pub(super) struct Demands {
-    all: Vec<Rc<Demand>>,
+    all: Vec<Arc<Demand>>,
     by_address: FastMap<(usize, bool), (Arc<PodShape>, DemandId)>,
-    by_content: FastMap<(Arc<PodShape>, Option<PodVolumes>, bool), DemandId>,
+    by_content: FastMap<(Arc<PodShape>, Result<PodVolumes, VolumeFault>, bool), DemandId>,
     sizes: FastMap<Amounts, usize>,
-    levels: usize,
+    /// Of each demand, as far as anybody had to look.
+    levels: Vec<Vec<Arc<Level>>>,
+    /// By level, of existing nodes as they were found: which were asked, and which refused.
+    asked: Vec<(Marks, Marks)>,
 }
 
 impl Demands {
-    pub fn get(&self, id: DemandId) -> Rc<Demand> {
+    pub fn get(&self, id: DemandId) -> Arc<Demand> {
         self.all[id].clone()
     }
 
@@ -82,14 +77,14 @@ impl Demands {
             return *known;
         }
         let volumes = if has_volumes { volumes_of(cluster, pod) } else { Ok(PodVolumes::default()) };
-        let content = (pod.shape.clone(), volumes.as_ref().ok().cloned(), is_homeless);
+        let content = (pod.shape.clone(), volumes.clone(), is_homeless);
         let id = match self.by_content.get(&content) {
             Some(known) => *known,
             None => {
                 let requests = columns.row(&pod.shape.requests);
                 let next = self.sizes.len();
                 let size = *self.sizes.entry(requests.clone()).or_insert(next);
-                self.all.push(Rc::new(Demand {
+                self.all.push(Arc::new(Demand {
                     id: self.all.len(),
                     shape: pod.shape.clone(),
                     requests,
@@ -97,9 +92,8 @@ impl Demands {
                     volumes,
                     is_homeless,
                     standing: book.standing(cluster, rooms, &pod.shape),
-                    levels: RefCell::default(),
-                    shunned: RefCell::default(),
                 }));
+                self.levels.push(Vec::new());
                 self.by_content.insert(content, self.all.len() - 1);
                 self.all.len() - 1
             }
@@ -124,8 +118,8 @@ impl Demands {
         cluster: &Cluster,
         book: &mut RuleBook,
         rooms: &[Room],
-    ) -> Option<Rc<Level>> {
-        let mut levels = demand.levels.borrow_mut();
+    ) -> Option<Arc<Level>> {
+        let levels = &mut self.levels[demand.id];
         if let Some(known) = levels.get(level) {
             return Some(known.clone());
         }
@@ -135,20 +129,13 @@ impl Demands {
         };
         let (full, strict) = full_and_strict(&shape);
         let owned = book.owned(cluster, rooms, &shape);
-        self.levels += 1;
-        let level = Level { id: self.levels - 1, shape, full, strict, owned, asked: RefCell::default() };
-        levels.push(Rc::new(level));
+        levels.push(Arc::new(Level { id: self.asked.len(), shape, full, strict, owned }));
+        self.asked.push(Default::default());
         levels.last().cloned()
     }
-}
 
-impl Demand {
-    /// Rules of others that keep its pods away.
-    pub fn shunned(&self, book: &RuleBook) -> Rc<Vec<RuleId>> {
-        let mut shunned = self.shunned.borrow_mut();
-        if shunned.1 != book.shunning_count() {
-            *shunned = (Rc::new(book.shunning(self.standing.class)), book.shunning_count());
-        }
-        shunned.0.clone()
+    /// Of existing nodes as they were found: which a pod of `level` asked, and which refused.
+    pub fn asked(&mut self, level: LevelId) -> &mut (Marks, Marks) {
+        &mut self.asked[level]
     }
 }

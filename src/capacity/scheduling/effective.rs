@@ -30,7 +30,7 @@ pub fn effective_zones(request: &Request) -> BTreeMap<EffectiveZone, usize> {
 }
 
 pub(crate) fn effective_zones_on(ground: &mut Ground, request: &Request) -> BTreeMap<EffectiveZone, usize> {
-    let mut topology = Topology::new(Vec::new(), Vec::new(), &mut ground.book);
+    let mut topology = Topology::default();
     let mut known: FastMap<usize, EffectiveZone> = FastMap::default();
     let mut counts = BTreeMap::new();
     for pod in request.pods.iter().filter(|pod| pod.node.is_none() && pod.buffer().is_none()) {

@@ -4,7 +4,7 @@
 //! for the pods that are left over.
 
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::topology::RuleId;
 use super::volumes::VolumeFault;
@@ -121,7 +121,7 @@ pub(super) enum Refused {
         group: Option<RuleId>,
         domains: Vec<(Symbol, i64)>,
     },
-    Types(Rc<NoTypes>),
+    Types(Arc<NoTypes>),
     /// Refused in every domain that topology leaves; it may leave others later.
     InDomain(Box<Refused>),
     MinValues {

@@ -11,10 +11,10 @@ use super::daemons::{Daemon, daemons};
 use super::defaults::DefaultSpreads;
 use super::demand::{DemandId, Demands};
 use super::explain::{Code, Refusal};
-use super::outlook::Outlooks;
+use super::outlook::{OutlookId, Outlooks};
 use super::reservations::Reservations;
 use super::room::{Load, NodeFacts, Room, node_facts, used_by_pool};
-use super::search::Sellers;
+use super::sellers::Sellers;
 use super::supply::Supply;
 use super::template::Template;
 use super::topology::{Leaving, RuleBook};
@@ -43,6 +43,8 @@ pub(crate) struct Ground {
     pub(super) demands: Demands,
     default_spreads: DefaultSpreads,
     pub(super) sellers: Sellers,
+    /// What opening a node takes from limits, by what it may become and the size of its first pod.
+    pub(super) charges: FastMap<(OutlookId, usize), Resources>,
 }
 
 impl Ground {
@@ -95,6 +97,7 @@ impl Ground {
             demands: Demands::default(),
             default_spreads: DefaultSpreads::default(),
             sellers: Sellers::default(),
+            charges: FastMap::default(),
         }
     }
 

@@ -21,6 +21,8 @@ mod reservations;
 mod daemons;
 mod relax;
 mod search;
+mod layout;
+mod sellers;
 mod effective;
 mod explain;
 mod ground;
@@ -55,7 +57,7 @@ pub use pods::{
 };
 pub use room::usage_by_pool;
 pub use search::solve;
-pub(crate) use search::{arrange, solve_on};
+pub(crate) use search::{Beginning, arrange, begin, go_on, solve_on};
 pub use supply::{OfferingKey, Supply};
 pub use volumes::{UnsupportedStorage, VolumeFault};
 

@@ -4,7 +4,7 @@
 //! aside) is kept once and has a number, and what a pod or a choice of domains makes of it is worked out once and then
 //! looked up.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
@@ -26,9 +26,9 @@ pub(super) type Choice = Vec<(KeyId, Vec<DomainId>)>;
 
 pub(super) struct Outlook {
     pub template: usize,
-    pub requirements: Rc<Requirements>,
+    pub requirements: Arc<Requirements>,
     /// Ways to buy that the requirements, limits and ports leave, whether or not they have room.
-    pub open: Rc<FixedBitSet>,
+    pub open: Arc<FixedBitSet>,
     /// The room of types than which no other has more of everything.
     largest: Vec<Amounts>,
     pub has_min_values: bool,
@@ -45,12 +45,12 @@ impl Outlook {
 #[derive(Default)]
 pub(super) struct Outlooks {
     all: Vec<Outlook>,
-    numbers: FastMap<(usize, Rc<Requirements>, Rc<FixedBitSet>), OutlookId>,
-    fresh: FastMap<(usize, Rc<FixedBitSet>), OutlookId>,
+    numbers: FastMap<(usize, Arc<Requirements>, Arc<FixedBitSet>), OutlookId>,
+    fresh: FastMap<(usize, Arc<FixedBitSet>), OutlookId>,
     met: FastMap<(OutlookId, LevelId), Result<OutlookId, Refused>>,
     with_volume: FastMap<(OutlookId, DemandId, usize), Result<OutlookId, Refused>>,
     chosen: FastMap<(OutlookId, Choice), Result<OutlookId, Refused>>,
-    reaches: FastMap<(OutlookId, KeyId), Rc<Reach>>,
+    reaches: FastMap<(OutlookId, KeyId), Arc<Reach>>,
 }
 
 impl Outlooks {
@@ -65,7 +65,7 @@ impl Outlooks {
         requirements: Requirements,
         open: FixedBitSet,
     ) -> OutlookId {
-        let (requirements, open) = (Rc::new(requirements), Rc::new(open));
+        let (requirements, open) = (Arc::new(requirements), Arc::new(open));
         let key = (template, requirements.clone(), open.clone());
         if let Some(known) = self.numbers.get(&key) {
             return *known;
@@ -78,7 +78,7 @@ impl Outlooks {
     }
 
     /// An empty node of `template`; `open`: what limits allow.
-    pub fn fresh(&mut self, template: usize, of: &Template, open: &Rc<FixedBitSet>) -> OutlookId {
+    pub fn fresh(&mut self, template: usize, of: &Template, open: &Arc<FixedBitSet>) -> OutlookId {
         if let Some(known) = self.fresh.get(&(template, open.clone())) {
             return *known;
         }
@@ -188,12 +188,12 @@ impl Outlooks {
     }
 
     /// The domains of `key` that the node may still be in.
-    pub fn reach(&mut self, id: OutlookId, key: KeyId, keys: &mut Keys) -> Rc<Reach> {
+    pub fn reach(&mut self, id: OutlookId, key: KeyId, keys: &mut Keys) -> Arc<Reach> {
         if let Some(known) = self.reaches.get(&(id, key)).filter(|reach| keys.is_current(key, reach)) {
             return known.clone();
         }
         let requirement = self.all[id].requirements.get(keys.get(key).key);
-        let reach = Rc::new(keys.reach(key, requirement));
+        let reach = Arc::new(keys.reach(key, requirement));
         self.reaches.insert((id, key), reach.clone());
         reach
     }

@@ -6,7 +6,6 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
@@ -51,7 +50,7 @@ pub(super) struct Template {
     /// Position to (type, offering).
     pub positions: Vec<(usize, usize)>,
     /// What the requirements leave and is on sale.
-    pub open: Rc<FixedBitSet>,
+    pub open: Arc<FixedBitSet>,
     pub daemons: Vec<DaemonGroup>,
     /// What the limits allow, of new nodes.
     pub left: Option<Resources>,
@@ -61,7 +60,7 @@ pub(super) struct Template {
     by_price: OnceCell<Vec<usize>>,
     /// Positions that draw on a reservation.
     reserved: Vec<usize>,
-    masks: RefCell<FastMap<(Symbol, Requirement), Rc<FixedBitSet>>>,
+    masks: RefCell<FastMap<(Symbol, Requirement), Arc<FixedBitSet>>>,
 }
 
 impl Template {
@@ -109,7 +108,7 @@ impl Template {
         let mut template = Self {
             pool: pool.clone(),
             most,
-            open: Rc::default(),
+            open: Arc::default(),
             by_price: OnceCell::new(),
             reserved: Vec::new(),
             requirements,
@@ -126,7 +125,7 @@ impl Template {
                 open.set(at, false);
             }
         }
-        template.open = Rc::new(open);
+        template.open = Arc::new(open);
         template.reserved = (0..template.positions.len())
             .filter(|position| template.offering(*position).reservation.is_some())
             .collect();
@@ -214,7 +213,7 @@ impl Template {
     }
 
     /// Ways to buy that `requirement` on `key` leaves, available or not.
-    fn mask(&self, key: Symbol, requirement: &Requirement) -> Rc<FixedBitSet> {
+    fn mask(&self, key: Symbol, requirement: &Requirement) -> Arc<FixedBitSet> {
         let known = self.masks.borrow().get(&(key, requirement.clone())).cloned();
         known.unwrap_or_else(|| {
             let mut mask = FixedBitSet::with_capacity(self.positions.len());
@@ -232,7 +231,7 @@ impl Template {
                     }
                 }
             }
-            let mask = Rc::new(mask);
+            let mask = Arc::new(mask);
             self.masks.borrow_mut().insert((key, requirement.clone()), mask.clone());
             mask
         })
@@ -319,7 +318,7 @@ impl Template {
     }
 
     /// What `left`, of the limits, leaves of what is open for one more node.
-    pub fn within_limits(&self, left: &Resources) -> Rc<FixedBitSet> {
+    pub fn within_limits(&self, left: &Resources) -> Arc<FixedBitSet> {
         let is_ample = |(name, left): (ResourceName, i64)| {
             name == *resource::NODES || (left >= 0 && self.most.get(name) <= left)
         };
@@ -335,7 +334,7 @@ impl Template {
                 self.close_type(kind, &mut open);
             }
         }
-        Rc::new(open)
+        Arc::new(open)
     }
 
     /// What a new node takes from limits: as if the largest of its types were bought.

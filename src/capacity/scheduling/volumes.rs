@@ -23,7 +23,7 @@ pub(super) struct PodVolumes {
 }
 
 /// Why a volume cannot be used now. Placing its pod would not make it run.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum VolumeFault {
     #[error("volume claim {0} does not exist; create it, or wait for its controller")]
     ClaimMissing(ObjectKey),

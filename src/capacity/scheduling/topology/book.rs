@@ -3,7 +3,6 @@
 //! A rule is counted once for a picture of the cluster. A solve takes a copy, and takes away the pods that it moves.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 use std::sync::Arc;
 
 use super::super::room::Room;
@@ -52,12 +51,14 @@ struct Class {
     /// The node of each bound pod that counts.
     bound: Vec<HostId>,
     /// Rules that select it, and how many rules were looked at.
-    selected_by: (Rc<Vec<RuleId>>, usize),
+    selected_by: (Arc<Vec<RuleId>>, usize),
 }
 
 /// A rule as it is before anything is placed.
 pub(super) struct Base {
-    pub group: Group,
+    pub group: Arc<Group>,
+    /// Bound pods that keep others away by it.
+    pub keepers: u32,
     /// Nodes that give each domain.
     pub givers: Vec<u32>,
     /// Domains that pools offer.
@@ -69,7 +70,7 @@ pub(super) struct Base {
 pub(in super::super) struct Standing {
     pub class: ClassId,
     /// Rules by which they keep others away.
-    pub shuns: Rc<Vec<RuleId>>,
+    pub shuns: Arc<Vec<RuleId>>,
 }
 
 #[derive(Default)]
@@ -83,9 +84,7 @@ pub(in super::super) struct RuleBook {
     class_by_labels: FastMap<(Namespace, Labels), ClassId>,
     standings: FastMap<usize, (Arc<PodShape>, Standing)>,
     rules: Vec<Base>,
-    by_rule: FastMap<Rc<Rule>, RuleId>,
-    /// Rules that keep others away.
-    shunning: Vec<RuleId>,
+    by_rule: FastMap<Arc<Rule>, RuleId>,
     /// Rules by a label value that they ask for, and those that ask for none.
     by_label: FastMap<(Symbol, Symbol), Vec<RuleId>>,
     by_nothing: Vec<RuleId>,
@@ -137,10 +136,11 @@ impl RuleBook {
             self.classes[standing.class].bound.push(host);
         }
         for rule in standing.shuns.iter() {
-            let Base { group, .. } = &mut self.rules[*rule];
+            let Base { group, keepers, .. } = &mut self.rules[*rule];
+            *keepers += 1;
             let table = self.keys.get(group.key);
             if let Some(domain) = table.hosts[host] {
-                group.shift(domain, 1, table);
+                Arc::make_mut(group).shift(domain, 1, table);
             }
         }
     }
@@ -155,7 +155,7 @@ impl RuleBook {
             .into_iter()
             .map(|rule| self.number(rule, rooms))
             .collect();
-        let standing = Standing { class, shuns: Rc::new(shuns) };
+        let standing = Standing { class, shuns: Arc::new(shuns) };
         self.standings.insert(address, (shape.clone(), standing.clone()));
         standing
     }
@@ -173,7 +173,7 @@ impl RuleBook {
             namespace: shape.namespace,
             labels: shape.labels.clone(),
             bound: Vec::new(),
-            selected_by: (Rc::default(), 0),
+            selected_by: (Arc::default(), 0),
         });
         self.class_by_labels.insert(key, id);
         id
@@ -192,7 +192,7 @@ impl RuleBook {
     }
 
     /// Every rule that selects pods of `class`, those that keep away included.
-    pub fn selecting(&mut self, class: ClassId) -> Rc<Vec<RuleId>> {
+    pub fn selecting(&mut self, class: ClassId) -> Arc<Vec<RuleId>> {
         let (known, seen) = &self.classes[class].selected_by;
         if *seen == self.rules.len() {
             return known.clone();
@@ -210,20 +210,9 @@ impl RuleBook {
             candidates.dedup();
             selecting.extend(candidates.into_iter().filter(selects));
         }
-        let selecting = Rc::new(selecting);
+        let selecting = Arc::new(selecting);
         self.classes[class].selected_by = (selecting.clone(), self.rules.len());
         selecting
-    }
-
-    /// Rules that keep pods of `class` away from others.
-    pub fn shunning(&self, class: ClassId) -> Vec<RuleId> {
-        let of = &self.classes[class];
-        let selects = |rule: &&RuleId| self.rules[**rule].group.rule.selects(of.namespace, &of.labels);
-        self.shunning.iter().filter(selects).copied().collect()
-    }
-
-    pub fn shunning_count(&self) -> usize {
-        self.shunning.len()
     }
 
     pub fn selects(&self, rule: RuleId, class: ClassId) -> bool {
@@ -261,13 +250,10 @@ impl RuleBook {
         }
         let hosts = self.hosts.iter().map(|host| (&host.node.labels, host.node.name.0));
         let key = self.keys.number(rule.key, hosts, rooms);
-        let rule = Rc::new(rule);
+        let rule = Arc::new(rule);
         let id = self.rules.len();
         let base = self.counted(rule.clone(), key);
         self.rules.push(base);
-        if rule.kind == Kind::Shunned {
-            self.shunning.push(id);
-        }
         match asked_labels(&rule) {
             Some(SelectorTerm { key, values, .. }) => {
                 for value in values {
@@ -282,7 +268,7 @@ impl RuleBook {
     }
 
     /// The group of a rule with every domain that a pool could give a node or that a node has; nothing is counted yet.
-    fn counted(&mut self, rule: Rc<Rule>, key: KeyId) -> Base {
+    fn counted(&mut self, rule: Arc<Rule>, key: KeyId) -> Base {
         let table = self.keys.get_mut(key);
         let mut group = Group::new(rule.clone(), key, table.is_by_host);
         let mut offered = BTreeSet::new();
@@ -310,7 +296,7 @@ impl RuleBook {
                 group.known.insert(at);
             }
         }
-        Base { group, givers, offered }
+        Base { group: Arc::new(group), keepers: 0, givers, offered }
     }
 
     fn count_bound(&mut self, id: RuleId) {
@@ -332,7 +318,7 @@ impl RuleBook {
                 let bound = std::mem::take(&mut self.classes[class].bound);
                 for host in &bound {
                     if let Some(domain) = self.seen_on(id, *host) {
-                        let group = &mut self.rules[id].group;
+                        let group = Arc::make_mut(&mut self.rules[id].group);
                         group.shift(domain, 1, self.keys.get(group.key));
                     }
                 }

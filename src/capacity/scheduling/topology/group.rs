@@ -4,7 +4,7 @@
 //! counts it wherever it may still end up.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::super::explain::TopologyRule;
 use super::super::marks::Marks;
@@ -120,7 +120,7 @@ impl Test {
 
 #[derive(Clone, Debug)]
 pub(in super::super) struct Group {
-    pub rule: Rc<Rule>,
+    pub rule: Arc<Rule>,
     pub key: KeyId,
     pub is_by_host: bool,
     /// Pods by domain.
@@ -139,7 +139,7 @@ pub(in super::super) struct Group {
 }
 
 impl Group {
-    pub fn new(rule: Rc<Rule>, key: KeyId, is_by_host: bool) -> Self {
+    pub fn new(rule: Arc<Rule>, key: KeyId, is_by_host: bool) -> Self {
         Self {
             rule,
             key,

@@ -8,7 +8,8 @@ mod group;
 mod keys;
 mod rules;
 
-use std::rc::Rc;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::explain::{Refused, TopologyRule};
 use super::marks::Marks;
@@ -21,7 +22,7 @@ use crate::model::symbol::Symbol;
 
 use group::{Group, Kind, Test};
 
-pub(super) use book::{HostId, RuleBook, RuleId, Standing};
+pub(super) use book::{ClassId, HostId, RuleBook, RuleId, Standing};
 use keys::RoomDomain;
 pub(super) use keys::{DomainId, KeyId, Keys, Reach};
 
@@ -46,6 +47,7 @@ pub(super) struct Stance<'a> {
 type Ranked = Vec<(i64, DomainId)>;
 
 /// A bound pod that is moved, and so counts nowhere.
+#[derive(Clone)]
 pub(super) struct Leaving {
     pub standing: Standing,
     pub host: HostId,
@@ -53,10 +55,10 @@ pub(super) struct Leaving {
     pub is_counted: bool,
 }
 
-/// The counts of one solve.
-#[derive(Default)]
+/// The counts of one solve. A copy shares every group that neither counts further.
+#[derive(Clone, Default)]
 pub(super) struct Topology {
-    groups: Vec<Option<Box<Group>>>,
+    groups: Vec<Option<Arc<Group>>>,
     leaving: Vec<Leaving>,
     /// Of `leaving`, those that a rule has counted; once for each time.
     leaving_of: FastMap<RuleId, Vec<usize>>,
@@ -65,6 +67,10 @@ pub(super) struct Topology {
     /// Nodes that are taken away.
     removed: Vec<HostId>,
     placed: Vec<(Standing, Spot)>,
+    /// Of `placed`, those that do not hold any more.
+    withdrawn: BTreeSet<usize>,
+    /// Rules by which pods of the solve keep others away.
+    shunning: Marks,
     /// Of each new node: what it may still become, and the groups that count pods on it.
     bins: Vec<(OutlookId, Vec<(RuleId, i64)>)>,
     /// New nodes by key and the domains that each may be in; hosts aside.
@@ -72,7 +78,7 @@ pub(super) struct Topology {
 }
 
 /// Which new nodes may be in which domain of one key.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct BinsIn {
     by_domain: Vec<Marks>,
     /// They may be in domains that nobody has heard of yet.
@@ -103,24 +109,125 @@ pub(super) struct Sight<'s> {
 }
 
 impl Topology {
-    pub fn new(leaving: Vec<Leaving>, removed: Vec<HostId>, book: &mut RuleBook) -> Self {
-        let mut topology = Self { removed, ..Self::default() };
-        for (at, leaving) in leaving.iter().enumerate() {
-            topology.note_leaving(at, leaving, book);
+    /// From now on pods of `leaving` and placements of `withdrawn` count nowhere, and nodes of `removed` are not there.
+    pub fn depart(
+        &mut self,
+        leaving: Vec<Leaving>,
+        removed: Vec<HostId>,
+        withdrawn: Vec<usize>,
+        sight: &mut Sight,
+    ) {
+        let start = self.leaving.len();
+        self.leaving.extend(leaving);
+        self.removed.extend(removed);
+        for at in 0..start {
+            self.note_leaving(at, self.rules_noted, sight.book);
         }
-        topology.leaving = leaving;
-        topology
+        for at in start..self.leaving.len() {
+            self.note_leaving(at, 0, sight.book);
+            for rule in self.leaving[at].standing.shuns.iter() {
+                self.leaving_of.entry(*rule).or_default().push(at);
+            }
+        }
+        self.rules_noted = sight.book.len();
+        for rule in 0..self.groups.len() {
+            let Some(mut group) = self.groups[rule].take() else { continue };
+            let mut touched = Vec::new();
+            for at in &withdrawn {
+                self.count_placed(&mut group, rule, *at, -1, sight);
+                touched.extend(domain_of(self.placed[*at].1, group.key, sight.book));
+            }
+            let noted = self.leaving_of.get(&rule).into_iter().flatten().copied();
+            let noted = noted.filter(|at| *at >= start).collect();
+            self.discount(&mut group, rule, noted, touched, sight.book);
+            self.groups[rule] = Some(group);
+        }
+        self.withdrawn.extend(withdrawn);
     }
 
-    /// Finds the rules that count a pod that leaves.
-    fn note_leaving(&mut self, at: usize, leaving: &Leaving, book: &mut RuleBook) {
-        let selecting =
-            if leaving.is_counted { book.selecting(leaving.standing.class) } else { Rc::default() };
-        let selecting = selecting.iter().filter(|rule| book.base(**rule).group.rule.kind != Kind::Shunned);
-        for rule in selecting.chain(leaving.standing.shuns.iter()) {
-            self.leaving_of.entry(*rule).or_default().push(at);
+    /// Finds the rules from `first` on that count a pod that leaves.
+    fn note_leaving(&mut self, at: usize, first: RuleId, book: &mut RuleBook) {
+        let Leaving { standing, is_counted, .. } = &self.leaving[at];
+        if *is_counted {
+            let selecting = book.selecting(standing.class);
+            let counts =
+                |rule: &&RuleId| **rule >= first && book.base(**rule).group.rule.kind != Kind::Shunned;
+            for rule in selecting.iter().filter(counts) {
+                self.leaving_of.entry(*rule).or_default().push(at);
+            }
         }
-        self.rules_noted = book.len();
+    }
+
+    /// Takes out of `group` the pods of `noted`, and domains of `touched` and of removed nodes that are no more.
+    fn discount(
+        &self,
+        group: &mut Arc<Group>,
+        rule: RuleId,
+        noted: Vec<usize>,
+        mut touched: Vec<DomainId>,
+        book: &mut RuleBook,
+    ) {
+        for at in noted {
+            if let Some(domain) = book.seen_on(rule, self.leaving[at].host) {
+                let table = book.keys.get(group.key);
+                Arc::make_mut(group).shift(domain, -1, table);
+                touched.push(domain);
+            }
+        }
+        if group.is_by_host {
+            return;
+        }
+        let mut without: Vec<(DomainId, u32)> = Vec::new();
+        for host in &self.removed {
+            if book.stays(*host)
+                && let Some(domain) = book.seen_on(rule, *host)
+            {
+                touched.push(domain);
+                match without.iter_mut().find(|(known, _)| *known == domain) {
+                    Some((_, count)) => *count += 1,
+                    None => without.push((domain, 1)),
+                }
+            }
+        }
+        let base = book.base(rule);
+        for domain in touched {
+            let less = without.iter().find(|(known, _)| *known == domain).map_or(0, |(_, count)| *count);
+            let givers = base.givers.get(domain as usize).copied().unwrap_or(0);
+            if givers <= less && !base.offered.contains(&domain) && group.count(domain) == 0 {
+                Arc::make_mut(group).forget(domain);
+            }
+        }
+    }
+
+    /// Counts the placement `at`, or takes it away, if it is one of those that the rule counts.
+    fn count_placed(&mut self, group: &mut Arc<Group>, rule: RuleId, at: usize, by: i64, sight: &mut Sight) {
+        let (standing, spot) = &self.placed[at];
+        let times = if group.rule.kind == Kind::Shunned {
+            standing.shuns.iter().filter(|shuns| **shuns == rule).count()
+        } else {
+            usize::from(sight.book.selects(rule, standing.class))
+        };
+        for _ in 0..times {
+            record_in(Arc::make_mut(group), *spot, by, &mut self.bins, rule, sight);
+        }
+    }
+
+    /// Pods of the solve keep others away by these.
+    pub fn shun(&mut self, rules: &[RuleId]) {
+        rules.iter().for_each(|rule| self.shunning.insert(*rule));
+    }
+
+    /// Rules of others that keep pods of `class` away: others that run, or are to be placed. In an order of their own, so that
+    /// it does not matter when each was first met.
+    pub fn shunned(&self, class: ClassId, book: &mut RuleBook) -> Vec<RuleId> {
+        let selecting = book.selecting(class);
+        let keeps_away = |rule: &&RuleId| {
+            let base = book.base(**rule);
+            base.group.rule.kind == Kind::Shunned && (base.keepers > 0 || self.shunning.contains(**rule))
+        };
+        let mut rules: Vec<RuleId> = selecting.iter().filter(keeps_away).copied().collect();
+        rules.sort_by(|one, other| book.base(*one).group.rule.cmp(&book.base(*other).group.rule));
+        rules
     }
 
     fn group(&self, rule: RuleId) -> &Group {
@@ -135,56 +242,21 @@ impl Topology {
         if self.groups[rule].is_some() {
             return;
         }
-        let mut group = Box::new(sight.book.base(rule).group.clone());
-        let is_shunned = group.rule.kind == Kind::Shunned;
-        let mut touched: Vec<DomainId> = Vec::new();
+        let mut group = sight.book.base(rule).group.clone();
         let noted = self.leaving_of.get(&rule).cloned().unwrap_or_default();
-        let late = (rule >= self.rules_noted && !is_shunned).then(|| {
+        let late = (rule >= self.rules_noted && group.rule.kind != Kind::Shunned).then(|| {
             let counts = |at: &usize| {
                 let leaving = &self.leaving[*at];
                 leaving.is_counted && sight.book.selects(rule, leaving.standing.class)
             };
             (0..self.leaving.len()).filter(counts).collect::<Vec<_>>()
         });
-        for at in late.unwrap_or(noted) {
-            if let Some(domain) = sight.book.seen_on(rule, self.leaving[at].host) {
-                group.shift(domain, -1, sight.book.keys.get(group.key));
-                touched.push(domain);
-            }
-        }
+        self.discount(&mut group, rule, late.unwrap_or(noted), Vec::new(), sight.book);
         if !group.is_by_host {
-            let mut without: Vec<(DomainId, u32)> = Vec::new();
-            for host in &self.removed {
-                if sight.book.stays(*host)
-                    && let Some(domain) = sight.book.seen_on(rule, *host)
-                {
-                    touched.push(domain);
-                    match without.iter_mut().find(|(known, _)| *known == domain) {
-                        Some((_, count)) => *count += 1,
-                        None => without.push((domain, 1)),
-                    }
-                }
-            }
-            let base = sight.book.base(rule);
-            for domain in touched {
-                let less = without.iter().find(|(known, _)| *known == domain).map_or(0, |(_, count)| *count);
-                let givers = base.givers.get(domain as usize).copied().unwrap_or(0);
-                if givers <= less && !base.offered.contains(&domain) && group.count(domain) == 0 {
-                    group.forget(domain);
-                }
-            }
             self.index_bins(group.key, sight);
         }
-        for at in 0..self.placed.len() {
-            let (standing, spot) = self.placed[at].clone();
-            let counted = if is_shunned {
-                standing.shuns.iter().filter(|shuns| **shuns == rule).count()
-            } else {
-                usize::from(sight.book.selects(rule, standing.class))
-            };
-            for _ in 0..counted {
-                record_in(&mut group, spot, &mut self.bins, rule, sight);
-            }
+        for at in (0..self.placed.len()).filter(|at| !self.withdrawn.contains(at)).collect::<Vec<_>>() {
+            self.count_placed(&mut group, rule, at, 1, sight);
         }
         self.groups[rule] = Some(group);
     }
@@ -424,6 +496,7 @@ impl Topology {
         let Some(before) = before else { return };
         for (rule, count) in &self.bins[at].1 {
             let group = self.groups[*rule].as_mut().expect("a group that counts is there");
+            let group = Arc::make_mut(group);
             if group.is_by_host {
                 continue;
             }
@@ -453,7 +526,7 @@ impl Topology {
         let counting: Vec<RuleId> = selecting.chain(standing.shuns.iter()).copied().collect();
         for rule in counting {
             if let Some(Some(group)) = self.groups.get_mut(rule) {
-                record_in(group, spot, &mut self.bins, rule, sight);
+                record_in(Arc::make_mut(group), spot, 1, &mut self.bins, rule, sight);
             }
         }
         self.placed.push((standing.clone(), spot));
@@ -466,9 +539,19 @@ impl Topology {
     }
 }
 
+/// The domain of a node that is there.
+fn domain_of(spot: Spot, key: KeyId, book: &RuleBook) -> Option<DomainId> {
+    let Spot::Room(at) = spot else { return None };
+    match book.keys.get(key).rooms[at] {
+        RoomDomain::In(domain) => Some(domain),
+        RoomDomain::Nowhere | RoomDomain::Open => None,
+    }
+}
+
 fn record_in(
     group: &mut Group,
     spot: Spot,
+    by: i64,
     bins: &mut [(OutlookId, Vec<(RuleId, i64)>)],
     rule: RuleId,
     sight: &mut Sight,
@@ -485,12 +568,12 @@ fn record_in(
             let domain = sight.book.keys.get(group.key).rooms[at];
             match domain {
                 RoomDomain::Nowhere => {}
-                RoomDomain::In(domain) => group.shift(domain, 1, sight.book.keys.get(group.key)),
+                RoomDomain::In(domain) => group.shift(domain, by, sight.book.keys.get(group.key)),
                 RoomDomain::Open => {
                     let requirement = room.may_be(sight.book.keys.get(group.key).key);
                     let reach = sight.book.keys.reach(group.key, requirement.as_ref());
                     for domain in group.counted_in(&reach, false) {
-                        group.shift(domain, 1, sight.book.keys.get(group.key));
+                        group.shift(domain, by, sight.book.keys.get(group.key));
                     }
                 }
             }
@@ -505,16 +588,16 @@ fn record_in(
                 return;
             }
             if group.is_by_host {
-                group.shift_on_new(at, 1);
+                group.shift_on_new(at, by);
                 return;
             }
             let reach = sight.outlooks.reach(*outlook, group.key, &mut sight.book.keys);
             for domain in group.counted_in(&reach, true) {
-                group.shift(domain, 1, sight.book.keys.get(group.key));
+                group.shift(domain, by, sight.book.keys.get(group.key));
             }
             match groups.iter_mut().find(|(known, _)| *known == rule) {
-                Some((_, count)) => *count += 1,
-                None => groups.push((rule, 1)),
+                Some((_, count)) => *count += by,
+                None => groups.push((rule, by)),
             }
         }
     }

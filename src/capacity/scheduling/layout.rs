@@ -1,0 +1,144 @@
+//! What was placed so far: nodes less what is on them now, new nodes, the counts of rules, what limits still allow.
+//!
+//! A copy shares all that is not touched afterwards, so that a question can go on from where another one ended.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use fixedbitset::FixedBitSet;
+
+use super::amounts;
+use super::bin::{Bin, Guest};
+use super::ground::Ground;
+use super::marks::Marks;
+use super::reservations::Reservations;
+use super::room::Room;
+use super::topology::Topology;
+use super::volumes::Attached;
+use super::{Mode, Request};
+use crate::model::hash::FastMap;
+use crate::model::pod::HostPort;
+use crate::model::quantity::Resources;
+
+#[derive(Clone)]
+pub(super) struct Layout {
+    /// What the limits of each template still allow, and the ways to buy within them.
+    pub limits: Vec<Option<(Resources, Arc<FixedBitSet>)>>,
+    pub rooms: Rooms,
+    pub bins: Vec<Rc<Bin>>,
+    pub order: Order,
+    pub topology: Topology,
+    pub reservations: Reservations,
+    /// By size of requests: rooms and bins that are too full.
+    pub too_full: Vec<Rc<(Marks, Marks)>>,
+    /// Number of pods.
+    pub placed: usize,
+}
+
+impl Layout {
+    /// Nothing is placed yet.
+    pub fn new(ground: &Ground, request: &Request) -> Self {
+        let limits = ground.templates.iter().map(|template| {
+            let left = template.left.clone()?;
+            let within = template.within_limits(&left);
+            Some((left, within))
+        });
+        Self {
+            limits: limits.collect(),
+            rooms: Rooms::new(ground, request),
+            bins: Vec::new(),
+            order: Order::default(),
+            topology: Topology::default(),
+            reservations: ground.reservations.clone(),
+            too_full: Vec::new(),
+            placed: 0,
+        }
+    }
+}
+
+/// Rooms, less what was placed on them.
+#[derive(Clone)]
+pub(super) struct Rooms {
+    /// A row for each, one after the other.
+    left: Vec<i64>,
+    width: usize,
+    /// Ports and volumes, where they are not what they were.
+    changed: FastMap<usize, Rc<(Vec<HostPort>, Attached)>>,
+    /// Those that take pods at all; and those that take pods that have a place.
+    pub open: Marks,
+    pub settled: Marks,
+}
+
+impl Rooms {
+    fn new(ground: &Ground, request: &Request) -> Self {
+        let open = Marks::all(ground.rooms.len());
+        let mut settled = open.clone();
+        if let Mode::Simulation { settling } = request.mode {
+            for room in settling.iter().filter_map(|node| ground.room(*node)) {
+                settled.remove(room);
+            }
+        }
+        Self {
+            left: ground.rooms.iter().flat_map(|room| &room.left).copied().collect(),
+            width: ground.columns.len(),
+            changed: FastMap::default(),
+            open,
+            settled,
+        }
+    }
+
+    /// The room takes no pods any more.
+    pub fn close(&mut self, room: usize) {
+        self.open.remove(room);
+        self.settled.remove(room);
+    }
+
+    pub fn row(&self, at: usize) -> &[i64] {
+        &self.left[at * self.width..(at + 1) * self.width]
+    }
+
+    /// Ports that are taken, and volumes that are attached.
+    pub fn held<'a>(&'a self, at: usize, room: &'a Room) -> (&'a [HostPort], &'a Attached) {
+        match self.changed.get(&at).map(|changed| &**changed) {
+            Some((ports, attached)) => (ports, attached),
+            None => (&room.ports, &room.attached),
+        }
+    }
+
+    pub fn take(&mut self, at: usize, room: &Room, guest: &Guest) {
+        amounts::subtract(&mut self.left[at * self.width..(at + 1) * self.width], &guest.demand.requests);
+        let ports = &guest.level.shape.host_ports;
+        if !ports.is_empty() || !guest.volumes.attached.is_empty() {
+            let changed = self.changed.entry(at);
+            let changed = changed.or_insert_with(|| Rc::new((room.ports.clone(), room.attached.clone())));
+            let (held, attached) = Rc::make_mut(changed);
+            held.extend(ports.iter().copied());
+            attached.attach(&guest.volumes.attached);
+        }
+    }
+}
+
+/// New nodes by number of pods, then age.
+#[derive(Clone, Default)]
+pub(super) struct Order {
+    by_pods: Vec<(usize, Marks)>,
+}
+
+impl Order {
+    pub fn put(&mut self, bin: usize, pods: usize) {
+        if pods >= self.by_pods.len() {
+            self.by_pods.resize(pods + 1, Default::default());
+        }
+        self.by_pods[pods].0 += 1;
+        self.by_pods[pods].1.insert(bin);
+    }
+
+    pub fn take(&mut self, bin: usize, pods: usize) {
+        self.by_pods[pods].0 -= 1;
+        self.by_pods[pods].1.remove(bin);
+    }
+
+    pub fn levels(&self) -> impl Iterator<Item = &Marks> {
+        self.by_pods.iter().filter(|(count, _)| *count > 0).map(|(_, bins)| bins)
+    }
+}
