@@ -8,20 +8,23 @@ mod timing;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use provisor::api::snapshot::{PODS_MAX, latest_moment, read_up_to};
 use provisor::api::{Object, Reader};
 use provisor::capacity::cluster::Cluster;
-use provisor::capacity::engine::EngineSettings;
+use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::capacity::planning;
-use provisor::capacity::scheduling::{Mode, Request, Settings, Solution, Supply, provisionable_pods, solve};
+use provisor::capacity::scheduling::{
+    Mode, Place, Request, Settings, Solution, Supply, provisionable_pods, solve,
+};
 use provisor::model::catalog::Catalog;
 use provisor::model::money::UsdPerHour;
 use provisor::model::name::{NodeName, ObjectKey, Uid};
 use provisor::model::node::Node;
 use provisor::model::observation::Observation;
-use provisor::model::pod::Pod;
+use provisor::model::pod::{Pod, PodPhase};
 use provisor::model::quantity::{Resources, resource};
 use serde_json::{Value, json};
 
@@ -48,6 +51,7 @@ fn main() {
             cluster.observe(now, &Observation::PodGone(pod));
         }
         measure("one more pod, 5,000 nodes, state made anew", &cluster, now, 5);
+        measure_kept(&cluster, now, 40);
     }
 }
 
@@ -74,6 +78,49 @@ fn measure(name: &str, cluster: &Cluster, now: Timestamp, runs: usize) {
     let rate = count as f64 / took.as_secs_f64();
     let best = took.as_secs_f64() * 1e3;
     println!("{name:<44} {count:>8} {best:>7.1} ms {rate:>12.0} {:>7} {bill:>12}", solution.new_nodes.len());
+}
+
+/// One more pod through the border that the live driver uses: it is seen, and what to do is asked once its window is over. Every
+/// ten seconds of the cluster's time all nodes are judged as well; that is shown by itself.
+fn measure_kept(cluster: &Cluster, now: Timestamp, runs: u32) {
+    let mut engine = Engine::new(EngineSettings::default());
+    let mut at = now;
+    let first = cluster.waiting_pods().next().expect("a pod waits").clone();
+    let mut see = |seen| engine.observe(at, seen);
+    cluster.catalog.iter().for_each(|one| see(Observation::Catalog(one.clone())));
+    cluster.classes.values().for_each(|one| see(Observation::Class(one.clone())));
+    cluster.pools.values().for_each(|one| see(Observation::Pool(one.clone())));
+    cluster.nodes.values().for_each(|one| see(Observation::Node(one.clone())));
+    cluster.pods.values().for_each(|one| see(Observation::Pod(one.clone())));
+    see(Observation::Synced);
+    let mut took: Vec<(Duration, bool)> = Vec::new();
+    for run in 0..runs {
+        let name = format!("late-{run:04}");
+        let key = ObjectKey { name: name.as_str().into(), ..first.key };
+        let pod = Arc::new(Pod { key, uid: Uid(key.name), ..(*first).clone() });
+        let before = engine.plan().disruption.clone();
+        let mut lasts = best_of(1, || engine.observe(at, Observation::Pod(pod.clone())));
+        lasts += best_of(1, || drop(engine.decide(at)));
+        at += SignedDuration::from_secs(1);
+        lasts += best_of(1, || drop(engine.decide(at)));
+        took.push((lasts, !Arc::ptr_eq(&before, &engine.plan().disruption)));
+        // It is bound to where it was expected.
+        let node = engine.plan().provisioning.existing.iter().find_map(|(place, pods)| match place {
+            Place::Node(node) if pods.contains(&key) => Some(*node),
+            _ => None,
+        });
+        let bound = Pod { node, is_unschedulable: false, phase: PodPhase::Running, ..(*pod).clone() };
+        engine.observe(at, Observation::Pod(Arc::new(bound)));
+    }
+    for (name, judges) in [("one more pod, state kept", false), ("the same, all nodes judged", true)] {
+        let mut all: Vec<Duration> =
+            took[1..].iter().filter(|(_, judged)| *judged == judges).map(|(lasts, _)| *lasts).collect();
+        all.sort_unstable();
+        if let (Some(best), Some(middle)) = (all.first(), all.get(all.len() / 2)) {
+            let (best, middle) = (best.as_secs_f64() * 1e3, middle.as_secs_f64() * 1e3);
+            println!("{name:<44} {:>8} {best:>7.2} ms {middle:>7.2} ms in the middle of {}", 1, all.len());
+        }
+    }
 }
 
 /// The cluster in a directory, and the latest moment that its objects speak of.

@@ -13,11 +13,13 @@ use crate::model::buffer::{CapacityBuffer, PodTemplate, Scalable};
 use crate::model::catalog::Catalog;
 use crate::model::claim::NodeClaim;
 use crate::model::class::NodeClass;
+use crate::model::hash::FastMap;
 use crate::model::name::{ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName, ProviderId};
 use crate::model::node::Node;
 use crate::model::observation::Observation;
 use crate::model::pod::{Pod, PodPhase, PodShape};
 use crate::model::pool::{NodeOverlay, NodePool};
+use crate::model::quantity::ResourceName;
 use crate::model::symbol::Symbol;
 use crate::model::workload::{
     CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
@@ -52,15 +54,33 @@ pub struct Cluster {
     pub strangers: Strangers,
 
     // Indexes over the above.
-    pods_by_node: BTreeMap<NodeName, BTreeSet<ObjectKey>>,
+    pods_by_node: BTreeMap<NodeName, BTreeMap<ObjectKey, Arc<Pod>>>,
+    pods_by_namespace: BTreeMap<Namespace, usize>,
+    /// How many pods ask for each resource.
+    requested: BTreeMap<ResourceName, usize>,
+    /// Pods of each DaemonSet that run or will, the newest last.
+    daemons: BTreeMap<ObjectKey, BTreeSet<(Option<Timestamp>, ObjectKey)>>,
     waiting_pods: BTreeSet<ObjectKey>,
     /// How many of the waiting pods have each shape.
     waiting_shapes: BTreeMap<Arc<PodShape>, usize>,
     /// Pods of which kube-scheduler has not said anything yet.
     unjudged_pods: BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>,
     claims_by_pool: BTreeMap<PoolName, BTreeSet<ClaimName>>,
-    claim_by_provider_id: BTreeMap<ProviderId, ClaimName>,
-    node_by_provider_id: BTreeMap<ProviderId, NodeName>,
+    claim_by_provider_id: FastMap<ProviderId, ClaimName>,
+    node_by_provider_id: FastMap<ProviderId, NodeName>,
+    touched: Touched,
+}
+
+/// What has changed since the scheduler last looked: whose room, and whether what it knows of all of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    pub nodes: BTreeSet<NodeName>,
+    pub claims: BTreeSet<ClaimName>,
+    /// What may be attached where, or what a claim for a volume leads to.
+    pub has_volumes: bool,
+    pub has_namespaces: bool,
+    /// Services and controllers, by which pods belong together.
+    pub has_companions: bool,
 }
 
 /// What others have in this cluster, as far as it must be known to be left alone.
@@ -74,6 +94,16 @@ impl Strangers {
     /// Whether a claim of somebody else speaks of this machine.
     pub fn has_machine(&self, id: ProviderId) -> bool {
         self.claims.values().any(|claim| claim.provider_id == Some(id))
+    }
+}
+
+impl Touched {
+    pub fn add(&mut self, other: Touched) {
+        self.nodes.extend(other.nodes);
+        self.claims.extend(other.claims);
+        self.has_volumes |= other.has_volumes;
+        self.has_namespaces |= other.has_namespaces;
+        self.has_companions |= other.has_companions;
     }
 }
 
@@ -97,24 +127,31 @@ impl Cluster {
             Observation::DaemonSetGone(key) => drop(self.daemon_sets.remove(key)),
             Observation::Budget(budget) => drop(self.budgets.insert(budget.key, budget.clone())),
             Observation::BudgetGone(key) => drop(self.budgets.remove(key)),
-            Observation::VolumeClaim(claim) => drop(self.volume_claims.insert(claim.key, claim.clone())),
-            Observation::VolumeClaimGone(key) => drop(self.volume_claims.remove(key)),
-            Observation::Volume(volume) => drop(self.volumes.insert(volume.name, volume.clone())),
-            Observation::VolumeGone(name) => drop(self.volumes.remove(name)),
-            Observation::StorageClass(class) => drop(self.storage_classes.insert(class.name, class.clone())),
-            Observation::StorageClassGone(name) => drop(self.storage_classes.remove(name)),
-            Observation::CsiNode(node) => drop(self.csi_nodes.insert(node.node, node.clone())),
-            Observation::CsiNodeGone(name) => drop(self.csi_nodes.remove(name)),
-            Observation::VolumeAttachment(attached) => {
-                drop(self.attachments.insert(attached.name, attached.clone()))
+            Observation::VolumeClaim(_)
+            | Observation::VolumeClaimGone(_)
+            | Observation::Volume(_)
+            | Observation::VolumeGone(_)
+            | Observation::StorageClass(_)
+            | Observation::StorageClassGone(_)
+            | Observation::CsiNode(_)
+            | Observation::CsiNodeGone(_)
+            | Observation::VolumeAttachment(_)
+            | Observation::VolumeAttachmentGone(_) => self.observe_storage(seen),
+            Observation::Service(service) => {
+                self.services.insert(service.key, service.clone());
+                self.touched.has_companions = true;
             }
-            Observation::VolumeAttachmentGone(name) => drop(self.attachments.remove(name)),
-            Observation::Service(service) => drop(self.services.insert(service.key, service.clone())),
-            Observation::ServiceGone(key) => drop(self.services.remove(key)),
+            Observation::ServiceGone(key) => {
+                self.services.remove(key);
+                self.touched.has_companions = true;
+            }
             Observation::Namespace(namespace) => {
-                drop(self.namespaces.insert(namespace.name, namespace.clone()))
+                let former = self.namespaces.insert(namespace.name, namespace.clone());
+                self.touched.has_namespaces |= former.as_ref() != Some(namespace);
             }
-            Observation::NamespaceGone(name) => drop(self.namespaces.remove(name)),
+            Observation::NamespaceGone(name) => {
+                self.touched.has_namespaces |= self.namespaces.remove(name).is_some();
+            }
             Observation::Buffer(buffer) => drop(self.buffers.insert(buffer.key, buffer.clone())),
             Observation::BufferGone(key) => drop(self.buffers.remove(key)),
             Observation::PodTemplate(template) => {
@@ -122,9 +159,14 @@ impl Cluster {
             }
             Observation::PodTemplateGone(key) => drop(self.pod_templates.remove(key)),
             Observation::Scalable(scalable) => {
-                drop(self.scalables.insert((scalable.kind, scalable.key), scalable.clone()))
+                let former = self.scalables.insert((scalable.kind, scalable.key), scalable.clone());
+                self.touched.has_companions |=
+                    former.is_none_or(|former| former.selector != scalable.selector);
             }
-            Observation::ScalableGone { kind, key } => drop(self.scalables.remove(&(*kind, *key))),
+            Observation::ScalableGone { kind, key } => {
+                self.scalables.remove(&(*kind, *key));
+                self.touched.has_companions = true;
+            }
             Observation::Catalog(catalog) => self.catalog = Some(catalog.clone()),
             Observation::Synced
             | Observation::Launched { .. }
@@ -139,9 +181,53 @@ impl Cluster {
         }
     }
 
+    fn observe_storage(&mut self, seen: &Observation) {
+        self.touched.has_volumes = true;
+        match seen {
+            Observation::VolumeClaim(claim) => drop(self.volume_claims.insert(claim.key, claim.clone())),
+            Observation::VolumeClaimGone(key) => drop(self.volume_claims.remove(key)),
+            Observation::Volume(volume) => drop(self.volumes.insert(volume.name, volume.clone())),
+            Observation::VolumeGone(name) => drop(self.volumes.remove(name)),
+            Observation::StorageClass(class) => drop(self.storage_classes.insert(class.name, class.clone())),
+            Observation::StorageClassGone(name) => drop(self.storage_classes.remove(name)),
+            Observation::CsiNode(node) => drop(self.csi_nodes.insert(node.node, node.clone())),
+            Observation::CsiNodeGone(name) => drop(self.csi_nodes.remove(name)),
+            Observation::VolumeAttachment(attached) => {
+                drop(self.attachments.insert(attached.name, attached.clone()))
+            }
+            Observation::VolumeAttachmentGone(name) => drop(self.attachments.remove(name)),
+            _ => {}
+        }
+    }
+
+    /// What has changed since this was last asked.
+    pub(crate) fn take_touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// All of `touched` is to be looked at again.
+    pub(crate) fn touch(&mut self, touched: Touched) {
+        self.touched.add(touched);
+    }
+
     /// Pods bound to `node`, by name.
     pub fn pods_of(&self, node: NodeName) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pods_by_node.get(&node).into_iter().flatten().filter_map(|key| self.pods.get(key))
+        self.pods_by_node.get(&node).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Namespaces that there are: one with pods exists, even if nobody listed it.
+    pub(crate) fn known_namespaces(&self) -> impl Iterator<Item = Namespace> + '_ {
+        self.namespaces.keys().chain(self.pods_by_namespace.keys()).copied()
+    }
+
+    /// Every resource that some pod asks for.
+    pub(crate) fn requested(&self) -> impl Iterator<Item = ResourceName> + '_ {
+        self.requested.keys().copied()
+    }
+
+    /// The newest pod of a DaemonSet.
+    pub(crate) fn newest_daemon(&self, set: ObjectKey) -> Option<&Arc<Pod>> {
+        self.pods.get(&self.daemons.get(&set)?.last()?.1)
     }
 
     /// Pods that kube-scheduler could not place and that nothing nominated, by name: candidates for new capacity. Owners
@@ -201,11 +287,26 @@ impl Cluster {
         if let Some(instance) = claim.provider_id {
             self.claim_by_provider_id.insert(instance, claim.name);
         }
+        self.touch_claim(&claim);
         self.claims.insert(claim.name, claim);
+    }
+
+    /// Room that is told of by `claim` may be another.
+    fn touch_claim(&mut self, claim: &NodeClaim) {
+        self.touched.claims.insert(claim.name);
+        let node = claim.provider_id.and_then(|instance| self.node_by_provider_id.get(&instance));
+        self.touched.nodes.extend(node.copied());
+    }
+
+    fn touch_node(&mut self, node: &Node) {
+        self.touched.nodes.insert(node.name);
+        let claim = node.provider_id.and_then(|instance| self.claim_by_provider_id.get(&instance));
+        self.touched.claims.extend(claim.copied());
     }
 
     pub fn remove_claim(&mut self, name: ClaimName) {
         let Some(former) = self.claims.remove(&name) else { return };
+        self.touch_claim(&former);
         if let Some(pool) = former.pool() {
             drop_from(&mut self.claims_by_pool, &pool, &name);
         }
@@ -221,11 +322,13 @@ impl Cluster {
         if let Some(instance) = node.provider_id {
             self.node_by_provider_id.insert(instance, node.name);
         }
+        self.touch_node(&node);
         self.nodes.insert(node.name, node);
     }
 
     pub fn remove_node(&mut self, name: NodeName) {
         let Some(former) = self.nodes.remove(&name) else { return };
+        self.touch_node(&former);
         if let Some(instance) =
             former.provider_id.filter(|id| self.node_by_provider_id.get(id) == Some(&name))
         {
@@ -236,7 +339,10 @@ impl Cluster {
     pub fn put_pod(&mut self, pod: Arc<Pod>) {
         self.remove_pod(pod.key);
         match pod.node {
-            Some(node) => drop(self.pods_by_node.entry(node).or_default().insert(pod.key)),
+            Some(node) => {
+                self.touched.nodes.insert(node);
+                self.pods_by_node.entry(node).or_default().insert(pod.key, pod.clone());
+            }
             None if pod.is_unschedulable
                 && pod.nominated_node.is_none()
                 && !pod.is_gated
@@ -249,6 +355,17 @@ impl Cluster {
                 self.unjudged_pods.entry(pod.shape.clone()).or_default().insert(pod.key);
             }
             None => {}
+        }
+        let in_namespace = self.pods_by_namespace.entry(pod.key.namespace).or_default();
+        *in_namespace += 1;
+        self.touched.has_namespaces |= *in_namespace == 1;
+        for (name, _) in pod.shape.requests.iter() {
+            *self.requested.entry(name).or_default() += 1;
+        }
+        if !pod.is_terminal() {
+            for set in sets_of(&pod) {
+                self.daemons.entry(set).or_default().insert((pod.created, pod.key));
+            }
         }
         self.pods.insert(pod.key, pod);
     }
@@ -264,8 +381,23 @@ impl Cluster {
             }
         }
         match former.node {
-            Some(node) => drop_from(&mut self.pods_by_node, &node, &key),
+            Some(node) => {
+                self.touched.nodes.insert(node);
+                if let Some(pods) = self.pods_by_node.get_mut(&node) {
+                    pods.remove(&key);
+                    if pods.is_empty() {
+                        self.pods_by_node.remove(&node);
+                    }
+                }
+            }
             None => drop_from(&mut self.unjudged_pods, &former.shape, &key),
+        }
+        self.touched.has_namespaces |= take_one(&mut self.pods_by_namespace, &key.namespace);
+        for (name, _) in former.shape.requests.iter() {
+            take_one(&mut self.requested, &name);
+        }
+        for set in sets_of(&former) {
+            drop_from(&mut self.daemons, &set, &(former.created, key));
         }
     }
 }
@@ -278,6 +410,23 @@ fn is_unjudged(pod: &Pod) -> bool {
         && !pod.is_gated
         && pod.deleted.is_none()
         && pod.phase == PodPhase::Pending
+}
+
+/// The DaemonSets that `pod` is of.
+fn sets_of(pod: &Pod) -> impl Iterator<Item = ObjectKey> + '_ {
+    let owners = pod.owners.iter().filter(|owner| pod.is_daemon() && &*owner.kind == "DaemonSet");
+    owners.map(|owner| ObjectKey { namespace: pod.key.namespace, name: owner.name })
+}
+
+/// One less under `key`; whether it was the last.
+fn take_one<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) -> bool {
+    let Some(count) = counts.get_mut(key) else { return false };
+    *count -= 1;
+    let is_last = *count == 0;
+    if is_last {
+        counts.remove(key);
+    }
+    is_last
 }
 
 /// Takes `member` out of the set under `key`, and the set out of the index once it is empty.

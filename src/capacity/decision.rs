@@ -43,7 +43,8 @@ pub struct Plan {
     pub rejected: Vec<Rejected>,
     /// How many of the waiting pods could come to run in which zone, before anything was placed.
     pub pending_zones: BTreeMap<EffectiveZone, usize>,
-    pub disruption: DisruptionPlan,
+    /// Shared, because most rounds place pods and judge no node.
+    pub disruption: Arc<DisruptionPlan>,
 }
 
 /// The answer to "what now?".

@@ -30,7 +30,7 @@ use super::garbage;
 use super::lifecycle::{self, Context, Launches};
 use super::pool_status::Tally;
 use super::registration::Registrations;
-use super::scheduling::{self, Supply};
+use super::scheduling::{self, OfferingKey, Supply};
 use super::shortages::Shortages;
 use super::static_capacity;
 use super::termination::{self, Endings};
@@ -44,7 +44,7 @@ use crate::model::owner::Owner;
 use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
 use crate::model::taint::Taint;
-use memory::{Told, Unconfirmed};
+use memory::{Prepared, Told, Unconfirmed};
 use rounds::{Disrupting, Provisioning};
 
 /// Steps that lead to further steps at the same moment are followed this far.
@@ -76,6 +76,9 @@ pub struct Engine {
     is_synced: bool,
     /// What pools can buy, shortages not counted; `None` after anything about it changed.
     supply: Option<Arc<Supply>>,
+    /// The same without what is sold out, as long as that is the same.
+    open_supply: Option<(Arc<Supply>, BTreeSet<OfferingKey>, Arc<Supply>)>,
+    prepared: Prepared,
     shortages: Shortages,
     launches: Launches,
     endings: Endings,
@@ -120,6 +123,8 @@ impl Engine {
             cluster: Cluster::default(),
             is_synced: false,
             supply: None,
+            open_supply: None,
+            prepared: Prepared::default(),
             shortages: Shortages::default(),
             launches: Launches::default(),
             endings: Endings::default(),
@@ -581,7 +586,16 @@ impl Engine {
         if self.shortages.is_empty() {
             return all;
         }
-        Arc::new((*all).clone().without(&self.shortages.offerings()))
+        let sold_out = self.shortages.offerings();
+        if let Some((of, without, open)) = &self.open_supply
+            && Arc::ptr_eq(of, &all)
+            && *without == sold_out
+        {
+            return open.clone();
+        }
+        let open = Arc::new((*all).clone().without(&sold_out));
+        self.open_supply = Some((all, sold_out, open.clone()));
+        open
     }
 
     fn answer_interruptions(&mut self, now: Timestamp, out: &mut Steps) {

@@ -60,5 +60,5 @@ pub fn plan_with(cluster: &Cluster, supply: &Supply, now: Timestamp, settings: &
     let provisioning = place(cluster, supply, now, &settings.scheduling);
     let disruption =
         disruption::plan(cluster, supply, &provisioning, &settings.scheduling, &settings.disruption, now);
-    Plan { provisioning, rejected, disruption, ..Plan::default() }
+    Plan { provisioning, rejected, disruption: Arc::new(disruption), ..Plan::default() }
 }

@@ -18,7 +18,7 @@ use crate::model::claim::{ClaimSpec, Conditions, NodeClaim};
 use crate::model::class::NodeClass;
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::label::{self, Labels, annotation};
-use crate::model::name::{ClaimName, ObjectKey, TypeName, Uid};
+use crate::model::name::{ClaimName, ObjectKey, PoolName, TypeName, Uid};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pool::NodePool;
 use crate::model::quantity::{ResourceName, Resources};
@@ -55,8 +55,21 @@ pub fn claims_for(
     } else {
         BTreeMap::new()
     };
+    claims_within(cluster, supply, solution, settings, &used, now, seed)
+}
+
+/// The same where it is known what pools use.
+pub(crate) fn claims_within(
+    cluster: &Cluster,
+    supply: &Supply,
+    solution: &Solution,
+    settings: &Settings,
+    used: &BTreeMap<PoolName, Resources>,
+    now: Timestamp,
+    seed: u64,
+) -> Purchase {
     let mut purchase = Purchase::default();
-    let mut taken: FastSet<ClaimName> = cluster.claims.keys().copied().collect();
+    let mut taken: FastSet<ClaimName> = FastSet::default();
     let mut ways: FastMap<usize, Ways> = FastMap::default();
     for (at, node) in solution.new_nodes.iter().enumerate() {
         let refuse = |code, message: String| (at, Refusal { pool: Some(node.pool), code, message });
@@ -79,7 +92,7 @@ pub fn claims_for(
             purchase.dropped.push(refuse(Code::MinValuesNotMet, message));
             continue;
         }
-        let name = name_of(node, seed, &taken);
+        let name = name_of(node, seed, |name| taken.contains(name) || cluster.claims.contains_key(name));
         taken.insert(name);
         let class = cluster.classes.get(&pool.template.class.name).map(|class| &**class);
         let mut claim = claim(name, pool, class, node, ways, now);
@@ -249,7 +262,7 @@ fn requirements(node: &NewNode, ways: &Ways) -> Requirements {
 }
 
 /// `POOL-xxxxx`. The same node of the same round has the same name, so that buying it twice is buying it once.
-fn name_of(node: &NewNode, seed: u64, taken: &FastSet<ClaimName>) -> ClaimName {
+fn name_of(node: &NewNode, seed: u64, is_taken: impl Fn(&ClaimName) -> bool) -> ClaimName {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut attempt: u64 = 0;
     loop {
@@ -267,7 +280,7 @@ fn name_of(node: &NewNode, seed: u64, taken: &FastSet<ClaimName>) -> ClaimName {
             .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
             .collect();
         let name = ClaimName::new(&format!("{}-{suffix}", node.pool));
-        if !taken.contains(&name) {
+        if !is_taken(&name) {
             return name;
         }
         attempt += 1;

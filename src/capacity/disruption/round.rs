@@ -11,11 +11,11 @@ use super::candidates::{Candidate, Class, KeepReason, admit};
 use super::command::{Command, is_waiting};
 use super::{Settings, marking};
 use crate::capacity::buffers::{Hosting, virtual_pods};
-use crate::capacity::cluster::Cluster;
+use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
     self, Beginning, Ground, Mode, NewNode, Place, Request, Solution, Supply, Unschedulable, arrange, begin,
-    go_on, moving_pods, provisionable_pods,
+    go_on, moving_from, moving_pods, provisionable_pods,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::FastSet;
@@ -47,13 +47,17 @@ pub(crate) struct Round<'a> {
     /// The nodes that have such room.
     pub hosts: BTreeSet<NodeName>,
     budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
-    /// What every simulation in this picture starts from; made anew once the picture has changed.
-    start: RefCell<Option<Start>>,
+    /// What every simulation in this picture starts from.
+    start: RefCell<Start>,
+    /// What this round has changed, and what was changed before it.
+    touched: Touched,
 }
 
 /// What simulations have in common.
+#[derive(Default)]
 struct Start {
-    ground: Ground,
+    /// As the picture is now, once anybody asks.
+    ground: Option<Box<Ground>>,
     /// By whether nodes that settle take pods that have a place.
     begun: [Option<Begun>; 2],
 }
@@ -103,10 +107,38 @@ impl<'a> Round<'a> {
             hosts: BTreeSet::new(),
             budgets_by_namespace,
             start: RefCell::default(),
+            touched: Touched::default(),
             cluster,
         };
         round.mark();
+        round.touched = round.cluster.take_touched();
         round
+    }
+
+    /// Takes a ground that was kept; it knows nothing of what the cluster says was touched.
+    pub fn borrow(&mut self, mut ground: Box<Ground>) {
+        if ground.follow(&self.cluster, self.supply, &self.touched, &self.room, &BTreeSet::new()) {
+            self.start.get_mut().ground = Some(ground);
+        }
+    }
+
+    /// The ground, if there is one, and all that has to be looked at before it is of use for the picture that this round began with.
+    pub fn give_back(mut self) -> (Option<Box<Ground>>, Touched) {
+        self.touched.add(self.cluster.take_touched());
+        (self.start.into_inner().ground, self.touched)
+    }
+
+    /// The picture is another one.
+    fn change(&mut self) {
+        let touched = self.cluster.take_touched();
+        let start = self.start.get_mut();
+        start.begun = [None, None];
+        if let Some(ground) = &mut start.ground
+            && !ground.follow(&self.cluster, self.supply, &touched, &self.room, &BTreeSet::new())
+        {
+            start.ground = None;
+        }
+        self.touched.add(touched);
     }
 
     /// Counts nodes that wait for their replacements as on their way out, and works out anew which claims are consolidatable, and which have drifted besides those that are known to.
@@ -182,10 +214,9 @@ impl<'a> Round<'a> {
         let mut claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
         claims.extend(without);
         let mut start = self.start.borrow_mut();
-        let Start { ground, begun } = start.get_or_insert_with(|| Start {
-            ground: Ground::new(&self.cluster, self.supply, &self.room),
-            begun: [None, None],
-        });
+        let Start { ground, begun } = &mut *start;
+        let ground =
+            ground.get_or_insert_with(|| Box::new(Ground::new(&self.cluster, self.supply, &self.room)));
         let none = BTreeSet::new();
         let settling = if is_consolidation { &self.settling } else { &none };
         let request = Request {
@@ -216,7 +247,7 @@ impl<'a> Round<'a> {
 
     /// Places the pods that need a place in any case.
     fn begin_with(&self, ground: &mut Ground, request: &Request) -> Begun {
-        let going = moving_pods(&self.cluster, self.now);
+        let going = moving_from(&self.cluster, ground.going(), self.now);
         let pods: Vec<Arc<Pod>> = self.waiting.iter().chain(&going).cloned().collect();
         let beginning = begin(ground, &Request { pods: &pods, ..*request });
         let going: FastSet<ObjectKey> = going.iter().map(|pod| pod.key).collect();
@@ -272,6 +303,7 @@ impl<'a> Round<'a> {
         }
         self.host(Hosting::of(&self.room, solution));
         self.buy(&solution.new_nodes);
+        self.change();
     }
 
     /// Finds out where the room is that is to be kept.
@@ -304,7 +336,6 @@ impl<'a> Round<'a> {
 
     /// Starts `command` in this picture: its nodes are on their way out, its replacements on their way in.
     pub fn start(&mut self, command: &Command) {
-        self.start.take();
         for claim in &command.claims {
             if let Some(known) = self.cluster.claims.get(claim) {
                 let deleted = Some(known.deleted.unwrap_or(self.now));
@@ -317,6 +348,7 @@ impl<'a> Round<'a> {
             }
         }
         self.buy(&command.replacements);
+        self.change();
         for node in &command.nodes {
             self.notes.remove(node);
         }
@@ -324,7 +356,9 @@ impl<'a> Round<'a> {
 
     /// Claims for `nodes`, launched as the cheapest that each may be, not joined.
     fn buy(&mut self, nodes: &[NewNode]) {
-        self.start.take();
+        if nodes.is_empty() {
+            return;
+        }
         let solution = Solution { new_nodes: nodes.to_vec(), ..Solution::default() };
         let seed = self.made.len() as u64;
         let settings = self.scheduling;

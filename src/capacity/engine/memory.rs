@@ -1,11 +1,13 @@
 //! What the engine remembers to spare repetition: what it has told people, and which of its own changes nobody confirmed.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
+use crate::capacity::scheduling::{Ground, Supply};
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::NodeClaim;
 use crate::model::name::{ClaimName, NodeName};
@@ -20,6 +22,36 @@ const REWORD_AFTER: SignedDuration = SignedDuration::from_mins(1);
 const CONFIRM_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 /// Notices are forgotten in bulk once there are so many.
 const TOLD_MAX: usize = 50_000;
+
+/// What the scheduler has made of the cluster and of a supply, kept from round to round. A copy of the engine makes its own.
+#[derive(Default)]
+pub(super) struct Prepared(Mutex<Option<(Arc<Supply>, Box<Ground>)>>);
+
+impl Prepared {
+    /// What was made with `supply`.
+    pub fn take(&mut self, supply: &Arc<Supply>) -> Option<Box<Ground>> {
+        let kept = self.0.get_mut().ok()?.take();
+        kept.filter(|(made_with, _)| Arc::ptr_eq(made_with, supply)).map(|(_, ground)| ground)
+    }
+
+    pub fn put(&mut self, supply: &Arc<Supply>, ground: Box<Ground>) {
+        if let Ok(kept) = self.0.get_mut() {
+            *kept = Some((supply.clone(), ground));
+        }
+    }
+}
+
+impl Clone for Prepared {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Prepared")
+    }
+}
 
 /// What people were told, and when.
 #[derive(Clone, Debug, Default)]

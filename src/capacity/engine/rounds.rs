@@ -7,13 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Engine, EngineSettings};
 use crate::capacity::buffers::{Hosting, virtual_pods};
-use crate::capacity::cluster::Cluster;
+use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::decision::{Plan, Steps};
 use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
 use crate::capacity::disruption::round::Round;
 use crate::capacity::disruption::{self, validation};
 use crate::capacity::provisioning;
-use crate::capacity::scheduling::{self, Ground, Mode, NewNode, Place, Request, Solution};
+use crate::capacity::scheduling::{self, Ground, Mode, NewNode, Place, Rejected, Request, Solution, Supply};
 use crate::capacity::static_capacity;
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::NodeClaim;
@@ -122,17 +122,31 @@ impl Engine {
         view
     }
 
-    /// The same, with nodes that wait for their replacements on their way out: their pods need room.
-    fn view(&self, now: Timestamp) -> Cluster {
-        let mut view = self.foreseen();
-        for name in &self.waiting {
-            if let Some(claim) =
-                view.claims.get(name).filter(|claim| is_waiting(claim) && claim.deleted.is_none())
-            {
-                view.put_claim(Arc::new(NodeClaim { deleted: Some(now), ..(**claim).clone() }));
-            }
+    /// What the scheduler makes of the cluster as it is now: what was kept, if it is still of use. Nodes that wait for their
+    /// replacements are on their way out: their pods need room. `more`: pods that are not in the cluster.
+    fn ground(&mut self, supply: &Arc<Supply>, more: &[Arc<Pod>]) -> Box<Ground> {
+        let waits = |name: &&ClaimName| {
+            self.cluster.claims.get(*name).is_some_and(|claim| is_waiting(claim) && claim.deleted.is_none())
+        };
+        let leaving: BTreeSet<ClaimName> = self.waiting.iter().filter(waits).copied().collect();
+        let touched = self.cluster.take_touched();
+        if let Some(mut kept) = self.prepared.take(supply)
+            && kept.follow(&self.cluster, supply, &touched, more, &leaving)
+        {
+            return kept;
         }
-        view
+        Box::new(Ground::with_leaving(&self.cluster, supply, more, &leaving))
+    }
+
+    /// Pods that wait and can be planned for, and those that cannot; pods count of which kube-scheduler is about to say so.
+    fn provisionable(&self) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
+        let mut waiting: Vec<Arc<Pod>> = self.cluster.waiting_pods().cloned().collect();
+        if self.settings.foresees_pods {
+            let foreseen = self.cluster.foreseen_pods();
+            waiting.extend(foreseen.map(|pod| Arc::new(Pod { is_unschedulable: true, ..(**pod).clone() })));
+            waiting.sort_by_key(|pod| pod.key);
+        }
+        scheduling::judged(&self.cluster, &self.settings.scheduling, waiting.iter())
     }
 
     /// Places pods that wait, and those of nodes on their way out, if a batch is ripe.
@@ -147,16 +161,17 @@ impl Engine {
             return;
         }
         self.provisioning.rounds += 1;
-        let view = self.view(now);
-        let (mut pods, rejected) = scheduling::provisionable_pods(&view, &self.settings.scheduling);
+        let (mut pods, rejected) = self.provisionable();
         let waiting: BTreeSet<_> = pods.iter().map(|pod| pod.key).collect();
-        pods.extend(scheduling::moving_pods(&view, now));
-        let room = virtual_pods(&view, &self.settings.scheduling);
-        pods.extend(room.iter().cloned());
+        let room = virtual_pods(&self.cluster, &self.settings.scheduling);
         let supply = self.open_supply();
+        let mut ground = self.ground(&supply, &room);
+        pods.extend(scheduling::moving_from(&self.cluster, ground.going(), now));
+        pods.extend(room.iter().cloned());
         let settings = self.settings.scheduling.clone();
+        let view = &self.cluster;
         let request = Request {
-            cluster: &view,
+            cluster: view,
             supply: &supply,
             now,
             pods: &pods,
@@ -165,7 +180,6 @@ impl Engine {
             settings: &settings,
             mode: Mode::Provisioning,
         };
-        let mut ground = Ground::new(&view, &supply, &pods);
         let pending_zones = match waiting.is_empty() {
             true => BTreeMap::new(),
             false => scheduling::effective_zones_on(&mut ground, &request),
@@ -180,17 +194,18 @@ impl Engine {
             false => BTreeSet::new(),
         };
         let seed = self.seed(now);
-        let purchase = provisioning::claims_for(&view, &supply, &solution, &settings, now, seed);
+        let used = ground.used();
+        let purchase = provisioning::claims_within(view, &supply, &solution, &settings, used, now, seed);
         let mut steps = Steps::default();
         let mut hosting = Hosting::of(&room, &solution);
         for (claim, pods) in &purchase.claims {
             hosting.bought(pods, Place::Claim(claim.name));
             let message = bought(&solution.new_nodes, pods);
             steps.push(Action::CreateClaim(claim.clone()), "Provisioned", message);
-            nominate(pods, &Place::Claim(claim.name), &view, &mut steps);
+            nominate(pods, &Place::Claim(claim.name), view, &mut steps);
         }
         for (place, pods) in &solution.existing {
-            nominate(pods, place, &view, &mut steps);
+            nominate(pods, place, view, &mut steps);
         }
         for pod in solution.unschedulable.iter().filter(|pod| waiting.contains(&pod.pod)) {
             let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
@@ -217,10 +232,11 @@ impl Engine {
         // Nodes whose room is kept elsewhere now may go.
         self.revision += u64::from(hosting != self.provisioning.hosting);
         self.provisioning.hosting = hosting;
+        self.prepared.put(&supply, ground);
         self.take(steps, now, out);
         self.provisioning.last = Some((now, self.revision));
-        let former = (*self.plan).clone();
-        self.plan = Arc::new(Plan { provisioning: solution, rejected, pending_zones, ..former });
+        let disruption = self.plan.disruption.clone();
+        self.plan = Arc::new(Plan { provisioning: solution, rejected, pending_zones, disruption });
     }
 
     /// Makes the nodes that static pools lack.
@@ -260,7 +276,8 @@ impl Engine {
         let settings = self.settings.clone();
         let mut round = self.round(&supply, &settings, now);
         let plan = disruption::plan_in(&mut round, COMMANDS_MAX);
-        drop(round);
+        let returned = round.give_back();
+        self.take_back(&supply, returned);
         for command in &plan.commands {
             if command.method.is_validated() {
                 self.disrupting.proposals.push((now + validation::PAUSE, command.clone()));
@@ -274,20 +291,31 @@ impl Engine {
         self.disrupting.window_at = windows.chain(kept).min();
         self.disrupting.last = Some((now, self.revision));
         let former = (*self.plan).clone();
-        self.plan = Arc::new(Plan { disruption: plan, ..former });
+        self.plan = Arc::new(Plan { disruption: Arc::new(plan), ..former });
     }
 
     fn round<'a>(
         &mut self,
-        supply: &'a scheduling::Supply,
+        supply: &'a Arc<Supply>,
         settings: &'a EngineSettings,
         now: Timestamp,
     ) -> Round<'a> {
         self.provisioning.nominated.retain(|_, until| now < *until);
         let mut round = Round::new(self.foreseen(), supply, &settings.scheduling, &settings.disruption, now);
+        if let Some(ground) = self.prepared.take(supply) {
+            round.borrow(ground);
+        }
         round.nominated = self.provisioning.nominated.keys().copied().collect();
         round.host(self.provisioning.hosting.clone());
         round
+    }
+
+    /// Keeps what a round leaves of the ground.
+    fn take_back(&mut self, supply: &Arc<Supply>, (ground, touched): (Option<Box<Ground>>, Touched)) {
+        self.cluster.touch(touched);
+        if let Some(ground) = ground {
+            self.prepared.put(supply, ground);
+        }
     }
 
     /// The second look at decisions, each in the picture that the earlier ones leave.
@@ -320,7 +348,8 @@ impl Engine {
                 }
             }
         }
-        drop(round);
+        let returned = round.give_back();
+        self.take_back(&supply, returned);
         self.take(steps, now, out);
         for command in standing {
             self.start(&command, now, out);

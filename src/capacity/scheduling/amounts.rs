@@ -11,13 +11,21 @@ use crate::model::quantity::{ResourceName, Resources};
 pub(super) type Amounts = Vec<i64>;
 
 /// The resources of one solve, in the order of their names.
+#[derive(Clone)]
 pub(super) struct Columns(Vec<ResourceName>);
 
 impl Columns {
-    pub fn of<'a>(all: impl Iterator<Item = &'a Resources>) -> Self {
-        let names: BTreeSet<ResourceName> =
-            all.flat_map(|resources| resources.iter().map(|(name, _)| name)).collect();
+    pub fn of(names: impl Iterator<Item = ResourceName>) -> Self {
+        let names: BTreeSet<ResourceName> = names.collect();
         Self(names.into_iter().collect())
+    }
+
+    pub fn names(&self) -> &[ResourceName] {
+        &self.0
+    }
+
+    pub fn has(&self, name: ResourceName) -> bool {
+        self.0.contains(&name)
     }
 
     pub fn len(&self) -> usize {

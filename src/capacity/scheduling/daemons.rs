@@ -1,6 +1,5 @@
 //! The pods that DaemonSets will put on every node that suits them: room that no other pod can have.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::pods::required_alternatives;
@@ -37,6 +36,11 @@ impl Daemon {
         })
     }
 
+    /// Whether room that is kept for one is room for the other.
+    pub fn is(&self, other: &Self) -> bool {
+        (self.set, self.uid) == (other.set, other.uid) && self.shape == other.shape
+    }
+
     pub fn owns(&self, pod: &Pod) -> bool {
         pod.key.namespace == self.set.namespace
             && pod.owners.iter().any(|owner| {
@@ -48,21 +52,9 @@ impl Daemon {
 /// One daemon per DaemonSet. A real pod counts more than the template, because webhooks may have changed it; but its
 /// affinity is pinned to its node, so the template's is used. Daemons that need devices are left out.
 pub(super) fn daemons(cluster: &Cluster) -> Vec<Daemon> {
-    let mut newest: BTreeMap<ObjectKey, &Arc<Pod>> = BTreeMap::new();
-    if !cluster.daemon_sets.is_empty() {
-        for pod in cluster.pods.values().filter(|pod| pod.is_daemon() && !pod.is_terminal()) {
-            for owner in pod.owners.iter().filter(|owner| &*owner.kind == "DaemonSet") {
-                let set = ObjectKey { namespace: pod.key.namespace, name: owner.name };
-                let present = newest.entry(set).or_insert(pod);
-                if (pod.created, pod.key) > (present.created, present.key) {
-                    *present = pod;
-                }
-            }
-        }
-    }
     let mut found = Vec::new();
     for set in cluster.daemon_sets.values() {
-        let mut shape = newest.get(&set.key).map_or(&set.shape, |pod| &pod.shape).clone();
+        let mut shape = cluster.newest_daemon(set.key).map_or(&set.shape, |pod| &pod.shape).clone();
         if shape.node_required != set.shape.node_required
             && (!set.shape.node_required.is_empty() || shape.node_required.iter().any(|term| term.has_fields))
         {

@@ -40,12 +40,15 @@ pub(super) struct Level {
     pub owned: Vec<(RuleId, bool)>,
 }
 
+/// What makes two pods the same: shape, volumes, and whether they have no place to stay.
+type Content = (Arc<PodShape>, Result<PodVolumes, VolumeFault>, bool);
+
 /// All that were met so far in one picture of the cluster.
 #[derive(Default)]
 pub(super) struct Demands {
     all: Vec<Arc<Demand>>,
     by_address: FastMap<(usize, bool), (Arc<PodShape>, DemandId)>,
-    by_content: FastMap<(Arc<PodShape>, Result<PodVolumes, VolumeFault>, bool), DemandId>,
+    by_content: FastMap<Content, DemandId>,
     sizes: FastMap<Amounts, usize>,
     /// Of each demand, as far as anybody had to look.
     levels: Vec<Vec<Arc<Level>>>,
@@ -132,6 +135,14 @@ impl Demands {
         levels.push(Arc::new(Level { id: self.asked.len(), shape, full, strict, owned }));
         self.asked.push(Default::default());
         levels.last().cloned()
+    }
+
+    /// Nobody has asked the node with this number yet.
+    pub fn forget_room(&mut self, room: usize) {
+        for (asked, refused) in &mut self.asked {
+            asked.remove(room);
+            refused.remove(room);
+        }
     }
 
     /// Of existing nodes as they were found: which a pod of `level` asked, and which refused.

@@ -50,7 +50,8 @@ fn zone_of(
     ground: &mut Ground,
     request: &Request,
 ) -> EffectiveZone {
-    let Ground { demands, book, outlooks, templates, rooms, has_soft_taints, .. } = ground;
+    let Ground { demands, book, outlooks, templates, places, has_soft_taints, .. } = ground;
+    let rooms = places.rooms();
     let policy = request.settings.preferences;
     let level = demands.level(demand, 0, policy, *has_soft_taints, request.cluster, book, rooms);
     let level = level.expect("a demand has at least one level");

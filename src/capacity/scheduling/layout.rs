@@ -16,6 +16,7 @@ use super::room::Room;
 use super::topology::Topology;
 use super::volumes::Attached;
 use super::{Mode, Request};
+use crate::capacity::cluster::Cluster;
 use crate::model::hash::FastMap;
 use crate::model::pod::HostPort;
 use crate::model::quantity::Resources;
@@ -39,7 +40,7 @@ impl Layout {
     /// Nothing is placed yet.
     pub fn new(ground: &Ground, request: &Request) -> Self {
         let limits = ground.templates.iter().map(|template| {
-            let left = template.left.clone()?;
+            let left = template.left(ground.used().get(&template.pool.name))?;
             let within = template.within_limits(&left);
             Some((left, within))
         });
@@ -71,7 +72,7 @@ pub(super) struct Rooms {
 
 impl Rooms {
     fn new(ground: &Ground, request: &Request) -> Self {
-        let open = Marks::all(ground.rooms.len());
+        let open = ground.places.present().clone();
         let mut settled = open.clone();
         if let Mode::Simulation { settling } = request.mode {
             for room in settling.iter().filter_map(|node| ground.room(*node)) {
@@ -79,7 +80,7 @@ impl Rooms {
             }
         }
         Self {
-            left: ground.rooms.iter().flat_map(|room| &room.left).copied().collect(),
+            left: ground.places.rooms().iter().flat_map(|room| &room.left).copied().collect(),
             width: ground.columns.len(),
             changed: FastMap::default(),
             open,
@@ -98,19 +99,25 @@ impl Rooms {
     }
 
     /// Ports that are taken, and volumes that are attached.
-    pub fn held<'a>(&'a self, at: usize, room: &'a Room) -> (&'a [HostPort], &'a Attached) {
+    pub fn held<'a>(
+        &'a self,
+        at: usize,
+        room: &'a Room,
+        cluster: &Cluster,
+    ) -> (&'a [HostPort], &'a Attached) {
         match self.changed.get(&at).map(|changed| &**changed) {
             Some((ports, attached)) => (ports, attached),
-            None => (&room.ports, &room.attached),
+            None => (&room.ports, room.attached(cluster)),
         }
     }
 
-    pub fn take(&mut self, at: usize, room: &Room, guest: &Guest) {
+    pub fn take(&mut self, at: usize, room: &Room, guest: &Guest, cluster: &Cluster) {
         amounts::subtract(&mut self.left[at * self.width..(at + 1) * self.width], &guest.demand.requests);
         let ports = &guest.level.shape.host_ports;
         if !ports.is_empty() || !guest.volumes.attached.is_empty() {
             let changed = self.changed.entry(at);
-            let changed = changed.or_insert_with(|| Rc::new((room.ports.clone(), room.attached.clone())));
+            let changed =
+                changed.or_insert_with(|| Rc::new((room.ports.clone(), room.attached(cluster).clone())));
             let (held, attached) = Rc::make_mut(changed);
             held.extend(ports.iter().copied());
             attached.attach(&guest.volumes.attached);

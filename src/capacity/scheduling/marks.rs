@@ -68,17 +68,6 @@ impl Marks {
         }
     }
 
-    /// The smallest from `from` on.
-    pub fn first_from(&self, from: usize) -> Option<usize> {
-        let at = from / BITS;
-        let first = self.0.get(at)? & (u64::MAX << (from % BITS));
-        let rest = self.0[at + 1..].iter().copied().enumerate().map(|(index, word)| (at + 1 + index, word));
-        std::iter::once((at, first))
-            .chain(rest)
-            .find(|(_, word)| *word != 0)
-            .map(|(index, word)| index * BITS + word.trailing_zeros() as usize)
-    }
-
     /// The smallest number that is in both.
     pub fn first_common(&self, other: &Self) -> Option<usize> {
         self.0
@@ -122,10 +111,6 @@ mod tests {
         let marks: Marks = [3, 64, 200].into_iter().collect();
         assert_eq!(marks.iter().collect::<Vec<_>>(), [3, 64, 200]);
         assert!(marks.contains(64) && !marks.contains(65) && !marks.contains(10_000));
-        assert_eq!(
-            (marks.first_from(4), marks.first_from(201), marks.first_from(900)),
-            (Some(64), None, None)
-        );
         assert_eq!(Marks::all(65).iter().count(), 65);
         assert_eq!(marks.first_common(&Marks::all(200)), Some(3));
     }

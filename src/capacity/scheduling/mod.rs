@@ -4,7 +4,8 @@
 //! one pod and one node, and only ever narrow. Which legal placement is tried first: [`search`], with the wishes that
 //! [`relax`] gives up. And why a pod has none: [`explain`].
 //!
-//! What a picture of the cluster says before anything is placed is its [`ground`], on which many questions are asked.
+//! What a picture of the cluster says before anything is placed is its [`ground`], on which many questions are asked, and which is
+//! kept as the picture changes. What one question has placed so far is its [`layout`], from which another may go on.
 
 mod pods;
 mod overlay;
@@ -26,6 +27,7 @@ mod sellers;
 mod effective;
 mod explain;
 mod ground;
+mod places;
 mod marks;
 mod amounts;
 
@@ -55,6 +57,7 @@ pub(crate) use ground::Ground;
 pub use pods::{
     Rejected, blocking_budgets, is_going, is_protected, is_reschedulable, moving_pods, provisionable_pods,
 };
+pub(crate) use pods::{judged, moving_from};
 pub use room::usage_by_pool;
 pub use search::solve;
 pub(crate) use search::{Beginning, arrange, begin, go_on, solve_on};

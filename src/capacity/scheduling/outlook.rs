@@ -58,6 +58,10 @@ impl Outlooks {
         &self.all[id]
     }
 
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
     pub fn number(
         &mut self,
         template: usize,

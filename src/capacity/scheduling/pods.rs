@@ -13,7 +13,7 @@ use crate::capacity::cluster::Cluster;
 use crate::model::claim::ConditionType;
 use crate::model::hash::FastSet;
 use crate::model::label;
-use crate::model::name::ObjectKey;
+use crate::model::name::{NodeName, ObjectKey};
 use crate::model::node::Node;
 use crate::model::offering::CapacityType;
 use crate::model::pod::{NodeTerm, Pod, PodShape, SelectorTerm};
@@ -32,10 +32,19 @@ pub struct Rejected {
 
 /// Pods that wait for a node, by name; and those among them that are left out.
 pub fn provisionable_pods(cluster: &Cluster, settings: &Settings) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
+    judged(cluster, settings, cluster.waiting_pods())
+}
+
+/// The same of `waiting`.
+pub(crate) fn judged<'a>(
+    cluster: &Cluster,
+    settings: &Settings,
+    waiting: impl Iterator<Item = &'a Arc<Pod>>,
+) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
     let (mut accepted, mut rejected) = (Vec::new(), Vec::new());
     // Volumes are a pod's own; all else equal pods share.
     let mut faultless: FastSet<usize> = FastSet::default();
-    for pod in cluster.waiting_pods().filter(|pod| !pod.is_daemon() && !pod.is_mirror()) {
+    for pod in waiting.filter(|pod| !pod.is_daemon() && !pod.is_mirror()) {
         let address = Arc::as_ptr(&pod.shape) as usize;
         if pod.shape.volumes.is_empty() && faultless.contains(&address) {
             accepted.push(pod.clone());
@@ -175,8 +184,17 @@ pub fn is_going(cluster: &Cluster, node: &Node) -> bool {
 /// Pods of nodes that are going away and that need another place, by node and name.
 pub fn moving_pods(cluster: &Cluster, now: Timestamp) -> Vec<Arc<Pod>> {
     let going = cluster.nodes.values().filter(|node| is_going(cluster, node));
-    going
-        .flat_map(|node| cluster.pods_of(node.name))
+    moving_from(cluster, going.map(|node| node.name), now)
+}
+
+/// Pods of `nodes` that need another place.
+pub(crate) fn moving_from(
+    cluster: &Cluster,
+    nodes: impl Iterator<Item = NodeName>,
+    now: Timestamp,
+) -> Vec<Arc<Pod>> {
+    nodes
+        .flat_map(|node| cluster.pods_of(node))
         .filter(|pod| is_reschedulable(cluster, pod, now))
         .cloned()
         .collect()

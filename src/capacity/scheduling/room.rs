@@ -14,7 +14,7 @@ use super::volumes::Attached;
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label::{self, Labels};
-use crate::model::name::{ObjectKey, PoolName};
+use crate::model::name::{ClaimName, ObjectKey, PoolName};
 use crate::model::node::Node;
 use crate::model::pod::{HostPort, Pod};
 use crate::model::quantity::{Resources, resource};
@@ -54,21 +54,51 @@ pub(super) struct NodeFacts {
     pub open: Option<Requirements>,
 }
 
-/// Every node and every claim without a node, by the order in which pods are offered to them.
-pub(super) fn node_facts(cluster: &Cluster, supply: &Supply) -> Vec<NodeFacts> {
-    let of_nodes = cluster.nodes.values().map(|node| facts_of_node(cluster, node));
+/// The order in which pods are offered to nodes: those that are ready first, then by name.
+pub(super) type Rank = (bool, Symbol, Place);
+
+impl NodeFacts {
+    fn rank(&self) -> Rank {
+        (!self.is_ready, self.place.name(), self.place)
+    }
+}
+
+/// Every node and every claim without a node, by the order in which pods are offered to them. `leaving`: claims that are on
+/// their way out whatever they say of themselves.
+pub(super) fn node_facts(
+    cluster: &Cluster,
+    supply: &Supply,
+    leaving: &BTreeSet<ClaimName>,
+) -> Vec<NodeFacts> {
+    let of_nodes = cluster.nodes.values().map(|node| facts_of_node(cluster, node, leaving));
     let without_node = cluster.claims.values().filter(|claim| cluster.node_of(claim).is_none());
-    let of_claims = without_node.filter_map(|claim| facts_of_claim(claim, supply));
+    let of_claims = without_node.filter_map(|claim| facts_of_claim(claim, supply, leaving));
     let mut all: Vec<NodeFacts> = of_nodes.chain(of_claims).collect();
-    all.sort_by_key(|facts| (!facts.is_ready, facts.place.name(), facts.place));
+    all.sort_by_key(NodeFacts::rank);
     all
+}
+
+/// The same of one place; `None`: there is nothing.
+pub(super) fn facts_at(
+    cluster: &Cluster,
+    supply: &Supply,
+    leaving: &BTreeSet<ClaimName>,
+    place: Place,
+) -> Option<NodeFacts> {
+    match place {
+        Place::Node(name) => cluster.nodes.get(&name).map(|node| facts_of_node(cluster, node, leaving)),
+        Place::Claim(name) => {
+            let claim = cluster.claims.get(&name).filter(|claim| cluster.node_of(claim).is_none());
+            claim.and_then(|claim| facts_of_claim(claim, supply, leaving))
+        }
+    }
 }
 
 fn is_true(labels: &Labels, key: Symbol) -> bool {
     labels.get(&key).is_some_and(|value| &**value == "true")
 }
 
-fn facts_of_node(cluster: &Cluster, node: &Arc<Node>) -> NodeFacts {
+fn facts_of_node(cluster: &Cluster, node: &Arc<Node>, leaving: &BTreeSet<ClaimName>) -> NodeFacts {
     let claim = cluster.claim_of(node);
     let is_ready = claim.is_none() || is_true(&node.labels, *label::INITIALIZED);
     let is_registered = claim.is_none() || is_ready || is_true(&node.labels, *label::REGISTERED);
@@ -97,7 +127,7 @@ fn facts_of_node(cluster: &Cluster, node: &Arc<Node>) -> NodeFacts {
         capacity,
         allocatable,
         is_ready,
-        is_going: is_going(cluster, node),
+        is_going: is_going(cluster, node) || claim.is_some_and(|claim| leaving.contains(&claim.name)),
         pool: pool.or_else(|| claim.and_then(|claim| claim.pool())),
         open: None,
     }
@@ -105,8 +135,14 @@ fn facts_of_node(cluster: &Cluster, node: &Arc<Node>) -> NodeFacts {
 
 /// A launched claim is a node that has not joined. One whose launch is not answered is planned with as the least of the
 /// machines that it may become, so that a slow launch does not stop the planning for everybody else.
-fn facts_of_claim(claim: &Arc<NodeClaim>, supply: &Supply) -> Option<NodeFacts> {
-    let is_going = claim.deleted.is_some() || claim.conditions.is_true(ConditionType::InstanceTerminating);
+fn facts_of_claim(
+    claim: &Arc<NodeClaim>,
+    supply: &Supply,
+    leaving: &BTreeSet<ClaimName>,
+) -> Option<NodeFacts> {
+    let is_going = claim.deleted.is_some()
+        || claim.conditions.is_true(ConditionType::InstanceTerminating)
+        || leaving.contains(&claim.name);
     let mut taints = claim.spec.taints.clone();
     taints.retain(|taint| is_lasting(taint, claim));
     let is_launched = !claim.allocatable.is_empty();
@@ -176,7 +212,7 @@ fn fill_zeroes(amounts: &mut Resources, promised: &Resources) {
 }
 
 /// Capacity in use by pool, `nodes` included, of nodes that stay.
-pub(super) fn used_by_pool(facts: &[NodeFacts]) -> BTreeMap<PoolName, Resources> {
+fn used_by_pool(facts: &[NodeFacts]) -> BTreeMap<PoolName, Resources> {
     let mut used: BTreeMap<PoolName, Resources> = BTreeMap::new();
     for facts in facts.iter().filter(|facts| !facts.is_going) {
         if let Some(pool) = facts.pool {
@@ -190,11 +226,10 @@ pub(super) fn used_by_pool(facts: &[NodeFacts]) -> BTreeMap<PoolName, Resources>
 
 /// Capacity in use by pool, `nodes` included: what limits are compared with.
 pub fn usage_by_pool(cluster: &Cluster, supply: &Supply) -> BTreeMap<PoolName, Resources> {
-    used_by_pool(&node_facts(cluster, supply))
+    used_by_pool(&node_facts(cluster, supply, &BTreeSet::new()))
 }
 
 /// What runs on one node.
-#[derive(Default)]
 pub(super) struct Load<'a> {
     pub requests: Amounts,
     pub of_daemons: Amounts,
@@ -208,7 +243,11 @@ pub(super) struct Room {
     pub taints: Vec<Taint>,
     pub left: Amounts,
     pub ports: Vec<HostPort>,
-    pub attached: Attached,
+    /// Once anybody with volumes wants to know.
+    pub attached: OnceCell<Attached>,
+    /// There is nothing there any more.
+    pub is_vacant: bool,
+    is_ready: bool,
     labels: Labelled,
     /// Of a claim whose launch is not answered.
     open: Option<Requirements>,
@@ -216,43 +255,62 @@ pub(super) struct Room {
 }
 
 impl Room {
-    pub fn new(
-        facts: NodeFacts,
-        cluster: &Cluster,
-        load: Option<&Load>,
-        daemons: &[Daemon],
-        columns: &Columns,
-    ) -> Self {
-        let node = match facts.place {
-            Place::Node(name) => Some(name),
-            Place::Claim(_) => None,
-        };
+    pub fn new(facts: NodeFacts, load: Load, daemons: &[Daemon], columns: &Columns) -> Self {
         let mut room = Self {
             place: facts.place,
             taints: facts.taints,
             left: columns.row(&facts.allocatable),
-            ports: load.map_or_else(Vec::new, |load| load.ports.clone()),
-            attached: node.map_or_else(Attached::default, |name| Attached::to(cluster, name)),
+            ports: Vec::new(),
+            attached: OnceCell::new(),
+            is_vacant: false,
+            is_ready: facts.is_ready,
             labels: facts.labels,
             open: facts.open,
             requirements: OnceCell::new(),
         };
-        if let Some(load) = load {
-            amounts::subtract(&mut room.left, &load.requests);
-        }
+        amounts::subtract(&mut room.left, &load.requests);
         if !daemons.is_empty() {
-            room.expect(daemons, load, columns);
+            room.expect(daemons, &load, columns);
         }
+        // Those that are held come before those that are expected.
+        let expected = std::mem::replace(&mut room.ports, load.ports);
+        room.ports.extend(expected);
         room
     }
 
+    pub fn rank(&self) -> Rank {
+        (!self.is_ready, self.place.name(), self.place)
+    }
+
+    /// Whether both are, or may be, the same by every key.
+    pub fn is_labelled_as(&self, other: &Self) -> bool {
+        self.open == other.open && self.labels.labels() == other.labels.labels()
+    }
+
+    /// Whether both refuse the same for what they are.
+    pub fn suits_as(&self, other: &Self) -> bool {
+        self.is_labelled_as(other) && self.taints == other.taints && self.ports == other.ports
+    }
+
+    /// Takes over what `former`, which is labelled the same, found out about itself.
+    pub fn keep_requirements_of(&mut self, former: &mut Self) {
+        self.requirements = std::mem::take(&mut former.requirements);
+    }
+
+    /// What is attached to it.
+    pub fn attached(&self, cluster: &Cluster) -> &Attached {
+        self.attached.get_or_init(|| match self.place {
+            Place::Node(name) => Attached::to(cluster, name),
+            Place::Claim(_) => Attached::default(),
+        })
+    }
+
     /// Keeps room for daemons that are not there yet. Those that nobody expected do not make room.
-    fn expect(&mut self, daemons: &[Daemon], load: Option<&Load>, columns: &Columns) {
-        let bound = || load.into_iter().flat_map(|load| &load.daemons);
+    fn expect(&mut self, daemons: &[Daemon], load: &Load, columns: &Columns) {
         let owners = |pod: &Arc<Pod>| -> Vec<ObjectKey> {
             daemons.iter().filter(|daemon| daemon.owns(pod)).map(|daemon| daemon.set).collect()
         };
-        let present: BTreeSet<ObjectKey> = bound().flat_map(|pod| owners(pod)).collect();
+        let present: BTreeSet<ObjectKey> = load.daemons.iter().flat_map(|pod| owners(pod)).collect();
         let mut expected = columns.row(&Resources::new());
         let mut ports = Vec::new();
         let here = self.requirements();
@@ -264,8 +322,7 @@ impl Room {
         }
         self.ports.extend(ports);
         for (at, (left, expected)) in self.left.iter_mut().zip(expected).enumerate() {
-            let bound = load.and_then(|load| load.of_daemons.get(at)).copied().unwrap_or(0);
-            *left = left.saturating_sub(expected.saturating_sub(bound).max(0));
+            *left = left.saturating_sub(expected.saturating_sub(load.of_daemons[at]).max(0));
         }
     }
 

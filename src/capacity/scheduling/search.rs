@@ -140,9 +140,9 @@ fn surroundings<'s>(
     reservations: &'s Reservations,
     request: &'s Request,
 ) -> Surroundings<'s> {
-    let Ground { book, outlooks, templates, rooms, columns, .. } = ground;
+    let Ground { book, outlooks, templates, places, columns, .. } = ground;
     Surroundings {
-        sight: Sight { book, outlooks, templates, rooms },
+        sight: Sight { book, outlooks, templates, rooms: places.rooms() },
         topology,
         reservations,
         settings: request.settings,
@@ -164,7 +164,7 @@ struct Change {
 impl Change {
     fn of(ground: &mut Ground, request: &Request) -> Self {
         Self {
-            closed: ground.closed(request).into_iter().collect(),
+            closed: ground.closed(request),
             leaving: ground.leaving(request),
             removed: removed(ground, request),
             withdrawn: Vec::new(),
@@ -191,8 +191,8 @@ impl<'a, 'g> Search<'a, 'g> {
         for room in change.closed {
             layout.rooms.close(room);
         }
-        let Ground { book, outlooks, templates, rooms, .. } = &mut *ground;
-        let mut sight = Sight { book, outlooks, templates, rooms };
+        let Ground { book, outlooks, templates, places, .. } = &mut *ground;
+        let mut sight = Sight { book, outlooks, templates, rooms: places.rooms() };
         layout.topology.depart(change.leaving, change.removed, change.withdrawn, &mut sight);
         let mut search = Self {
             settings: request.settings,
@@ -233,8 +233,8 @@ impl<'a, 'g> Search<'a, 'g> {
     }
 
     fn take_up(&mut self, rule: RuleId) {
-        let Ground { book, outlooks, templates, rooms, .. } = &mut *self.ground;
-        self.layout.topology.take_up(rule, &mut Sight { book, outlooks, templates, rooms });
+        let Ground { book, outlooks, templates, places, .. } = &mut *self.ground;
+        self.layout.topology.take_up(rule, &mut Sight { book, outlooks, templates, rooms: places.rooms() });
     }
 
     /// Pods that stand for room come after all others, and get what those leave.
@@ -338,9 +338,9 @@ impl<'a, 'g> Search<'a, 'g> {
 
     /// The demand's wishes after `level` were given up; its rules count from now on.
     fn level(&mut self, demand: &Demand, level: usize) -> Option<Arc<Level>> {
-        let Ground { demands, book, rooms, has_soft_taints, .. } = &mut *self.ground;
+        let Ground { demands, book, places, has_soft_taints, .. } = &mut *self.ground;
         let (policy, cluster) = (self.settings.preferences, self.request.cluster);
-        let found = demands.level(demand, level, policy, *has_soft_taints, cluster, book, rooms)?;
+        let found = demands.level(demand, level, policy, *has_soft_taints, cluster, book, places.rooms())?;
         let memory = &mut self.records[demand.id].memory;
         if level >= memory.len() {
             memory.push(Memory::default());
@@ -360,7 +360,7 @@ impl<'a, 'g> Search<'a, 'g> {
         let volumes = demand.volumes.as_ref().expect("pods with broken volumes are not tried");
         let guest = Guest { demand, level, volumes, stances: &stances };
         if let Some(room) = self.first_room(at, &guest) {
-            self.layout.rooms.take(room, &self.ground.rooms[room], &guest);
+            self.layout.rooms.take(room, self.ground.places.room(room), &guest, self.request.cluster);
             self.on_rooms.entry(room).or_default().push((self.layout.placed, pod));
             self.record(demand, Spot::Room(room));
             return Ok(());
@@ -381,15 +381,19 @@ impl<'a, 'g> Search<'a, 'g> {
         }
         self.layout.order.put(index, pods);
         debug_assert!(self.ground.outlooks.get(outlook).template == template);
-        let Ground { book, outlooks, templates, rooms, .. } = &mut *self.ground;
-        self.layout.topology.see_bin(index, outlook, &mut Sight { book, outlooks, templates, rooms });
+        let Ground { book, outlooks, templates, places, .. } = &mut *self.ground;
+        self.layout.topology.see_bin(
+            index,
+            outlook,
+            &mut Sight { book, outlooks, templates, rooms: places.rooms() },
+        );
         self.record(demand, Spot::Bin(index));
         Ok(())
     }
 
     fn record(&mut self, demand: &Demand, spot: Spot) {
-        let Ground { book, outlooks, templates, rooms, .. } = &mut *self.ground;
-        let mut sight = Sight { book, outlooks, templates, rooms };
+        let Ground { book, outlooks, templates, places, .. } = &mut *self.ground;
+        let mut sight = Sight { book, outlooks, templates, rooms: places.rooms() };
         self.layout.topology.record(&demand.standing, spot, &mut sight);
         self.layout.placed += 1;
     }
@@ -412,24 +416,19 @@ impl<'a, 'g> Search<'a, 'g> {
     /// The first existing node that takes the pod.
     fn first_room(&mut self, at: usize, guest: &Guest) -> Option<usize> {
         let Guest { demand, level, volumes, stances } = guest;
-        let Ground { book, outlooks, templates, rooms, demands, .. } = &mut *self.ground;
-        let Layout { rooms: now, topology, too_full, .. } = &mut self.layout;
-        if rooms.is_empty() {
-            return None;
-        }
+        let Ground { book, outlooks, templates, places, demands, .. } = &mut *self.ground;
+        let Layout { rooms, topology, too_full, .. } = &mut self.layout;
         let memory = &mut self.records[demand.id].memory[at];
         let too_full = &mut Rc::make_mut(&mut too_full[demand.size]).0;
-        let mut open = if demand.is_homeless { now.open.clone() } else { now.settled.clone() };
+        let mut open = if demand.is_homeless { rooms.open.clone() } else { rooms.settled.clone() };
         open.take_away(&memory.rooms);
         open.take_away(too_full);
         let (asked, refused) = demands.asked(level.id);
         open.take_away(refused);
         topology.narrow_rooms(stances, &mut open, book);
-        let mut sight = Sight { book, outlooks, templates, rooms };
-        let mut next = open.first_from(0);
-        while let Some(index) = next {
-            next = open.first_from(index + 1);
-            let room = &rooms[index];
+        let mut sight = Sight { book, outlooks, templates, rooms: places.rooms() };
+        for index in places.in_order(&open) {
+            let room = places.room(index);
             if !asked.contains(index) {
                 asked.insert(index);
                 if !room.suits(demand, level) {
@@ -437,15 +436,19 @@ impl<'a, 'g> Search<'a, 'g> {
                     continue;
                 }
             }
-            if !amounts::fits(&demand.requests, now.row(index)) {
+            if !amounts::fits(&demand.requests, rooms.row(index)) {
                 too_full.insert(index);
                 continue;
             }
-            let (ports, attached) = now.held(index, room);
-            let taken = |port: &HostPort| ports.iter().any(|present| present.clashes_with(port));
-            if level.shape.host_ports.iter().any(taken) || attached.exceeded_by(&volumes.attached).is_some() {
-                memory.rooms.insert(index);
-                continue;
+            if !(level.shape.host_ports.is_empty() && volumes.attached.is_empty()) {
+                let (ports, attached) = rooms.held(index, room, self.request.cluster);
+                let taken = |port: &HostPort| ports.iter().any(|present| present.clashes_with(port));
+                if level.shape.host_ports.iter().any(taken)
+                    || attached.exceeded_by(&volumes.attached).is_some()
+                {
+                    memory.rooms.insert(index);
+                    continue;
+                }
             }
             if stances.is_empty() || topology.admits_room(stances, index, &mut sight) {
                 return Some(index);
@@ -567,7 +570,7 @@ impl<'a, 'g> Search<'a, 'g> {
                 .on_rooms
                 .iter()
                 .map(|(room, pods)| {
-                    (self.ground.rooms[*room].place, pods.iter().map(|(_, pod)| key(pod)).collect())
+                    (self.ground.places.room(*room).place, pods.iter().map(|(_, pod)| key(pod)).collect())
                 })
                 .collect(),
             unschedulable,

@@ -52,8 +52,6 @@ pub(super) struct Template {
     /// What the requirements leave and is on sale.
     pub open: Arc<FixedBitSet>,
     pub daemons: Vec<DaemonGroup>,
-    /// What the limits allow, of new nodes.
-    pub left: Option<Resources>,
     /// The most that any type has of each resource.
     most: Resources,
     /// Positions, cheapest first, once anybody wants to know.
@@ -64,13 +62,11 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// `used`: capacity of the pool's nodes, for its limits.
     pub fn new(
         pool: &Arc<NodePool>,
         types: Arc<Vec<InstanceType>>,
         daemons: &[Daemon],
         columns: &Columns,
-        used: &Resources,
     ) -> Self {
         let requirements = requirements_of(pool);
         let mut positions = Vec::new();
@@ -98,9 +94,6 @@ impl Template {
             let capacity = kind.capacity.clone();
             rows.push(TypeRow { positions: start..positions.len(), room, capacity, daemons: group });
         }
-        let left = pool.limits.as_ref().map(|limits| {
-            limits.iter().map(|(name, limit)| (name, limit.saturating_sub(used.get(name)))).collect()
-        });
         let mut most = Resources::new();
         for kind in types.iter() {
             most.raise(&kind.capacity);
@@ -116,7 +109,6 @@ impl Template {
             rows,
             positions,
             daemons: groups,
-            left,
             masks: RefCell::default(),
         };
         let mut open = template.matching(&template.requirements);
@@ -315,6 +307,13 @@ impl Template {
             (found < wanted).then_some((key, wanted, found))
         };
         requirements.iter().filter_map(short).collect()
+    }
+
+    /// What the limits allow of new nodes, `used` being in use.
+    pub fn left(&self, used: Option<&Resources>) -> Option<Resources> {
+        let used = |name| used.map_or(0, |used| used.get(name));
+        let limits = self.pool.limits.as_ref()?;
+        Some(limits.iter().map(|(name, limit)| (name, limit.saturating_sub(used(name)))).collect())
     }
 
     /// What `left`, of the limits, leaves of what is open for one more node.

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use provisor::capacity::disruption::{Destination, Kind, Method};
+use provisor::capacity::disruption::{self, Destination, Kind, Method};
 use provisor::capacity::engine::EngineSettings;
+use provisor::capacity::scheduling::{Place, Supply};
+use provisor::model::claim::{ConditionStatus, ConditionType};
 use provisor::model::label::{self, annotation};
 use provisor::model::money::UsdPerHour;
 use provisor::model::name::NodeName;
@@ -522,4 +524,31 @@ fn a_plan_carried_out_leaves_nothing_to_do() {
     let end = settle(&town.cluster, town.now, &town.settings);
     assert!(end.quiescent, "{end:?}");
     assert_eq!(end.nodes.len(), 1, "{end:?}");
+}
+
+/// Pods that wait have their places before anybody asks which node may go; what waits for a place on that very node needs another.
+#[test]
+fn a_place_that_a_waiting_pod_counts_on_is_not_given_away_twice() {
+    let next = |waiting: &str| {
+        let mut town = Town::with(|_| ());
+        for node in ["node-1", "node-2"] {
+            town.node(node, "m5.large");
+            town.change_claim(node, |claim| {
+                claim.conditions.set(ConditionType::Consolidatable, ConditionStatus::True, "", "", at(NOW));
+            });
+            town.run(&format!("pod-of-{node}"), node, shape("web", "600m"));
+        }
+        town.cluster.put_pod(Arc::new(pod("waits", None, shape("web", waiting))));
+        let settings = EngineSettings::default();
+        let supply = Supply::of(&town.cluster, &settings.scheduling);
+        disruption::next_step(&town.cluster, &supply, &settings.scheduling, &settings.disruption, town.now)
+    };
+    // Either node has room for it, but then not for the pod of the other.
+    assert_eq!(next("1200m").commands, []);
+    let commands = next("500m").commands;
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    assert!(commands[0].replacements.is_empty());
+    let other = if commands[0].nodes[0].as_str() == "node-1" { "node-2" } else { "node-1" };
+    let to = Destination::Existing(Place::Node(NodeName::new(other)));
+    assert!(commands[0].pods.iter().all(|(_, place)| *place == to), "{commands:?}");
 }

@@ -9,3 +9,4 @@ mod registration;
 mod buffers;
 mod status;
 mod property;
+mod kept;

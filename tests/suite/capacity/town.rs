@@ -320,7 +320,7 @@ impl Town {
     }
 
     pub fn plan(&self) -> DisruptionPlan {
-        planning::plan(&self.cluster, self.now, &self.settings).disruption
+        Arc::unwrap_or_clone(planning::plan(&self.cluster, self.now, &self.settings).disruption)
     }
 
     /// The nodes that would go, by name.

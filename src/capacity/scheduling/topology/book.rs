@@ -1,21 +1,22 @@
 //! All rules of a cluster, and what they count before anything is placed.
 //!
-//! A rule is counted once for a picture of the cluster. A solve takes a copy, and takes away the pods that it moves.
+//! A rule is counted once, when it is first met; after that every node and every bound pod that comes or goes is one more or one
+//! less. A solve shares the counts, and takes away the pods that it moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::room::Room;
 use super::super::template::Template;
-use super::group::{Group, Kind, Rule};
-use super::keys::{DomainId, KeyId, Keys};
+use super::group::{Group, Kind, NodeFilter, Rule};
+use super::keys::{DomainId, KeyId, Keys, RoomDomain};
 use super::rules;
 use crate::capacity::cluster::Cluster;
 use crate::model::hash::FastMap;
 use crate::model::label::{self, Labels};
 use crate::model::name::{Namespace, NodeName};
 use crate::model::node::Node;
-use crate::model::pod::{PodShape, SelectorTerm};
+use crate::model::pod::{Pod, PodShape, SelectorTerm};
 use crate::model::requirement::{Operator, Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
@@ -25,23 +26,49 @@ pub(in super::super) type RuleId = usize;
 pub(in super::super) type ClassId = usize;
 pub(in super::super) type HostId = usize;
 
-/// A node that exists, for domains and for counting.
+/// A node that exists, for domains and for counting; or the place of one that did.
 struct Host {
-    node: Arc<Node>,
+    node: Option<Arc<Node>>,
     requirements: Option<Requirements>,
     /// It gives domains: it is not on its way out.
     stays: bool,
+    bound: Vec<Bound>,
+}
+
+/// What a bound pod is counted as.
+#[derive(Clone)]
+pub(in super::super) struct Bound {
+    standing: Standing,
+    /// It counts for those that want to be near it or away from it: it is not being deleted.
+    counts: bool,
+}
+
+impl Bound {
+    fn is(&self, other: &Self) -> bool {
+        self.standing.class == other.standing.class
+            && self.counts == other.counts
+            && Arc::ptr_eq(&self.standing.shuns, &other.standing.shuns)
+    }
 }
 
 impl Host {
-    fn requirements(&mut self) -> &Requirements {
-        self.requirements.get_or_insert_with(|| {
-            let mut requirements = Requirements::of_labels(&self.node.labels);
+    fn is_seen_by(&mut self, filter: &NodeFilter) -> bool {
+        let Some(node) = &self.node else { return false };
+        if filter.is_open() {
+            return true;
+        }
+        let requirements = self.requirements.get_or_insert_with(|| {
+            let mut requirements = Requirements::of_labels(&node.labels);
             if requirements.get(*label::HOSTNAME).is_none() {
-                requirements.add(*label::HOSTNAME, Requirement::one(self.node.name.0));
+                requirements.add(*label::HOSTNAME, Requirement::one(node.name.0));
             }
             requirements
-        })
+        });
+        filter.accepts(requirements, &node.taints, Undefined::Nothing)
+    }
+
+    fn named(&self) -> Option<(&Labels, Symbol)> {
+        self.node.as_ref().map(|node| (&node.labels, node.name.0))
     }
 }
 
@@ -65,6 +92,25 @@ pub(super) struct Base {
     pub offered: BTreeSet<DomainId>,
 }
 
+impl Base {
+    fn shift(&mut self, domain: DomainId, by: i64, keys: &Keys) {
+        let table = keys.get(self.group.key);
+        Arc::make_mut(&mut self.group).shift(domain, by, table);
+        if by < 0 {
+            self.judge(domain);
+        }
+    }
+
+    /// A domain is there as long as a pool offers it, a node gives it or a pod is counted in it.
+    fn judge(&mut self, domain: DomainId) {
+        let is_given = self.givers.get(domain as usize).is_some_and(|givers| *givers > 0);
+        let is_there = is_given || self.offered.contains(&domain) || self.group.count(domain) != 0;
+        if !self.group.is_by_host && self.group.known.contains(domain as usize) != is_there {
+            Arc::make_mut(&mut self.group).known.set(domain as usize, is_there);
+        }
+    }
+}
+
 /// What pods of a shape have to do with rules.
 #[derive(Clone)]
 pub(in super::super) struct Standing {
@@ -77,13 +123,18 @@ pub(in super::super) struct Standing {
 pub(in super::super) struct RuleBook {
     pub keys: Keys,
     hosts: Vec<Host>,
+    /// Places among them that are free.
+    vacant: Vec<HostId>,
     host_by_name: FastMap<NodeName, HostId>,
-    /// Namespaces that there are.
+    /// Namespaces that there are, and whether any rule was made by looking at them.
     namespaces: BTreeSet<Namespace>,
+    asks_namespaces: bool,
     classes: Vec<Class>,
     class_by_labels: FastMap<(Namespace, Labels), ClassId>,
     standings: FastMap<usize, (Arc<PodShape>, Standing)>,
     rules: Vec<Base>,
+    /// Some of them count pods that did not ask for it.
+    counts_others: bool,
     by_rule: FastMap<Arc<Rule>, RuleId>,
     /// Rules by a label value that they ask for, and those that ask for none.
     by_label: FastMap<(Symbol, Symbol), Vec<RuleId>>,
@@ -95,52 +146,188 @@ pub(in super::super) struct RuleBook {
 }
 
 impl RuleBook {
-    /// `stays`: of a node, whether it is not on its way out.
-    pub fn new(cluster: &Cluster, templates: &[Template], stays: impl Fn(&Node) -> bool) -> Self {
-        let mut book = Self {
-            namespaces: cluster.namespaces.keys().copied().collect(),
+    /// No node is known yet.
+    pub fn new(cluster: &Cluster, templates: &[Template]) -> Self {
+        Self {
+            namespaces: cluster.known_namespaces().collect(),
             offered: offered_domains(templates),
             template_taints: templates.iter().map(|template| template.taints().to_vec()).collect(),
             ..Self::default()
-        };
-        for (at, node) in cluster.nodes.values().enumerate() {
-            book.host_by_name.insert(node.name, at);
-            book.hosts.push(Host { node: node.clone(), requirements: None, stays: stays(node) });
         }
-        // A namespace with pods exists, even if nobody listed it.
-        let mut last = None;
-        for pod in cluster.pods.keys() {
-            if last != Some(pod.namespace) {
-                book.namespaces.insert(pod.namespace);
-                last = Some(pod.namespace);
-            }
-        }
-        book
+    }
+
+    /// Takes in what there is of namespaces now; `false`: rules were made of what there was before.
+    pub fn put_namespaces(&mut self, cluster: &Cluster) -> bool {
+        self.namespaces = cluster.known_namespaces().collect();
+        !self.asks_namespaces
+    }
+
+    /// How much is remembered, in things that are never forgotten.
+    pub fn size(&self) -> usize {
+        self.standings.len() + self.rules.len() + self.keys.domains()
     }
 
     pub fn host(&self, node: NodeName) -> Option<HostId> {
         self.host_by_name.get(&node).copied()
     }
 
-    /// Counts a bound pod, before any rule is asked for. `is_leaving`: it is being deleted.
-    pub fn bind(
+    /// `name` is this node now, and whether it stays; or there is none.
+    pub fn put_node(&mut self, name: NodeName, node: Option<(&Arc<Node>, bool)>) {
+        let known = self.host(name);
+        let (Some((node, stays)), Some(host)) = (node, known) else {
+            match (node, known) {
+                (Some((node, stays)), None) => self.add_host(node, stays),
+                (None, Some(host)) => {
+                    self.put_bound(host, Vec::new());
+                    self.give(host, false);
+                    self.hosts[host] =
+                        Host { node: None, requirements: None, stays: false, bound: Vec::new() };
+                    self.put_in_tables(host);
+                    self.host_by_name.remove(&name);
+                    self.vacant.push(host);
+                }
+                _ => {}
+            }
+            return;
+        };
+        let former = &mut self.hosts[host];
+        let is_same = former.stays == stays
+            && former
+                .node
+                .as_ref()
+                .is_some_and(|former| former.labels == node.labels && former.taints == node.taints);
+        if is_same {
+            former.node = Some(node.clone());
+            return;
+        }
+        let bound = former.bound.clone();
+        self.put_bound(host, Vec::new());
+        self.give(host, false);
+        self.hosts[host] = Host { node: Some(node.clone()), requirements: None, stays, bound: Vec::new() };
+        self.put_in_tables(host);
+        self.give(host, true);
+        self.put_bound(host, bound);
+    }
+
+    fn add_host(&mut self, node: &Arc<Node>, stays: bool) {
+        let new = Host { node: Some(node.clone()), requirements: None, stays, bound: Vec::new() };
+        let host = match self.vacant.pop() {
+            Some(host) => {
+                self.hosts[host] = new;
+                host
+            }
+            None => {
+                self.hosts.push(new);
+                self.hosts.len() - 1
+            }
+        };
+        self.host_by_name.insert(node.name, host);
+        self.put_in_tables(host);
+        self.give(host, true);
+    }
+
+    fn put_in_tables(&mut self, host: HostId) {
+        for key in 0..self.keys.len() {
+            self.keys.get_mut(key).put_host(host, self.hosts[host].named());
+        }
+    }
+
+    /// The domains of a node that stays are there, or are not there any more on its account.
+    fn give(&mut self, host: HostId, is_there: bool) {
+        if !self.hosts[host].stays {
+            return;
+        }
+        for rule in 0..self.rules.len() {
+            if self.rules[rule].group.is_by_host {
+                continue;
+            }
+            if let Some(domain) = self.seen_on(rule, host) {
+                let givers = &mut self.rules[rule].givers;
+                let at = domain as usize;
+                if at >= givers.len() {
+                    givers.resize(at + 1, 0);
+                }
+                if is_there {
+                    givers[at] += 1;
+                } else {
+                    givers[at] -= 1;
+                }
+                self.rules[rule].judge(domain);
+            }
+        }
+    }
+
+    /// Those of `pods` that run count as what they are on `host`, and no others.
+    pub fn bind<'a>(
         &mut self,
         cluster: &Cluster,
         rooms: &[Room],
-        shape: &Arc<PodShape>,
         host: HostId,
-        is_leaving: bool,
+        pods: impl Iterator<Item = &'a Arc<Pod>>,
     ) {
-        let standing = self.standing(cluster, rooms, shape);
-        if !is_leaving {
-            self.classes[standing.class].bound.push(host);
+        let running = pods.filter(|pod| !pod.is_terminal());
+        let bound = running.map(|pod| Bound {
+            standing: self.standing(cluster, rooms, &pod.shape),
+            counts: pod.deleted.is_none(),
+        });
+        let bound = bound.collect();
+        self.put_bound(host, bound);
+    }
+
+    /// Counts what differs at neither end: mostly one pod came or went.
+    fn put_bound(&mut self, host: HostId, bound: Vec<Bound>) {
+        let former = std::mem::take(&mut self.hosts[host].bound);
+        let start = former.iter().zip(&bound).take_while(|(one, other)| one.is(other)).count();
+        let (gone, come) = (&former[start..], &bound[start..]);
+        let end = gone.iter().rev().zip(come.iter().rev()).take_while(|(one, other)| one.is(other)).count();
+        for pod in &gone[..gone.len() - end] {
+            self.count(host, pod, -1);
         }
-        for rule in standing.shuns.iter() {
-            let Base { group, keepers, .. } = &mut self.rules[*rule];
-            *keepers += 1;
-            let table = self.keys.get(group.key);
-            if let Some(domain) = table.hosts[host] {
-                Arc::make_mut(group).shift(domain, 1, table);
+        for pod in &come[..come.len() - end] {
+            self.count(host, pod, 1);
+        }
+        self.hosts[host].bound = bound;
+    }
+
+    fn count(&mut self, host: HostId, pod: &Bound, by: i64) {
+        if pod.counts {
+            let bound = &mut self.classes[pod.standing.class].bound;
+            if by > 0 {
+                bound.push(host);
+            } else if let Some(at) = bound.iter().rposition(|other| *other == host) {
+                bound.swap_remove(at);
+            }
+            if self.counts_others {
+                for rule in self.selecting(pod.standing.class).iter().copied() {
+                    if self.rules[rule].group.rule.kind != Kind::Shunned
+                        && let Some(domain) = self.seen_on(rule, host)
+                    {
+                        self.rules[rule].shift(domain, by, &self.keys);
+                    }
+                }
+            }
+        }
+        for rule in pod.standing.shuns.iter() {
+            let base = &mut self.rules[*rule];
+            base.keepers = base.keepers.saturating_add_signed(if by > 0 { 1 } else { -1 });
+            if let Some(domain) = self.keys.get(base.group.key).hosts[host] {
+                base.shift(domain, by, &self.keys);
+            }
+        }
+    }
+
+    /// The room at `at` is this one now, or none.
+    pub fn put_room(&mut self, at: usize, room: Option<&Room>) {
+        for key in 0..self.keys.len() {
+            self.keys.get_mut(key).put_room(at, room);
+        }
+        for base in self.rules.iter_mut().filter(|base| base.group.is_by_host) {
+            let domain = match self.keys.get(base.group.key).rooms[at] {
+                RoomDomain::In(domain) => Some(domain),
+                RoomDomain::Nowhere | RoomDomain::Open => None,
+            };
+            if base.group.differs_at(at, domain) {
+                Arc::make_mut(&mut base.group).see_room(at, domain);
             }
         }
     }
@@ -151,6 +338,7 @@ impl RuleBook {
             return known.clone();
         }
         let class = self.class(shape);
+        self.asks_namespaces |= rules::asks_namespaces(shape);
         let shuns: Vec<RuleId> = rules::shunning(shape, cluster, &self.namespaces)
             .into_iter()
             .map(|rule| self.number(rule, rooms))
@@ -181,6 +369,7 @@ impl RuleBook {
 
     /// The rules that a pod of `shape` has, and whether each selects the pod itself.
     pub fn owned(&mut self, cluster: &Cluster, rooms: &[Room], shape: &PodShape) -> Vec<(RuleId, bool)> {
+        self.asks_namespaces |= rules::asks_namespaces(shape);
         let rules = rules::owned(shape, cluster, &self.namespaces);
         rules
             .into_iter()
@@ -232,12 +421,7 @@ impl RuleBook {
     pub(super) fn seen_on(&mut self, rule: RuleId, host: HostId) -> Option<DomainId> {
         let group = &self.rules[rule].group;
         let domain = self.keys.get(group.key).hosts[host]?;
-        let filter = &group.rule.filter;
-        let host = &mut self.hosts[host];
-        let node = host.node.clone();
-        let is_seen =
-            filter.is_open() || filter.accepts(host.requirements(), &node.taints, Undefined::Nothing);
-        is_seen.then_some(domain)
+        self.hosts[host].is_seen_by(&group.rule.filter).then_some(domain)
     }
 
     pub fn stays(&self, host: HostId) -> bool {
@@ -248,7 +432,7 @@ impl RuleBook {
         if let Some(known) = self.by_rule.get(&rule) {
             return *known;
         }
-        let hosts = self.hosts.iter().map(|host| (&host.node.labels, host.node.name.0));
+        let hosts = self.hosts.iter().map(Host::named);
         let key = self.keys.number(rule.key, hosts, rooms);
         let rule = Arc::new(rule);
         let id = self.rules.len();
@@ -262,6 +446,7 @@ impl RuleBook {
             }
             None => self.by_nothing.push(id),
         }
+        self.counts_others |= rule.kind != Kind::Shunned;
         self.by_rule.insert(rule, id);
         self.count_bound(id);
         id
@@ -282,10 +467,7 @@ impl RuleBook {
             givers = vec![0; table.len()];
             for (at, host) in self.hosts.iter_mut().enumerate().filter(|(_, host)| host.stays) {
                 let Some(domain) = table.hosts[at] else { continue };
-                let node = host.node.clone();
-                if rule.filter.is_open()
-                    || rule.filter.accepts(host.requirements(), &node.taints, Undefined::Nothing)
-                {
+                if host.is_seen_by(&rule.filter) {
                     givers[domain as usize] += 1;
                 }
             }

@@ -191,6 +191,20 @@ impl Group {
         }
     }
 
+    /// Whether the room at `room`, in `domain`, is marked as another would be.
+    pub fn differs_at(&self, room: usize, domain: Option<DomainId>) -> bool {
+        let count = domain.map_or(0, |domain| self.count(domain));
+        self.occupied_rooms.contains(room) != (count > 0)
+            || self.full_rooms.contains(room) != (domain.is_some() && self.is_full(count))
+    }
+
+    /// The room at `room` is in `domain` now.
+    pub fn see_room(&mut self, room: usize, domain: Option<DomainId>) {
+        let count = domain.map_or(0, |domain| self.count(domain));
+        self.occupied_rooms.set(room, count > 0);
+        self.full_rooms.set(room, domain.is_some() && self.is_full(count));
+    }
+
     pub fn shift_on_new(&mut self, bin: usize, by: i64) {
         if bin >= self.on_new.len() {
             self.on_new.resize(bin + 1, 0);

@@ -69,6 +69,73 @@ impl Table {
         })
     }
 
+    /// The domain of a node with `labels` that is called `name`.
+    fn domain(&mut self, labels: &Labels, name: Symbol) -> Option<DomainId> {
+        let value = label::spellings(self.key).iter().find_map(|spelling| labels.get(spelling).copied());
+        let value = value.or_else(|| self.is_by_host.then_some(name));
+        value.map(|value| self.number(value))
+    }
+
+    /// The node at `host` is this one now, or none.
+    pub fn put_host(&mut self, host: usize, node: Option<(&Labels, Symbol)>) {
+        let domain = node.and_then(|(labels, name)| self.domain(labels, name));
+        if host >= self.hosts.len() {
+            self.hosts.resize(host + 1, None);
+        }
+        self.hosts[host] = domain;
+    }
+
+    /// The room at `at` is this one now, or none.
+    pub fn put_room(&mut self, at: usize, room: Option<&Room>) {
+        if at >= self.rooms.len() {
+            self.rooms.resize(at + 1, RoomDomain::Nowhere);
+        }
+        self.rooms_nowhere.remove(at);
+        self.rooms_open.remove(at);
+        if let RoomDomain::In(former) = self.rooms[at] {
+            if let Ok(index) = self.rooms_at.binary_search(&(former, at)) {
+                self.rooms_at.remove(index);
+            }
+            if let Some(within) = self.rooms_in.get_mut(former as usize) {
+                within.remove(at);
+            }
+        }
+        self.rooms[at] = RoomDomain::Nowhere;
+        let Some(room) = room else { return };
+        let domain = self.of_room(room);
+        self.rooms[at] = domain;
+        if let RoomDomain::In(domain) = domain {
+            let index = self.rooms_at.binary_search(&(domain, at)).unwrap_or_else(|index| index);
+            self.rooms_at.insert(index, (domain, at));
+        }
+        self.mark(at, domain);
+    }
+
+    fn of_room(&mut self, room: &Room) -> RoomDomain {
+        match room.may_be(self.key) {
+            None => RoomDomain::Nowhere,
+            Some(requirement) => match requirement.single() {
+                Some(value) => RoomDomain::In(self.number(value)),
+                None => RoomDomain::Open,
+            },
+        }
+    }
+
+    fn mark(&mut self, at: usize, domain: RoomDomain) {
+        match domain {
+            RoomDomain::Nowhere => self.rooms_nowhere.insert(at),
+            RoomDomain::Open => self.rooms_open.insert(at),
+            RoomDomain::In(_) if self.is_by_host => {}
+            RoomDomain::In(domain) => {
+                let index = domain as usize;
+                if index >= self.rooms_in.len() {
+                    self.rooms_in.resize(index + 1, Marks::default());
+                }
+                self.rooms_in[index].insert(at);
+            }
+        }
+    }
+
     pub fn rooms_at(&self, domain: DomainId) -> impl Iterator<Item = usize> + '_ {
         let start = self.rooms_at.partition_point(|(other, _)| *other < domain);
         self.rooms_at[start..].iter().take_while(move |(other, _)| *other == domain).map(|(_, room)| *room)
@@ -91,21 +158,28 @@ impl Keys {
         &mut self.tables[key]
     }
 
-    /// `hosts`: the labels and names of nodes with pods.
+    pub fn len(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// How many domains are known, of all keys.
+    pub fn domains(&self) -> usize {
+        self.tables.iter().map(Table::len).sum()
+    }
+
+    /// `hosts`: the labels and names of nodes; `None`: there is none at this place any more. So it is with rooms that are vacant.
     pub fn number<'a>(
         &mut self,
         key: Symbol,
-        hosts: impl Iterator<Item = (&'a Labels, Symbol)>,
+        hosts: impl Iterator<Item = Option<(&'a Labels, Symbol)>>,
         rooms: &[Room],
     ) -> KeyId {
         if let Some(known) = self.by_key.get(&key) {
             return *known;
         }
-        let spellings = label::spellings(key);
-        let is_by_host = key == *label::HOSTNAME;
         let mut table = Table {
             key,
-            is_by_host,
+            is_by_host: key == *label::HOSTNAME,
             symbols: Vec::new(),
             numbers: FastMap::default(),
             hosts: Vec::new(),
@@ -115,34 +189,20 @@ impl Keys {
             rooms_open: Marks::default(),
             rooms_at: Vec::new(),
         };
-        for (labels, name) in hosts {
-            let value = spellings.iter().find_map(|spelling| labels.get(spelling).copied());
-            let value = value.or_else(|| is_by_host.then_some(name));
-            let domain = value.map(|value| table.number(value));
+        for node in hosts {
+            let domain = node.and_then(|(labels, name)| table.domain(labels, name));
             table.hosts.push(domain);
         }
         for (at, room) in rooms.iter().enumerate() {
-            let domain = match room.may_be(key) {
-                None => RoomDomain::Nowhere,
-                Some(requirement) => match requirement.single() {
-                    Some(value) => RoomDomain::In(table.number(value)),
-                    None => RoomDomain::Open,
-                },
-            };
-            match domain {
-                RoomDomain::Nowhere => table.rooms_nowhere.insert(at),
-                RoomDomain::Open => table.rooms_open.insert(at),
-                RoomDomain::In(domain) => {
-                    table.rooms_at.push((domain, at));
-                    if !is_by_host {
-                        let index = domain as usize;
-                        if index >= table.rooms_in.len() {
-                            table.rooms_in.resize(index + 1, Marks::default());
-                        }
-                        table.rooms_in[index].insert(at);
-                    }
-                }
+            if room.is_vacant {
+                table.rooms.push(RoomDomain::Nowhere);
+                continue;
             }
+            let domain = table.of_room(room);
+            if let RoomDomain::In(domain) = domain {
+                table.rooms_at.push((domain, at));
+            }
+            table.mark(at, domain);
             table.rooms.push(domain);
         }
         table.rooms_at.sort_unstable();

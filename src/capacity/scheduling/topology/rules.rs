@@ -28,6 +28,13 @@ pub(super) fn shunning(shape: &PodShape, cluster: &Cluster, known: &BTreeSet<Nam
     required.map(|term| term_rule(shape, term, Kind::Shunned, cluster, known)).collect()
 }
 
+/// Whether rules of a pod of `shape` depend on which namespaces there are.
+pub(super) fn asks_namespaces(shape: &PodShape) -> bool {
+    let required = shape.affinity_required.iter().chain(&shape.anti_affinity_required);
+    let preferred = shape.affinity_preferred.iter().chain(&shape.anti_affinity_preferred);
+    required.chain(preferred.map(|(_, term)| term)).any(|term| term.namespace_selector.is_some())
+}
+
 fn spread_rule(shape: &PodShape, spread: &Spread) -> Rule {
     let alternatives = if spread.honors_affinity { required_alternatives(shape) } else { Vec::new() };
     let is_open = |alternatives: &Vec<crate::model::requirement::Requirements>| {
