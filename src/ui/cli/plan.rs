@@ -8,7 +8,7 @@ mod answer;
 mod text;
 mod picture;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
@@ -113,37 +113,25 @@ pub struct BehaviorArgs {
     )]
     scheduler_config: String,
     /// CSI drivers that the machines do not run: pods whose volumes need one wait for other nodes
-    #[arg(
-        long,
-        value_name = "DRIVER,…",
-        value_delimiter = ',',
-        value_parser = word,
-        env = "UNSUPPORTED_STORAGE_DRIVERS"
-    )]
-    unsupported_storage_drivers: Vec<Symbol>,
+    #[arg(long, value_name = "DRIVER,…", value_delimiter = ',', env = "UNSUPPORTED_STORAGE_DRIVERS")]
+    unsupported_storage_drivers: Vec<String>,
     /// Topology keys of storage classes that the machines are not labelled with
+    #[arg(long, value_name = "KEY,…", value_delimiter = ',', env = "UNSUPPORTED_STORAGE_TOPOLOGIES")]
+    unsupported_storage_topologies: Vec<String>,
+    /// How long nodes may take to drain whose pool does not say; by default as long as it takes
     #[arg(
         long,
-        value_name = "KEY,…",
-        value_delimiter = ',',
-        value_parser = word,
-        env = "UNSUPPORTED_STORAGE_TOPOLOGIES"
+        value_name = "DURATION",
+        default_value = "",
+        hide_default_value = true,
+        env = "TERMINATION_GRACE_PERIOD"
     )]
-    unsupported_storage_topologies: Vec<Symbol>,
-    /// How long nodes may take to drain whose pool does not say; by default as long as it takes
-    #[arg(long, value_name = "DURATION", env = "TERMINATION_GRACE_PERIOD", value_parser = duration)]
-    termination_grace_period: Option<SignedDuration>,
+    termination_grace_period: String,
 }
 
-fn word(text: &str) -> Result<Symbol, String> {
-    match text.trim() {
-        "" => Err("it is empty".into()),
-        word => Ok(Symbol::new(word)),
-    }
-}
-
-fn duration(text: &str) -> Result<SignedDuration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
+/// What a list on the command line names; a variable that is set to nothing names nothing.
+fn words(list: &[String]) -> BTreeSet<Symbol> {
+    list.iter().map(|word| word.trim()).filter(|word| !word.is_empty()).map(Symbol::new).collect()
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -295,13 +283,19 @@ impl BehaviorArgs {
             capacity_buffer: gates.get("CapacityBuffer", true),
             default_spreads: self.default_spreads()?,
             unsupported_storage: UnsupportedStorage {
-                drivers: self.unsupported_storage_drivers.iter().copied().collect(),
-                topology_keys: self.unsupported_storage_topologies.iter().copied().collect(),
+                drivers: words(&self.unsupported_storage_drivers),
+                topology_keys: words(&self.unsupported_storage_topologies),
             },
-            termination_grace: self.termination_grace_period,
+            termination_grace: self.termination_grace()?,
         };
         let disruption = disruption::Settings { spot_to_spot: gates.get("SpotToSpotConsolidation", false) };
         Ok(EngineSettings { scheduling, disruption, ..EngineSettings::default() })
+    }
+
+    fn termination_grace(&self) -> Result<Option<SignedDuration>, Failure> {
+        let text = self.termination_grace_period.trim();
+        let parsed = (!text.is_empty()).then(|| parse_duration(text)).transpose();
+        parsed.map_err(|error| Failure::usage(format!("--termination-grace-period: {error}")))
     }
 
     fn default_spreads(&self) -> Result<Vec<Spread>, Failure> {

@@ -299,3 +299,73 @@ fn defaults_for_spreading_are_read_from_the_command_line_or_the_environment() {
         assert!(err(&done).contains(wanted), "{}", err(&done));
     }
 }
+
+/// In a manifest every variable may be there, most of them empty.
+#[test]
+fn variables_that_are_set_to_nothing_say_nothing() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    let with = |name: &str, value: &str| {
+        let mut plan = command(dir.path(), &format!("{PLAN} --output json"));
+        plan.env(name, value);
+        plan.output().expect("the program starts")
+    };
+    let plain = out(&run(dir.path(), &format!("{PLAN} --output json")));
+    for name in [
+        "FEATURE_GATES",
+        "SCHEDULER_CONFIG",
+        "UNSUPPORTED_STORAGE_DRIVERS",
+        "UNSUPPORTED_STORAGE_TOPOLOGIES",
+        "TERMINATION_GRACE_PERIOD",
+    ] {
+        let done = with(name, "");
+        assert_eq!((code(&done), out(&done)), (0, plain.clone()), "{name}: {}", err(&done));
+    }
+    let done = with("TERMINATION_GRACE_PERIOD", "soon");
+    assert_eq!(code(&done), 64);
+    assert!(err(&done).contains("--termination-grace-period: "), "{}", err(&done));
+}
+
+#[test]
+fn pods_whose_volume_needs_what_machines_do_not_run_are_left_out() {
+    const STORED: &str = r#"
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: { name: auto }
+provisioner: ebs.csi.eks.amazonaws.com
+volumeBindingMode: WaitForFirstConsumer
+allowedTopologies: [{ matchLabelExpressions: [{ key: topology.kubernetes.io/zone, values: [us-west-2a] }] }]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: { name: data, namespace: shop }
+spec: { storageClassName: auto, accessModes: [ReadWriteOnce], resources: { requests: { storage: 1Gi } } }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: stored, namespace: shop }
+spec:
+  tolerations: [{ operator: Exists }]
+  containers: [{ name: c, image: c, resources: { requests: { cpu: 500m } } }]
+  volumes: [{ name: data, persistentVolumeClaim: { claimName: data } }]
+"#;
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    std::fs::write(dir.path().join("cluster.yaml"), format!("{POOL}{STORED}")).expect("it is written");
+    let codes = |more: &str| {
+        let done = run(dir.path(), &format!("{PLAN} --output json {more}"));
+        assert_eq!(code(&done), 0, "{}", err(&done));
+        let left = parse(&out(&done))["capacity"]["provisioning"]["unschedulable"].clone();
+        let left: Vec<String> =
+            left.as_array().into_iter().flatten().map(|pod| pod["reasons"][0]["code"].to_string()).collect();
+        left
+    };
+    assert!(codes("").is_empty());
+    for more in [
+        "--unsupported-storage-drivers other.example.com,ebs.csi.eks.amazonaws.com",
+        "--unsupported-storage-topologies topology.kubernetes.io/zone",
+    ] {
+        assert_eq!(codes(more), ["\"VolumeNotUsable\""], "{more}");
+    }
+}
