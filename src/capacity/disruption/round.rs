@@ -238,7 +238,7 @@ impl<'a> Round<'a> {
         let own: Vec<Arc<Pod>> = own.cloned().collect();
         let pods: Vec<Arc<Pod>> = own.iter().chain(&self.room).cloned().collect();
         let request = Request { pods: &pods, without_nodes: &nodes, without_claims: &claims, ..request };
-        let solution = go_on(ground, &begun.beginning, &request);
+        let solution = go_on(ground, &mut begun.beginning, &request);
         let mut homeless = self.homeless(&solution, &own);
         homeless.extend(begun.homeless.iter().cloned());
         homeless.sort();

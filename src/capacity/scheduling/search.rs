@@ -49,6 +49,22 @@ pub(crate) struct Beginning {
     on_rooms: FastMap<usize, Vec<(usize, Arc<Pod>)>>,
 }
 
+impl Beginning {
+    /// Rules of the request's pods count from here on, once for all questions that come after.
+    fn prepare(&mut self, ground: &mut Ground, request: &Request) {
+        let pods = request.pods.iter().map(|pod| ground.demand(request, pod));
+        for id in pods.collect::<BTreeSet<DemandId>>() {
+            let Ground { demands, book, outlooks, templates, places, has_soft_taints, .. } = &mut *ground;
+            let (policy, rooms) = (request.settings.preferences, places.rooms());
+            let demand = demands.get(id);
+            let level = demands.level(&demand, 0, policy, *has_soft_taints, request.cluster, book, rooms);
+            for (rule, _) in level.iter().flat_map(|level| &level.owned) {
+                self.layout.topology.take_up(*rule, &mut Sight { book, outlooks, templates, rooms });
+            }
+        }
+    }
+}
+
 /// Places the pods of `request`, for others to come after them.
 pub(crate) fn begin(ground: &mut Ground, request: &Request) -> Beginning {
     let mut search = Search::begin(request, ground);
@@ -64,7 +80,8 @@ pub(crate) fn begin(ground: &mut Ground, request: &Request) -> Beginning {
 /// Places the pods of `request` after those of `beginning`, which stay where they are; but those on nodes that are
 /// taken away now are placed again. New nodes of the beginning are among those of the solution, and of its pods only those that
 /// were placed again.
-pub(crate) fn go_on(ground: &mut Ground, beginning: &Beginning, request: &Request) -> Solution {
+pub(crate) fn go_on(ground: &mut Ground, beginning: &mut Beginning, request: &Request) -> Solution {
+    beginning.prepare(ground, request);
     let mut change = Change::of(ground, request);
     let mut pods = request.pods.to_vec();
     for room in &change.closed {
