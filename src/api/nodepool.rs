@@ -110,6 +110,11 @@ fn read_template(template: &Field<'_, '_>) -> Option<NodeTemplate> {
             );
         }
     }
+    for (key, value) in metadata.get("annotations").entries() {
+        if !label::is_qualified_name(&key.to_lowercase()) {
+            value.note_key(Stage::Runtime, format!("`{key}` is not an annotation key"), None);
+        }
+    }
     let spec = template.get("spec").required();
     spec.only(&[
         "taints",

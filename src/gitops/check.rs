@@ -66,7 +66,7 @@ impl Instances {
     pub(crate) fn has_type_for(&self, wanted: &Requirements) -> bool {
         let suits = |shape: &InstanceType| {
             wanted.iter().all(|(key, asked)| {
-                shape.requirements.get(key).is_none_or(|has| self.ignores(key) || has.overlaps(asked))
+                shape.requirements.get(key).is_none_or(|has| self.ignores(key) || has.agrees_with(asked))
             })
         };
         self.types.is_empty() || self.types.iter().any(suits)
@@ -535,7 +535,7 @@ fn judge(asked: &[Asked<'_>], instances: &Instances) -> Option<Verdict> {
             continue;
         }
         let before = left.len();
-        left.retain(|shape| shape.requirements.get(key).is_none_or(|has| has.overlaps(&one.requirement)));
+        left.retain(|shape| shape.requirements.get(key).is_none_or(|has| has.agrees_with(&one.requirement)));
         if left.is_empty() {
             return Some(Verdict::Types { last: at, removed: before });
         }

@@ -17,9 +17,24 @@ const ITS_OWN: [&str; 22] = [
 pub(crate) fn with_hidden(mut found: Diagnostics, beside: Diagnostics) -> Diagnostics {
     let line = |one: &Diagnostic| (one.place.file().clone(), one.place.position().0);
     let told: BTreeSet<_> = found.iter().map(line).collect();
-    let is_new =
-        |one: &Diagnostic| one.is_error() && ITS_OWN.contains(&one.code) && !told.contains(&line(one));
-    found.extend(beside.into_iter().filter(is_new));
+    // A class is missing by itself, unless what was wrong is its own table.
+    let is_left_out = |name: &str| {
+        let lines = found.iter().map(|other| other.place.source.line(other.place.position().0 as usize));
+        let is_table = |line: &str| {
+            let words = line.trim_start_matches([' ', '"', '\'']);
+            words.starts_with(name) || words.contains("classes") && words.contains(name)
+        };
+        lines.into_iter().any(is_table)
+    };
+    let is_its_own = |one: &Diagnostic| match one.code {
+        "PRV1607" => !one.message.split('`').nth(1).is_some_and(is_left_out),
+        code => ITS_OWN.contains(&code),
+    };
+    let beside: Vec<Diagnostic> = beside
+        .into_iter()
+        .filter(|one| one.is_error() && is_its_own(one) && !told.contains(&line(one)))
+        .collect();
+    found.extend(beside);
     found.sorted()
 }
 

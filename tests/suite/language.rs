@@ -66,6 +66,16 @@ fn ren_007_what_is_wrong_hides_nothing_beside_it() {
         [("PRV1401", 2), ("PRV1201", 3), ("PRV1206", 6), ("PRV1503", 7), ("PRV1503", 8)],
         "{found:?}"
     );
+    let prod = "[pools.e]\nstrategy = \"spot\"\nclass = \"nope\"\noverrides = { spec.foo = 1 }\n\
+                [pools.f]\nstrategy = \"spot\"\nclass = \"gone\"\nweight = 700\n\
+                [pools.g]\nstrategy = \"spot\"\nclass = \"big\"\n[classes]\nbig = 3\n";
+    let found = errors(&repository(&[FLEET, ("environments/prod.toml", prod)]));
+    let told: Vec<(&str, u32)> = found.iter().map(|one| (one.code, one.place.position().0)).collect();
+    assert_eq!(
+        told,
+        [("PRV1607", 3), ("PRV1503", 4), ("PRV1607", 7), ("PRV1206", 8), ("PRV1203", 13)],
+        "{found:?}"
+    );
     // What follows from a mistake is not told with it.
     let prod = "[pools.a]\nstrategy = 5\nclass = [\"x\"]\n[classes.own]\nami = 7\n";
     let found = errors(&repository(&[FLEET, ("environments/prod.toml", prod)]));

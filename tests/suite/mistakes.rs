@@ -51,6 +51,33 @@ fn every_unknown_type_and_family_is_told_at_its_own_entry() {
 }
 
 #[test]
+fn a_key_that_no_node_could_carry_is_told() {
+    let found = of_pool("annotations = { 'bad key!' = 'x', 'Fine.example.com/Key' = 'y' }");
+    assert_eq!(places(&found), ["error PRV1503 4:17"], "{found:#?}");
+    assert!(found[0].message.contains("`bad key!` is not an annotation key"), "{found:#?}");
+}
+
+#[test]
+fn types_without_something_can_be_asked_for() {
+    for (key, asked, left) in [
+        ("instance-gpu-count", "{ operator = 'DoesNotExist' }", "m7i.large"),
+        ("instance-local-nvme", "{ operator = 'DoesNotExist' }", "m7i.large"),
+        ("instance-gpu-name", "{ operator = 'NotIn', values = ['t4'] }", "m7i.large"),
+        ("instance-gpu-count", "{ operator = 'Exists' }", "g5.xlarge"),
+    ] {
+        let with = |name: &str| {
+            of_pool(&format!(
+                "requirements = {{ 'karpenter.k8s.aws/{key}' = {asked} }}\ninstance-types = ['{name}']"
+            ))
+        };
+        let is_refused = |found: &[Diagnostic]| found.iter().any(|one| one.code == "PRV1602");
+        assert!(!is_refused(&with(left)), "{key} {asked}: {:#?}", with(left));
+        let other = if left == "m7i.large" { "g4dn.xlarge" } else { "m7i.large" };
+        assert!(is_refused(&with(other)), "{key} {asked} {other}");
+    }
+}
+
+#[test]
 fn a_type_that_exists_and_is_not_sold_is_named_as_such() {
     let found = of_pool("instance-types = ['hpc7a.48xlarge']");
     assert_eq!(places(&found), ["error PRV1618 4:19"], "{found:#?}");

@@ -262,7 +262,8 @@ pub(crate) fn start(
         steps.push(Action::UpdateClaim { claim: *claim, change }, code, message.clone());
     }
     for claim in replacements {
-        steps.push(Action::CreateClaim(claim.clone()), code, message.clone());
+        let nodes: Vec<&str> = command.nodes.iter().map(|node| node.as_str()).collect();
+        steps.push(Action::CreateClaim(claim.clone()), code, format!("it replaces {}", nodes.join(", ")));
     }
     if replacements.is_empty() {
         for claim in &command.claims {

@@ -21,7 +21,8 @@ use super::line::LineDocument;
 use super::repository::{CommitArgs, cache};
 use super::simulate::tell_notices;
 use crate::controllers::source::{Answer, FollowSettings, Follower, Question, Told};
-use crate::gitops::plan::{Consent, SyncPlan, Verdict};
+use crate::gitops::desired::ObjectRef;
+use crate::gitops::plan::{ChangeAction, Consent, SyncPlan, Verdict};
 use crate::gitops::policy::{PruneMode, SyncMode, SyncPolicy};
 use crate::gitops::reads::WatchPath;
 use crate::gitops::render::RenderSettings;
@@ -237,7 +238,7 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
                 break Exit::Done;
             }
             Some(line) = words.recv() => {
-                obey(&line, &mut play, console);
+                obey(&line, &mut play, &told, console);
                 false
             }
             change = next_change(&mut watch) => {
@@ -277,12 +278,12 @@ fn typed() -> mpsc::Receiver<String> {
 }
 
 /// Carries out a typed word.
-fn obey(line: &str, play: &mut Play, console: &Console) {
+fn obey(line: &str, play: &mut Play, told: &Known, console: &Console) {
     let mut words = line.split_whitespace();
     match (words.next(), words.next(), words.next()) {
         (None, ..) => {}
         (Some("confirm"), Some(named), None) => match play.reconciler.preview() {
-            Some(plan) if plan.hash.is_named_by(named) => {
+            Some(plan) if plan.hash.is_named_by(named) || told.showed(named, &plan) => {
                 play.reconciler.observe(GitEvent::Requested(SyncRequest {
                     actor: "terminal".into(),
                     prune: None,
@@ -323,6 +324,8 @@ async fn next_change(watch: &mut Option<git::Watch>) -> Change {
 struct Known {
     engine: Option<String>,
     source: SourceTrouble,
+    /// The plan whose digits were shown last.
+    plan: Option<Arc<SyncPlan>>,
 }
 
 /// Why the source does not answer, as it was told.
@@ -351,6 +354,12 @@ impl SourceTrouble {
 }
 
 impl Known {
+    /// Whether `named` is a plan that was shown and asked for the same as `plan` does: what needed nobody's word is done since.
+    fn showed(&self, named: &str, plan: &SyncPlan) -> bool {
+        let shown = self.plan.as_deref().filter(|shown| shown.hash.is_named_by(named));
+        shown.is_some_and(|shown| waiting(shown).eq(waiting(plan)))
+    }
+
     fn tell_engine(&mut self, notice: Option<String>, console: &Console) {
         if let Some(text) = notice.as_ref().filter(|_| notice != self.engine) {
             console.notice(text);
@@ -382,6 +391,7 @@ async fn take_news(
     }
     if let Some(plan) = play.reconciler.preview().filter(|_| is_rendered) {
         say_plan(console, &plan)?;
+        known.plan = Some(plan);
     }
     Ok(heard.next_delay)
 }
@@ -403,6 +413,15 @@ fn say_plan(console: &Console, plan: &SyncPlan) -> Result<(), Failure> {
 
 /// How to say yes, if anything of `plan` waits for it.
 fn invitation(plan: &SyncPlan) -> String {
-    let waits = plan.changes.iter().any(|change| matches!(change.verdict, Verdict::NeedsConfirmation { .. }));
-    if waits { format!("to let it happen, type `confirm {}`\n", plan.hash.short()) } else { String::new() }
+    match waiting(plan).next() {
+        Some(_) => format!("to let it happen, type `confirm {}`\n", plan.hash.short()),
+        None => String::new(),
+    }
+}
+
+/// What of `plan` waits for a person's word: the object, what becomes of it, and the nodes that it takes away.
+fn waiting(plan: &SyncPlan) -> impl Iterator<Item = (&ObjectRef, ChangeAction, &[Arc<str>])> {
+    let changes = plan.changes.iter();
+    let waiting = changes.filter(|change| matches!(change.verdict, Verdict::NeedsConfirmation { .. }));
+    waiting.map(|change| (&change.object, change.action, change.affected.as_slice()))
 }
