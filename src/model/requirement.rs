@@ -495,6 +495,70 @@ mod tests {
         assert!(has(set(Lte, &["4"]), "4") && !has(set(Lt, &["4"]), "4") && has(set(Gte, &["4"]), "4"));
     }
 
+    /// What is said of one label, if anything.
+    type Said = Option<(Operator, &'static [&'static str])>;
+
+    /// What a node's side (rows) and a pod's side (columns) may say; `U` says nothing.
+    const SAID: [(&str, Said); 15] = [
+        ("U", None),
+        ("E", Some((Exists, &[]))),
+        ("D", Some((DoesNotExist, &[]))),
+        ("A", Some((In, &["A"]))),
+        ("B", Some((In, &["B"]))),
+        ("AB", Some((In, &["A", "B"]))),
+        ("!A", Some((NotIn, &["A"]))),
+        ("1", Some((In, &["1"]))),
+        ("9", Some((In, &["9"]))),
+        ("19", Some((In, &["1", "9"]))),
+        ("!12", Some((NotIn, &["1", "2"]))),
+        (">1", Some((Gt, &["1"]))),
+        (">9", Some((Gt, &["9"]))),
+        ("<1", Some((Lt, &["1"]))),
+        ("<9", Some((Lt, &["9"]))),
+    ];
+    const COMPATIBLE: [&str; 15] = [
+        "+++++++++++++++",
+        "++-++++++++++++",
+        "+-+---+---+----",
+        "++-+-+----+----",
+        "++--+++---+----",
+        "++-++++---+----",
+        "+++-+++++++++++",
+        "++----++-+----+",
+        "++----+-++++---",
+        "++----++++++--+",
+        "+++++++-+++++++",
+        "++----+-+++++-+",
+        "++----+---+++--",
+        "++----+---+--++",
+        "++----++-+++-++",
+    ];
+
+    fn expect_compatible(undefined: Undefined, silent: &str) {
+        let key = "kubernetes.io/arch";
+        let said = |what: Said| match what {
+            Some((operator, values)) => list(&[(key, set(operator, values))]),
+            None => Requirements::new(),
+        };
+        for ((row, node), expected) in SAID.into_iter().zip(COMPATIBLE) {
+            let expected = if row == "U" { silent } else { expected };
+            for ((column, pod), expected) in SAID.into_iter().zip(expected.chars()) {
+                let is_compatible = said(node).compatible(&said(pod), undefined).is_ok();
+                assert_eq!(is_compatible, expected == '+', "{row} asked for {column}");
+            }
+        }
+    }
+
+    #[test]
+    fn sch_435_a_label_that_may_still_be_set_agrees_as_the_table_says() {
+        expect_compatible(Undefined::WellKnown, COMPATIBLE[0]);
+    }
+
+    #[test]
+    fn sch_436_a_label_that_is_not_there_satisfies_only_its_absence() {
+        expect_compatible(Undefined::Nothing, "+-+---+---+----");
+    }
+
     #[test]
     fn the_largest_integer_has_nothing_above_it() {
         assert!(set(Gt, &[&i64::MAX.to_string()]).is_empty());

@@ -27,6 +27,8 @@ pub struct Machine {
     pub price: UsdPerHour,
     /// When EC2 was told to end it, or took it back.
     pub ended: Option<Timestamp>,
+    /// EC2 said that it will take it back.
+    pub is_warned: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -83,7 +85,8 @@ impl Cloud {
             capacity: kind.capacity.clone(),
             allocatable: kind.allocatable.clone(),
         };
-        let machine = Machine { instance: instance.clone(), price: option.price, ended: None };
+        let machine =
+            Machine { instance: instance.clone(), price: option.price, ended: None, is_warned: false };
         self.by_claim.insert(claim, instance.provider_id);
         self.machines.insert(instance.provider_id, machine);
         LaunchAnswer::Machine(Box::new(instance))
@@ -124,10 +127,17 @@ impl Cloud {
         self.machines.values()
     }
 
-    /// Machines that run, spot only.
+    /// Spot machines that run and that EC2 did not ask back yet.
     pub fn running_spot(&self) -> impl Iterator<Item = &Machine> {
+        let is_spot = |machine: &Machine| machine.instance.capacity_type == CapacityType::Spot;
         self.machines()
-            .filter(|machine| machine.ended.is_none() && machine.instance.capacity_type == CapacityType::Spot)
+            .filter(move |machine| machine.ended.is_none() && !machine.is_warned && is_spot(machine))
+    }
+
+    pub fn warn(&mut self, id: ProviderId) {
+        if let Some(machine) = self.machines.get_mut(&id) {
+            machine.is_warned = true;
+        }
     }
 
     pub fn price_now(&self) -> UsdPerHour {

@@ -99,7 +99,8 @@ impl<'c> Narrator<'c> {
         Self { console, start, told: 0, said: String::new(), kept: BTreeMap::new() }
     }
 
-    /// Nodes that are not as wanted any more and still stay, where that is new. A budget lets them go by and by: that is no news.
+    /// Nodes that are not as wanted any more and still stay, where that is new. That a budget lets them go one after the other is
+    /// no news, that it lets none go is.
     fn stays(&mut self, reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
         if turn.decisions.is_empty() {
             return Vec::new();
@@ -110,9 +111,12 @@ impl<'c> Narrator<'c> {
             let claim = cluster.nodes.get(node).and_then(|node| cluster.claim_of(node));
             claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted))
         };
+        let is_rolling = !plan.disruption.commands.is_empty()
+            || cluster.claims.values().any(|claim| claim.conditions.is_true(ConditionType::DisruptionReason));
         let kept = plan.disruption.kept.iter();
-        let kept: Vec<_> =
-            kept.filter(|kept| kept.code != "BudgetExhausted" && is_outdated(&kept.node)).collect();
+        let kept: Vec<_> = kept
+            .filter(|kept| is_outdated(&kept.node) && !(is_rolling && kept.code == "BudgetExhausted"))
+            .collect();
         let news = kept.iter().filter(|kept| self.kept.get(&kept.node) != Some(&kept.code));
         let told = news.map(|kept| Decided {
             kind: kept.code.to_owned(),

@@ -48,8 +48,8 @@ With --kubeconfig the cluster is real: NodePools are applied, and machines made 
 
 With --output json every line is one document (`provisor schema output/run`).
 
-What a commit no longer has stays, unless --prune says otherwise; and what takes away more than one pool or a tenth of the
-nodes waits for a person: type `confirm PLAN` with the digits that the plan shows.
+What a commit no longer has stays, unless --prune says otherwise; and if more than one pool or a tenth of the nodes would go
+with it, that waits for a person: type `confirm PLAN` with the digits that the plan shows.
 
 A commit that cannot be used changes nothing: the last good state stays, and the mistake is shown.
 

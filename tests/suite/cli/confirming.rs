@@ -1,7 +1,7 @@
-//! What waits for a person: said with the words that let it happen, and done once they are typed.
+//! What waits for a person or a budget: said with the words that let it happen, or the rule that keeps it.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -12,41 +12,78 @@ const POOLS: &str = "region = \"us-east-1\"\n[pools.a]\nstrategy = \"spot\"\n";
 const OTHER: &str = "[pools.other]\nstrategy = \"spot\"\n";
 const MORE: &str = "[pools.b]\nstrategy = \"spot\"\n[pools.c]\nstrategy = \"spot\"\n";
 
+/// `provisor run` on a repository of its own, and what it says.
+struct Run {
+    fleet: TempDir,
+    child: Child,
+    lines: Box<dyn Iterator<Item = String>>,
+}
+
+impl Run {
+    fn of(environment: &str, more: &[&str]) -> Self {
+        let fleet = TempDir::new().expect("a temporary directory");
+        let dir = fleet.path();
+        std::fs::create_dir(dir.join("environments")).expect("a directory");
+        std::fs::write(dir.join("fleet.toml"), "name = \"shop\"\n").expect("written");
+        std::fs::write(dir.join("environments/dev.toml"), environment).expect("written");
+        git(dir, &["init", "--quiet", "--initial-branch", "main"]);
+        git(dir, &["add", "."]);
+        git(dir, &["commit", "--quiet", "-m", "first"]);
+        let mut child = Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
+            .args(["run", "--repo", ".", "--for", "60s"])
+            .args(more)
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("it starts");
+        let told = BufReader::new(child.stdout.take().expect("piped"));
+        Self { fleet, child, lines: Box::new(told.lines().map_while(Result::ok)) }
+    }
+
+    fn change(&self, from: &str, to: &str) {
+        edit(self.fleet.path(), "environments/dev.toml", from, to);
+        git(self.fleet.path(), &["commit", "--quiet", "-a", "-m", "changed"]);
+    }
+
+    /// The next line that contains `part`.
+    fn until(&mut self, part: &str) -> String {
+        let found = self.lines.find(|line| line.contains(part));
+        found.unwrap_or_else(|| panic!("it ended before it said `{part}`"))
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
 #[test]
 fn what_a_plan_asks_for_is_done_once_its_digits_are_typed() {
-    let dir = TempDir::new().expect("a temporary directory");
-    let fleet = dir.path();
-    std::fs::create_dir(fleet.join("environments")).expect("a directory");
-    std::fs::write(fleet.join("fleet.toml"), "name = \"shop\"\n").expect("written");
-    std::fs::write(fleet.join("environments/dev.toml"), format!("{POOLS}{MORE}")).expect("written");
-    git(fleet, &["init", "--quiet", "--initial-branch", "main"]);
-    git(fleet, &["add", "."]);
-    git(fleet, &["commit", "--quiet", "-m", "three pools"]);
-    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
-        .args(["run", "--repo", ".", "--prune", "retire", "--for", "60s"])
-        .current_dir(fleet)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .spawn()
-        .expect("it starts");
-    let mut typed = child.stdin.take().expect("piped");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
-    let mut until = |part: &str| {
-        let found = lines.find(|line| line.contains(part));
-        found.unwrap_or_else(|| panic!("it ended before it said `{part}`"))
-    };
-    until("the cluster is as the commit wants it");
+    let mut run = Run::of(&format!("{POOLS}{MORE}"), &["--prune", "retire"]);
+    run.until("the cluster is as the commit wants it");
     // What needs nobody's word is done before anybody can type, and the digits that were shown still count.
-    edit(fleet, "environments/dev.toml", MORE, OTHER);
-    git(fleet, &["commit", "--quiet", "-a", "-m", "another pool"]);
-    let invitation = until("to let it happen, type `confirm ");
+    run.change(MORE, OTHER);
+    let invitation = run.until("to let it happen, type `confirm ");
     let digits = invitation.split('`').nth(1).and_then(|words| words.split(' ').nth(1)).expect("digits");
-    assert!(!until("asks before it may delete NodePool/b").ends_with(&format!("; this is plan {digits}")));
-    writeln!(typed, "confirm {digits}").expect("it listens");
-    until("delete NodePool/b");
-    until("delete NodePool/c");
-    until("the cluster is as the commit wants it");
-    child.kill().expect("it runs");
-    child.wait().expect("it ends");
+    assert!(
+        !run.until("asks before it may delete NodePool/b").ends_with(&format!("; this is plan {digits}"))
+    );
+    writeln!(run.child.stdin.as_ref().expect("piped"), "confirm {digits}").expect("it listens");
+    run.until("delete NodePool/b");
+    run.until("delete NodePool/c");
+    run.until("the cluster is as the commit wants it");
+}
+
+#[test]
+fn a_node_that_should_go_and_may_not_tells_why() {
+    let pool = format!("{POOLS}budgets = [{{ nodes = 0 }}]\nlabels = {{ round = \"one\" }}\n");
+    let mut run = Run::of(&pool, &["--speed", "60"]);
+    run.until("  ready ");
+    run.change("one", "two");
+    // While pods are on their way to the node, they are what keeps it.
+    while !run.until("  stays ").contains("drifted, but the budgets of pool a allow no") {}
 }

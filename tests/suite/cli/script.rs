@@ -197,6 +197,25 @@ fn a_good_script_is_played() {
 }
 
 #[test]
+fn as_many_machines_are_taken_back_as_the_script_says() {
+    let (_dir, fleet) = fleet();
+    write(
+        &fleet,
+        "environments/dev.toml",
+        "region = \"us-west-2\"\n[pools.a]\nstrategy = \"spot\"\ninstance-families = [\"m7i\"]\nmax-instance-cpu = 2\n",
+    );
+    write(&fleet, "workload/web.yaml", WEB);
+    let script = "environment = \"dev\"\nduration = \"13m\"\nregion = \"us-west-2\"\nworkloads = [\"workload/web.yaml\"]\n\
+                  [[events]]\nat = \"1m\"\nscale = { workload = \"default/web\", to = 6 }\n\
+                  [[events]]\nat = \"10m\"\nreclaim = 6\n";
+    write(&fleet, "simulation.toml", script);
+    for seed in 1..=4 {
+        let played = run(&fleet, &format!("simulate --repo . --seed {seed} -o json"));
+        assert_eq!(json(&out(&played))["counts"]["SpotWarning"], 6, "seed {seed}: {}", err(&played));
+    }
+}
+
+#[test]
 fn more_pods_than_a_snapshot_may_have_made_up_are_refused_unless_they_are_asked_for() {
     let (_dir, fleet) = fleet();
     write(&fleet, "cluster.yaml", &WEB.replace("replicas: 1", "replicas: 2000000000"));
