@@ -75,33 +75,14 @@ fn decided_about_nodes(reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
     told
 }
 
-/// Prints what is new since the last time: lines for people, one JSON document a line for programs.
-pub struct Narrator<'c> {
-    console: &'c Console,
-    start: Timestamp,
-    told: usize,
-    /// What the Git half said last: the same again is no news.
-    said: String,
-    /// Nodes that should go and cannot, and the rule that keeps each, as it was told.
-    kept: BTreeMap<NodeName, &'static str>,
-}
+/// Nodes that should go and cannot, and the rule that keeps each, as it was told.
+#[derive(Default)]
+pub struct Stays(BTreeMap<NodeName, &'static str>);
 
-/// One line: when, what, to whom.
-struct Line {
-    at: Timestamp,
-    tone: Tone,
-    word: &'static str,
-    text: String,
-}
-
-impl<'c> Narrator<'c> {
-    pub fn new(console: &'c Console, start: Timestamp) -> Self {
-        Self { console, start, told: 0, said: String::new(), kept: BTreeMap::new() }
-    }
-
+impl Stays {
     /// Nodes that are not as wanted any more and still stay, where that is new. That a budget lets them go one after the other is
     /// no news, that it lets none go is.
-    fn stays(&mut self, reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
+    pub fn news(&mut self, reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
         if turn.decisions.is_empty() {
             return Vec::new();
         }
@@ -117,15 +98,39 @@ impl<'c> Narrator<'c> {
         let kept: Vec<_> = kept
             .filter(|kept| is_outdated(&kept.node) && !(is_rolling && kept.code == "BudgetExhausted"))
             .collect();
-        let news = kept.iter().filter(|kept| self.kept.get(&kept.node) != Some(&kept.code));
+        let news = kept.iter().filter(|kept| self.0.get(&kept.node) != Some(&kept.code));
         let told = news.map(|kept| Decided {
             kind: kept.code.to_owned(),
             subject: kept.node.to_string(),
             message: kept.message.clone(),
         });
         let told = told.collect();
-        self.kept = kept.iter().map(|kept| (kept.node, kept.code)).collect();
+        self.0 = kept.iter().map(|kept| (kept.node, kept.code)).collect();
         told
+    }
+}
+
+/// Prints what is new since the last time: lines for people, one JSON document a line for programs.
+pub struct Narrator<'c> {
+    console: &'c Console,
+    start: Timestamp,
+    told: usize,
+    /// What the Git half said last: the same again is no news.
+    said: String,
+    stays: Stays,
+}
+
+/// One line: when, what, to whom.
+struct Line {
+    at: Timestamp,
+    tone: Tone,
+    word: &'static str,
+    text: String,
+}
+
+impl<'c> Narrator<'c> {
+    pub fn new(console: &'c Console, start: Timestamp) -> Self {
+        Self { console, start, told: 0, said: String::new(), stays: Stays::default() }
     }
 
     /// Tells of a turn; `pause` is called before each line with its moment, for those who watch.
@@ -157,7 +162,7 @@ impl<'c> Narrator<'c> {
             let text = format!("{subject}: {message}");
             lines.push(Line { at: now, tone: Tone::Notice, word: "decide", text });
         }
-        for Decided { subject, message, .. } in self.stays(reconciler, turn) {
+        for Decided { subject, message, .. } in self.stays.news(reconciler, turn) {
             lines.push(Line {
                 at: now,
                 tone: Tone::Notice,
@@ -206,7 +211,7 @@ impl Narrator<'_> {
         for decision in &turn.promotions {
             LineDocument::promotion(now, decision).tell(self.console)?;
         }
-        let stays = self.stays(reconciler, turn);
+        let stays = self.stays.news(reconciler, turn);
         for Decided { kind, subject, message } in decided(reconciler, turn).into_iter().chain(stays) {
             LineDocument::event(now, &kind, subject, message).tell(self.console)?;
         }

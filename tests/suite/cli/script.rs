@@ -216,6 +216,22 @@ fn as_many_machines_are_taken_back_as_the_script_says() {
 }
 
 #[test]
+fn a_node_that_no_budget_lets_go_is_among_the_events() {
+    let (_dir, fleet) = fleet();
+    let dev = "region = \"us-west-2\"\n[pools.a]\nstrategy = \"spot\"\nbudgets = [{ nodes = 0 }]\nlabels = { round = \"one\" }\n";
+    write(&fleet, "environments/dev.toml", dev);
+    write(&fleet, "later/dev.toml", &dev.replace("one", "two"));
+    write(&fleet, "workload/web.yaml", WEB);
+    let script = "environment = \"dev\"\nduration = \"15m\"\nregion = \"us-west-2\"\nworkloads = [\"workload/web.yaml\"]\n\
+                  [[events]]\nat = \"5m\"\ncommit = { message = \"two\", files = { \"environments/dev.toml\" = \"later/dev.toml\" } }\n";
+    write(&fleet, "simulation.toml", script);
+    let played = run(&fleet, "simulate --repo . -o json");
+    assert_eq!(json(&out(&played))["counts"]["BudgetExhausted"], 1, "{}{}", out(&played), err(&played));
+    let told = out(&run(&fleet, "simulate --repo ."));
+    assert!(told.contains("drifted, but the budgets of pool a allow no"), "{told}");
+}
+
+#[test]
 fn more_pods_than_a_snapshot_may_have_made_up_are_refused_unless_they_are_asked_for() {
     let (_dir, fleet) = fleet();
     write(&fleet, "cluster.yaml", &WEB.replace("replicas: 1", "replicas: 2000000000"));
