@@ -16,7 +16,7 @@ use super::pod::PodShapes;
 use super::workload::Workload;
 use super::{Object, Reader, metadata, position};
 use crate::model::name::{ObjectKey, Uid};
-use crate::model::pod::{Owner, Pod, PodPhase, PodVolume};
+use crate::model::pod::{Owner, Pod, PodVolume};
 use crate::model::symbol::Symbol;
 use crate::model::workload::{PersistentVolumeClaim, StorageClass, default_class};
 
@@ -519,25 +519,12 @@ fn make_up_pod(workload: &Workload, index: u32) -> Pod {
     let name = format!("{}-{index}", workload.key.name);
     let key = ObjectKey { namespace: workload.key.namespace, name: Symbol::new(&name) };
     let uid: Uid = metadata::made_up_uid(&key.namespace.0, &key.name);
-    Pod {
-        key,
-        uid,
-        shape: workload.shape.clone(),
-        owners: vec![Owner {
-            kind: workload.kind,
-            api_version: workload.api_version,
-            name: workload.key.name,
-            uid: workload.uid,
-            is_controller: true,
-        }],
-        created: None,
-        deleted: None,
-        started: None,
-        node: None,
-        nominated_node: None,
-        phase: PodPhase::Pending,
-        is_ready: false,
-        is_unschedulable: true,
-        is_gated: false,
-    }
+    let owner = Owner {
+        kind: workload.kind,
+        api_version: workload.api_version,
+        name: workload.key.name,
+        uid: workload.uid,
+        is_controller: true,
+    };
+    Pod { is_unschedulable: true, ..Pod::new(key, uid, workload.shape.clone(), vec![owner]) }
 }

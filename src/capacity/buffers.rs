@@ -13,7 +13,7 @@ use super::scheduling::{Place, Settings, Solution};
 use crate::model::buffer::{ACTIVE_CAPACITY, BufferCondition, BufferSource, BufferStatus, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
 use crate::model::name::{NodeName, ObjectKey, Uid};
-use crate::model::pod::{Owner, Pod, PodPhase, PodShape};
+use crate::model::pod::{Owner, Pod, PodShape};
 use crate::model::quantity::Resources;
 use crate::model::symbol::Symbol;
 
@@ -132,23 +132,11 @@ pub fn pods_of(buffer: &CapacityBuffer, room: &Room) -> Vec<Arc<Pod>> {
         volumes: Vec::new(),
         ..(*room.shape).clone()
     });
-    let pod = |number: u32| Pod {
-        key: ObjectKey {
-            namespace: buffer.key.namespace,
-            name: Symbol::new(&format!("capacity-buffer-{}-{number}", buffer.key.name)),
-        },
-        uid: Uid::new(&format!("{}-{number}", buffer.uid)),
-        shape: shape.clone(),
-        owners: vec![owner],
-        created: None,
-        deleted: None,
-        started: None,
-        node: None,
-        nominated_node: None,
-        phase: PodPhase::Pending,
-        is_ready: false,
-        is_unschedulable: true,
-        is_gated: false,
+    let pod = |number: u32| {
+        let name = Symbol::new(&format!("capacity-buffer-{}-{number}", buffer.key.name));
+        let key = ObjectKey { namespace: buffer.key.namespace, name };
+        let uid = Uid::new(&format!("{}-{number}", buffer.uid));
+        Pod { is_unschedulable: true, ..Pod::new(key, uid, shape.clone(), vec![owner]) }
     };
     (1..=room.replicas).map(|number| Arc::new(pod(number))).collect()
 }

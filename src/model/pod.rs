@@ -193,6 +193,25 @@ impl Pod {
     /// The kind that owns virtual pods.
     pub const BUFFER_KIND: &'static str = "CapacityBuffer";
 
+    /// One that was just made: nobody has looked for a place for it yet.
+    pub fn new(key: ObjectKey, uid: Uid, shape: Arc<PodShape>, owners: Vec<Owner>) -> Self {
+        Self {
+            key,
+            uid,
+            shape,
+            owners,
+            created: None,
+            deleted: None,
+            started: None,
+            node: None,
+            nominated_node: None,
+            phase: PodPhase::Pending,
+            is_ready: false,
+            is_unschedulable: false,
+            is_gated: false,
+        }
+    }
+
     /// The buffer that it stands for, if it is a virtual pod: it exists in no cluster and only keeps room.
     pub fn buffer(&self) -> Option<ObjectKey> {
         let owner = self.owners.first().filter(|owner| &*owner.kind == Self::BUFFER_KIND)?;

@@ -82,21 +82,8 @@ impl Workload {
 }
 
 pub(super) fn new_pod(key: ObjectKey, shape: Arc<PodShape>, owner: Owner, now: Timestamp) -> Pod {
-    Pod {
-        key,
-        uid: Uid::new(&format!("{key}-uid")),
-        shape,
-        owners: vec![owner],
-        created: Some(now),
-        deleted: None,
-        started: None,
-        node: None,
-        nominated_node: None,
-        phase: PodPhase::Pending,
-        is_ready: false,
-        is_unschedulable: false,
-        is_gated: false,
-    }
+    let uid = Uid::new(&format!("{key}-uid"));
+    Pod { created: Some(now), ..Pod::new(key, uid, shape, vec![owner]) }
 }
 
 /// The tolerations that the DaemonSet controller adds to its pods, so that they start before a node is ready.

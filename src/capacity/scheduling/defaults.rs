@@ -92,7 +92,6 @@ mod tests {
     use super::*;
     use crate::model::buffer::Scalable;
     use crate::model::name::{Namespace, Uid};
-    use crate::model::pod::PodPhase;
     use crate::model::quantity::Resources;
     use crate::model::workload::Service;
 
@@ -143,21 +142,8 @@ mod tests {
             uid: Uid::new(name),
             is_controller: true,
         });
-        Pod {
-            key: ObjectKey::new("shop", "web-0"),
-            uid: Uid::new("web-0"),
-            shape: Arc::new(shape),
-            owners: owner.into_iter().collect(),
-            created: None,
-            deleted: None,
-            started: None,
-            node: None,
-            nominated_node: None,
-            phase: PodPhase::Pending,
-            is_ready: false,
-            is_unschedulable: true,
-            is_gated: false,
-        }
+        let (key, uid) = (ObjectKey::new("shop", "web-0"), Uid::new("web-0"));
+        Pod { is_unschedulable: true, ..Pod::new(key, uid, Arc::new(shape), owner.into_iter().collect()) }
     }
 
     #[derive(Default)]
