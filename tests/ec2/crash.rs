@@ -26,7 +26,7 @@ fn survive(region: &Region, what: &str, (seed, times): (u64, usize), is_so: impl
         assert!(begun.elapsed() < PATIENCE, "{what}");
     }
     let running = region.start(&["--no-lease"]);
-    region.bench.wait(what, &running, is_so);
+    region.bench.wait(what, is_so);
     running
 }
 

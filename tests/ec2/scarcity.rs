@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use super::region::{Region, is_true, quantiles};
-use crate::bench::{POOLS, Running, text};
+use crate::bench::{POOLS, text};
 
 /// Pods that need a machine each.
 const CPU: &str = "9";
@@ -31,7 +31,7 @@ fn offers(order: &Value) -> Vec<(String, String)> {
 }
 
 /// One more pod, and the machine that it gets.
-fn bought_for(region: &Region, running: &Running, name: &str) -> Value {
+fn bought_for(region: &Region, name: &str) -> Value {
     let before: Vec<Value> = region.machines();
     region.bench.deploy(name, 1, CPU, "1Gi");
     let runs = || {
@@ -39,7 +39,7 @@ fn bought_for(region: &Region, running: &Running, name: &str) -> Value {
         pods.retain(|pod| text(pod, "/metadata/labels/app") == name);
         pods.iter().any(|pod| text(pod, "/status/phase") == "Running")
     };
-    region.bench.wait("pod running", running, runs);
+    region.bench.wait("pod running", runs);
     let is_new = |machine: &Value| !before.iter().any(|known| known["id"] == machine["id"]);
     let new: Vec<Value> = region.machines().into_iter().filter(is_new).collect();
     assert_eq!(new.len(), 1, "one machine for one pod: {new:?}");
@@ -49,20 +49,20 @@ fn bought_for(region: &Region, running: &Running, name: &str) -> Value {
 #[test]
 fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
     let region = Region::new();
-    let running = region.start(&[]);
-    region.bench.wait("pool ready", &running, || {
+    let _running = region.start(&[]);
+    region.bench.wait("pool ready", || {
         is_true(&region.bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready")
     });
     let place = |machine: &Value| (text(machine, "/type").to_owned(), text(machine, "/zone").to_owned());
 
-    let first = bought_for(&region, &running, "first");
+    let first = bought_for(&region, "first");
     let ranked = offers(&region.calls("CreateFleet")[0]);
     assert!(ranked.len() > 8, "there is a choice: {ranked:?}");
     assert_eq!((place(&first), text(&first, "/lifecycle")), (ranked[0].clone(), "spot"));
 
     let dry: Vec<Value> = ranked[..3].iter().map(|(kind, zone)| json!([kind, zone, "spot"])).collect();
     region.control("no-capacity", json!(dry));
-    let second = bought_for(&region, &running, "second");
+    let second = bought_for(&region, "second");
     assert_eq!(
         (place(&second), text(&second, "/lifecycle")),
         (ranked[3].clone(), "spot"),
@@ -70,7 +70,7 @@ fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
     );
 
     region.control("no-capacity", json!([["*", "*", "spot"]]));
-    let third = bought_for(&region, &running, "third");
+    let third = bought_for(&region, "third");
     assert_eq!(text(&third, "/lifecycle"), "on-demand");
     let claim = text(&third, "/tags/karpenter.sh~1nodeclaim");
     let claim = region.bench.plane.api.get(&format!("{}/{claim}", crate::bench::CLAIMS)).expect("its claim");
@@ -78,7 +78,7 @@ fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
 
     region.control("no-capacity", json!([]));
     let before = region.calls("CreateFleet").len();
-    let begun: Vec<f64> = (0..ROUNDS).map(|round| pod_that_runs(&region, &running, round)).collect();
+    let begun: Vec<f64> = (0..ROUNDS).map(|round| pod_that_runs(&region, round)).collect();
     let orders = region.calls("CreateFleet").split_off(before);
     assert_eq!(orders.len(), ROUNDS, "one order for each pod");
     let left = |order: &Value| order["at"].as_f64().expect("a time");
@@ -101,7 +101,7 @@ fn pods_of(region: &Region) -> String {
 }
 
 /// Creates a pod and waits for it, so that the next one does not find its machine free; tells when it was created.
-fn pod_that_runs(region: &Region, running: &Running, round: usize) -> f64 {
+fn pod_that_runs(region: &Region, round: usize) -> f64 {
     let name = format!("pod-{round}");
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
@@ -112,7 +112,7 @@ fn pod_that_runs(region: &Region, running: &Running, round: usize) -> f64 {
     });
     let begun = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
     region.bench.plane.api.post(&pods_of(region), &pod).expect("a pod");
-    region.bench.wait("running", running, || {
+    region.bench.wait("running", || {
         let pod = region.bench.plane.api.get(&format!("{}/{name}", pods_of(region))).body;
         text(&pod, "/status/phase") == "Running"
     });

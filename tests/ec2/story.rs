@@ -17,7 +17,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     let (strangers, others) = (bench.plant_strangers(), region.plant_others());
     let running = region.start(&[]);
 
-    bench.wait("pool and class ready", &running, || {
+    bench.wait("pool and class ready", || {
         is_true(&bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready")
             && bench.list(CLASSES).iter().any(|class| is_true(class, "Ready"))
     });
@@ -30,8 +30,8 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     // Fifty pods of two sizes wait, get machines, and run on them.
     bench.deploy("small", 30, "250m", "512Mi");
     bench.deploy("large", 20, "1500m", "3Gi");
-    bench.wait("all running", &running, || bench.all_run(50));
-    bench.wait("all initialized", &running, || {
+    bench.wait("all running", || bench.all_run(50));
+    bench.wait("all initialized", || {
         bench.claims().iter().all(|claim| is_true(claim, "Initialized")) && region.are_one_to_one()
     });
     let nodes = bench.nodes();
@@ -52,7 +52,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     // A second commit rolls the pool within its budget.
     bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
     let excess = std::cell::Cell::new(None);
-    bench.wait("rolled", &running, || {
+    bench.wait("rolled", || {
         let (nodes, claims) = (bench.nodes(), bench.claims());
         let is_going = |claim: &&Value| !claim["metadata"]["deletionTimestamp"].is_null();
         // Rounded up, as Karpenter does; replacements count as nodes.
@@ -66,12 +66,12 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     });
     assert_eq!(excess.get(), None, "so many of so many nodes went at once");
 
-    a_spot_machine_is_taken_back(&region, &running);
+    a_spot_machine_is_taken_back(&region);
 
     // Without pods there are no nodes, claims or machines.
     bench.scale("small", 0);
     bench.scale("large", 0);
-    bench.wait("empty", &running, || region.is_empty());
+    bench.wait("empty", || region.is_empty());
     region.expect_one_machine_a_claim();
     bench.expect_untouched(&strangers);
     region.expect_others(&others);
@@ -80,7 +80,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
 }
 
 /// EventBridge warns of a machine: its pods have a new one before the last of them must leave.
-fn a_spot_machine_is_taken_back(region: &Region, running: &crate::bench::Running) {
+fn a_spot_machine_is_taken_back(region: &Region) {
     let bench = &region.bench;
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -88,7 +88,7 @@ fn a_spot_machine_is_taken_back(region: &Region, running: &crate::bench::Running
         "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "large" } } },
     });
     bench.plane.api.post(&collection_of(&budget), &budget).expect("a budget");
-    bench.wait("budget counted", running, || {
+    bench.wait("budget counted", || {
         let path = format!("{}/large", collection_of(&budget));
         bench.plane.api.get(&path).body["status"]["disruptionsAllowed"] == 1
     });
@@ -107,7 +107,7 @@ fn a_spot_machine_is_taken_back(region: &Region, running: &crate::bench::Running
         region.living().iter().map(|machine| text(machine, "/id").to_owned()).collect();
     region.warn_of_spot(&instance);
     let replaced = std::cell::Cell::new(false);
-    bench.wait("taken back", running, || {
+    bench.wait("taken back", || {
         let state = state();
         let is_new = |node: &&Value| {
             let id = text(node, "/spec/providerID").rsplit('/').next().unwrap_or_default();
@@ -118,8 +118,8 @@ fn a_spot_machine_is_taken_back(region: &Region, running: &crate::bench::Running
         }
         state != "running" && state != "pending"
     });
-    assert!(replaced.get(), "the new machine was ready before the old one was ended\n{}", running.log());
-    bench.wait("all running after the warning", running, || bench.all_run(50) && region.are_one_to_one());
+    assert!(replaced.get(), "the new machine was ready before the old one was ended\n{}", bench.logs());
+    bench.wait("all running after the warning", || bench.all_run(50) && region.are_one_to_one());
     assert!(
         region.calls("TerminateInstances").iter().any(|call| call.to_string().contains(&instance)),
         "it was ended by us"

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use crate::git::fixture::Fixture;
 use crate::plane::{AUDITED, Plane, Size, bound, collection_of, path_of};
 
-/// How long one stage of a story may take on a machine that does other things too.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How long one stage of a story may take on a machine that does other things too: a round of consolidation alone
+/// takes 25 s, and budgets make several of one stage.
+pub const PATIENCE: Duration = Duration::from_secs(150);
 
 pub const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 pub const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
@@ -25,6 +26,8 @@ pub struct Bench {
     pub namespace: String,
     /// A user of Provisor's own, whose requests the API server records.
     kubeconfig: PathBuf,
+    /// How many processes were started.
+    started: AtomicU32,
 }
 
 /// The environment `dev` with one pool whose nodes carry `generation` as a label.
@@ -64,7 +67,7 @@ impl Bench {
         });
         plane.api.post(&collection_of(&binding), &binding).expect("a binding");
         let kubeconfig = plane.user(AUDITED);
-        Self { plane, fleet, namespace, kubeconfig }
+        Self { plane, fleet, namespace, kubeconfig, started: AtomicU32::new(0) }
     }
 
     /// Starts Provisor with simulated machines; it ends with the test, or when the answer is killed or dropped.
@@ -74,8 +77,7 @@ impl Bench {
 
     pub fn run(&self, more: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let count = self.started.fetch_add(1, Ordering::Relaxed);
         let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log");
         command
@@ -91,6 +93,14 @@ impl Bench {
             .stderr(file.try_clone().expect("a log"))
             .stdout(file);
         Running { child: bound::spawn(command).expect("provisor starts"), log }
+    }
+
+    /// What every process said that was started here, in their order.
+    pub fn logs(&self) -> String {
+        let path = |count| self.fleet.dir.path().join(format!("provisor-{count}.log"));
+        let started = self.started.load(Ordering::Relaxed);
+        let logs = (0..started).filter_map(|count| std::fs::read_to_string(path(count)).ok());
+        logs.collect::<Vec<_>>().join("\n")
     }
 
     pub fn list(&self, path: &str) -> Vec<Value> {
@@ -158,7 +168,7 @@ impl Bench {
 
     /// Waits until `is_so`, and says of what it waited in vain.
     #[track_caller]
-    pub fn wait(&self, what: &str, running: &Running, is_so: impl Fn() -> bool) -> Duration {
+    pub fn wait(&self, what: &str, is_so: impl Fn() -> bool) -> Duration {
         let start = Instant::now();
         while !is_so() {
             assert!(
@@ -173,7 +183,7 @@ impl Bench {
                         text(pod, "/status/phase").to_owned()
                     ))
                     .collect::<BTreeSet<_>>(),
-                running.log()
+                self.logs()
             );
             std::thread::sleep(Duration::from_millis(25));
         }

@@ -31,7 +31,7 @@ fn survive(
         running.kill();
     }
     let running = bench.start(&["--no-lease"]);
-    bench.wait(what, &running, is_so);
+    bench.wait(what, is_so);
     running
 }
 
@@ -49,7 +49,7 @@ fn a_process_that_is_killed_again_and_again_comes_to_the_same_end() {
     running.kill();
     expect_one_machine_for_each_claim(&bench);
     let bought = bench.claims().len();
-    assert_eq!(bought, 2, "24 pods of 900m fit on two machines of 16 CPUs: none is bought twice");
+    assert_eq!(bought, 2, "24 pods of 900m fit on two machines of 16 CPUs\n{}", bench.logs());
 
     bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
     let is_new = |node: &Value| text(node, "/metadata/labels/generation") == "two";
@@ -68,7 +68,7 @@ fn a_process_that_is_killed_again_and_again_comes_to_the_same_end() {
     assert!(evictions.len() >= 24, "the roll moved every pod: {evictions:?}");
     let made = bench.claims_made();
     assert_eq!(made.len(), made.iter().collect::<BTreeSet<_>>().len(), "no claim is made twice: {made:?}");
-    assert!(made.len() <= 2 * bought, "no machine is replaced twice: {made:?}");
+    assert!(made.len() <= 2 * bought, "no machine is replaced twice: {made:?}\n{}", bench.logs());
     bench.expect_untouched(&strangers);
     drop(running);
 }
@@ -77,6 +77,7 @@ fn expect_one_machine_for_each_claim(bench: &Bench) {
     let (claims, nodes) = (bench.claims(), bench.nodes());
     let machines: BTreeSet<&str> = nodes.iter().map(|node| text(node, "/spec/providerID")).collect();
     let claimed: BTreeSet<&str> = claims.iter().map(|claim| text(claim, "/status/providerID")).collect();
-    assert_eq!(machines, claimed, "no machine without a claim, no claim without a machine");
+    let logs = bench.logs();
+    assert_eq!(machines, claimed, "no machine without a claim, no claim without a machine\n{logs}");
     assert_eq!(claims.len(), claimed.len(), "no machine twice");
 }

@@ -18,15 +18,15 @@ fn asked(requests: &[Value]) -> BTreeSet<&str> {
 fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
     let bench = Bench::new();
     let start = Instant::now();
-    let running = bench.start(&[]);
-    bench.wait("pool applied", &running, || bench.pool_is_ready());
+    let _running = bench.start(&[]);
+    bench.wait("pool applied", || bench.pool_is_ready());
 
     // Each pod needs a machine of its own.
     let mut waits: Vec<Duration> = Vec::new();
     for name in ["one", "two", "three"] {
         let (known, begun) = (bench.claims_made().len(), Timestamp::now());
         bench.deploy(name, 1, "9", "1Gi");
-        bench.wait("a claim", &running, || bench.claims_made().len() > known);
+        bench.wait("a claim", || bench.claims_made().len() > known);
         let made = bench.requests_for("nodeclaims", "create").pop().expect("it was made");
         let at: Timestamp = text(&made, "/requestReceivedTimestamp").parse().expect("a moment");
         waits.push(Duration::try_from(at.duration_since(begun)).unwrap_or_default());
@@ -34,7 +34,7 @@ fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
     waits.sort();
     eprintln!("from a pod to its claim, a quiet second included: {waits:?}");
     assert!(waits[1] < Duration::from_secs(4), "{waits:?}");
-    bench.wait("all running", &running, || bench.all_run(3));
+    bench.wait("all running", || bench.all_run(3));
 
     // Pools report their use for some seconds more.
     std::thread::sleep(Duration::from_secs(12));
@@ -59,7 +59,7 @@ fn what_happened_while_nobody_listened_is_found_out() {
     let bench = Bench::new();
     let running = bench.start(&["--no-lease", "-v"]);
     bench.deploy("web", 3, "900m", "1Gi");
-    bench.wait("all running", &running, || bench.all_run(3));
+    bench.wait("all running", || bench.all_run(3));
     assert!(!bench.nodes().is_empty());
 
     // A new API server has no memory of what was before it: watches cannot go on from where they were.
@@ -70,7 +70,7 @@ fn what_happened_while_nobody_listened_is_found_out() {
     bench.plane.revive(Server::Api);
     bench.scale("web", 0);
     // Their kubelets are frozen, too: nobody else lets the pods go.
-    bench.wait("without pods", &running, || {
+    bench.wait("without pods", || {
         for pod in bench.pods() {
             let (namespace, name) = (&bench.namespace, text(&pod, "/metadata/name"));
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0");
@@ -79,7 +79,7 @@ fn what_happened_while_nobody_listened_is_found_out() {
         bench.pods().is_empty()
     });
     running.thaw();
-    bench.wait("empty", &running, || bench.nodes().is_empty() && bench.claims().is_empty());
+    bench.wait("empty", || bench.nodes().is_empty() && bench.claims().is_empty());
     assert!(lists() > before, "what is gone is only missing in a new list");
     assert!(
         running.log().contains("pods changed meanwhile, and how is forgotten (410)"),
@@ -89,6 +89,6 @@ fn what_happened_while_nobody_listened_is_found_out() {
 
     // And it still listens.
     bench.scale("web", 2);
-    bench.wait("all running", &running, || bench.all_run(2));
+    bench.wait("all running", || bench.all_run(2));
     assert_eq!(running.stop(), 130);
 }

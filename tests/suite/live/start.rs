@@ -13,26 +13,26 @@ fn a_successor_goes_on_while_no_commit_can_be_used() {
     bench.fleet.commit("good", &[("environments/dev.toml", &environment("one"))]);
     let first = bench.start(&["--no-lease"]);
     bench.deploy("web", 2, "900m", "1Gi");
-    bench.wait("all running", &first, || bench.all_run(2));
+    bench.wait("all running", || bench.all_run(2));
     first.stop();
 
     let broken = bench.fleet.commit("broken", &[("environments/dev.toml", "pools = 3\n")]);
     let second = bench.start(&["--no-lease"]);
     bench.deploy("more", 2, "15", "1Gi");
-    bench.wait("all running", &second, || bench.all_run(4));
+    bench.wait("all running", || bench.all_run(4));
     assert!(second.log().contains("the cluster stays as the last good one left it"), "{}", second.log());
     second.stop();
 
     bench.fleet.git(&["update-ref", "-d", "refs/heads/main"]);
-    let third = bench.start(&["--no-lease"]);
+    let _third = bench.start(&["--no-lease"]);
     bench.scale("more", 0);
     bench.scale("web", 1);
-    bench.wait("smaller", &third, || bench.all_run(1) && bench.nodes().len() == 1);
+    bench.wait("smaller", || bench.all_run(1) && bench.nodes().len() == 1);
     bench.fleet.git(&["update-ref", "refs/heads/main", &broken]);
     bench.fleet.commit("good again", &[("environments/dev.toml", &environment("two"))]);
     let generation = || {
         let pool = bench.plane.api.get(&format!("{POOLS}/general")).expect("it is never removed");
         text(&pool, "/spec/template/metadata/labels/generation").to_owned()
     };
-    bench.wait("mended", &third, || generation() == "two");
+    bench.wait("mended", || generation() == "two");
 }

@@ -35,11 +35,11 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     let running = bench.start(&["--output", "json"]);
 
     // A commit becomes objects, and what they refer to is ready.
-    bench.wait("pool and class ready", &running, || {
+    bench.wait("pool and class ready", || {
         bench.pool_is_ready() && bench.list(CLASSES).iter().any(|class| is_true(class, "Ready"))
     });
 
-    bench.wait("told by its Environment", &running, || {
+    bench.wait("told by its Environment", || {
         let environment = bench.plane.api.get(&path).body;
         let applied = environment["status"]["inventory"].as_array().map_or(0, Vec::len);
         is_true(&environment, "Ready") && text(&environment, "/status/sync") == "Synced" && applied == 2
@@ -49,8 +49,8 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     for (name, replicas, cpu, memory, zone) in GROUPS {
         bench.deploy_on(name, replicas, cpu, memory, json!({ "topology.kubernetes.io/zone": zone }));
     }
-    bench.wait("all running", &running, || bench.all_run(50));
-    bench.wait("all initialized", &running, || {
+    bench.wait("all running", || bench.all_run(50));
+    bench.wait("all initialized", || {
         bench.claims().iter().all(|claim| is_true(claim, "Initialized") && is_true(claim, "Ready"))
     });
     let (nodes, claims) = (bench.nodes(), bench.claims());
@@ -83,7 +83,7 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     // A second commit rolls the pool, no more than two of three nodes at a time, and pods move along.
     bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
     let going_most = Mutex::new(0);
-    bench.wait("rolled", &running, || {
+    bench.wait("rolled", || {
         let nodes = bench.nodes();
         let is_going = |node: &&Value| !node["metadata"]["deletionTimestamp"].is_null();
         let going = nodes.iter().filter(is_going).count();
@@ -93,9 +93,9 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     });
     let going_most = going_most.into_inner().expect("nobody panicked");
     assert!(going_most <= 2, "the budget is 40 % of three nodes: {going_most} went at a time");
-    bench.wait("all running again", &running, || bench.all_run(50));
+    bench.wait("all running again", || bench.all_run(50));
 
-    bench.wait("rolled out in the eyes of its Environment", &running, || {
+    bench.wait("rolled out in the eyes of its Environment", || {
         text(&bench.plane.api.get(&path).body, "/status/rollout/state") == "Complete"
     });
 
@@ -103,11 +103,9 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     for (name, ..) in GROUPS {
         bench.scale(name, 0);
     }
-    bench.wait("empty", &running, || {
-        bench.pods().is_empty() && bench.nodes().is_empty() && bench.claims().is_empty()
-    });
+    bench.wait("empty", || bench.pods().is_empty() && bench.nodes().is_empty() && bench.claims().is_empty());
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-    bench.wait("without leases of nodes", &running, || bench.list(leases).is_empty());
+    bench.wait("without leases of nodes", || bench.list(leases).is_empty());
     bench.expect_untouched(&strangers);
     let evictions = bench.evictions();
     assert!(evictions.len() >= 50, "every pod was asked to move: {}", evictions.len());
