@@ -1,5 +1,7 @@
 //! The AWS provider over the real wire: moto behind tests/emulator, which adds what EC2 does and moto does not.
 
+#![allow(clippy::disallowed_methods, reason = "tests wait, and measure what they wait for")]
+
 mod emulator;
 mod wire;
 mod launching;

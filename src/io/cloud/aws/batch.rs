@@ -62,10 +62,7 @@ where
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "waiting for company is what this does, and it decides nothing"
-)]
+/// Waits for company.
 async fn collect<T>(first: T, asked: &mut mpsc::UnboundedReceiver<T>) -> Vec<T> {
     let mut batch = vec![first];
     let end = Instant::now() + PATIENCE;
