@@ -145,6 +145,20 @@ impl Bench {
         counts
     }
 
+    /// All of so many pods were evicted, none of them twice. Of an eviction whose asker was killed before the answer nobody
+    /// can say whether it took place.
+    pub fn expect_moved_once(&self, pods: usize) {
+        let evictions = self.evictions();
+        assert!(evictions.values().all(|times| *times == 1), "no pod is evicted twice: {evictions:?}");
+        let requests = self.requests();
+        let broken_off = requests.iter().filter(|request| {
+            request["objectRef"]["subresource"] == "eviction" && request["responseStatus"]["code"] == 504
+        });
+        let broken_off = broken_off.map(|request| text(request, "/objectRef/name"));
+        let moved: BTreeSet<&str> = evictions.keys().map(String::as_str).chain(broken_off).collect();
+        assert!(moved.len() >= pods, "every pod was moved: {moved:?}\n{}", self.logs());
+    }
+
     /// Granted requests of one kind about one kind of object.
     pub fn requests_for(&self, resource: &str, verb: &str) -> Vec<Value> {
         let mut requests = self.requests();
