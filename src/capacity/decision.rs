@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::disruption::DisruptionPlan;
 use super::scheduling::{EffectiveZone, Rejected, Solution};
+use super::static_capacity::Keeping;
 use crate::model::action::Action;
 
 /// Why something is done: a stable word for programs, a sentence for people.
@@ -38,6 +39,8 @@ impl Planned {
 /// One picture judged: which waiting pod goes where, and which node may go.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
+    /// What becomes of static pools, by name. The engine's own plan has none: there they are seen to at once, by actions.
+    pub kept: Vec<Keeping>,
     pub provisioning: Solution,
     /// Waiting pods that cannot be planned for as they are written.
     pub rejected: Vec<Rejected>,

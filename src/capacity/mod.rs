@@ -16,5 +16,5 @@ mod assume;
 mod lifecycle;
 mod registration;
 mod termination;
-mod static_capacity;
+pub mod static_capacity;
 mod garbage;

@@ -15,6 +15,7 @@ use super::provisioning::claims_for;
 use super::scheduling::{
     Mode, NewNode, Request, Settings, Solution, Supply, moving_pods, provisionable_pods, solve,
 };
+use super::static_capacity;
 use crate::model::claim::NodeClaim;
 
 /// Where pods that wait, or whose node is on its way out, would go; and the room that is to be kept.
@@ -49,7 +50,8 @@ pub fn buy(
     Some(Arc::new(launched(claim, node, supply, now)))
 }
 
-/// Judges `cluster` as it is at `now`. Waiting pods are placed first; what may go is judged as if they were on their way.
+/// Judges `cluster` as it is at `now`. What static pools lack is bought, waiting pods find places on what is there now or on new
+/// nodes of their own; what may go is judged as if all that were on its way.
 pub fn plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Plan {
     plan_with(cluster, &Supply::of(cluster, &settings.scheduling), now, settings)
 }
@@ -57,8 +59,9 @@ pub fn plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Pla
 /// The same with a supply that is at hand.
 pub fn plan_with(cluster: &Cluster, supply: &Supply, now: Timestamp, settings: &EngineSettings) -> Plan {
     let rejected = provisionable_pods(cluster, &settings.scheduling).1;
+    let kept = static_capacity::keep_all(cluster, supply, &settings.scheduling, now);
     let provisioning = place(cluster, supply, now, &settings.scheduling);
-    let disruption =
-        disruption::plan(cluster, supply, &provisioning, &settings.scheduling, &settings.disruption, now);
-    Plan { provisioning, rejected, disruption: Arc::new(disruption), ..Plan::default() }
+    let EngineSettings { scheduling, disruption: judging, .. } = settings;
+    let disruption = disruption::plan(cluster, supply, &kept, &provisioning, scheduling, judging, now);
+    Plan { kept, provisioning, rejected, disruption: Arc::new(disruption), ..Plan::default() }
 }

@@ -10,7 +10,7 @@ use super::disruption::command::{Command, Destination, Method, is_waiting};
 use super::disruption::expiration;
 use super::disruption::round::Round;
 use super::provisioning;
-use super::scheduling::{self, NewNode, Solution, Supply, is_protected};
+use super::scheduling::{self, Code, NewNode, Refusal, Solution, Supply, is_protected};
 use crate::model::action::LaunchOption;
 use crate::model::claim::NodeClaim;
 use crate::model::label::{self, Labels};
@@ -88,16 +88,91 @@ pub(crate) fn new_node(cluster: &Cluster, supply: &Supply, pool: &NodePool) -> O
     })
 }
 
-/// New nodes of `pool` that are missing to its replicas, as far as limits allow.
-pub(crate) fn missing(cluster: &Cluster, supply: &Supply, pool: &NodePool) -> Vec<NewNode> {
-    let Some(replicas) = pool.replicas.filter(|_| pool.is_ready && !pool.is_deleting) else {
-        return Vec::new();
-    };
+/// The most nodes that one pool is given at once.
+const AT_ONCE_MAX: u64 = 1000;
+
+/// A static pool and what becomes of the nodes that it lacks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Keeping {
+    pub pool: PoolName,
+    pub replicas: u32,
+    /// Nodes that it has, those under way and those that wait for their replacement included.
+    pub nodes: u64,
+    /// How many of them are too many; which go is a matter of disruption.
+    pub excess: u64,
+    /// What is launched at once, whatever pods ask for.
+    pub new_nodes: Vec<NewNode>,
+    /// Why that is less than what is missing.
+    pub refusal: Option<Refusal>,
+}
+
+impl Keeping {
+    /// Why `new_nodes` are launched.
+    pub fn why(&self) -> String {
+        let nodes = if self.replicas == 1 { "node" } else { "nodes" };
+        format!("pool {} keeps {} {nodes}", self.pool, self.replicas)
+    }
+}
+
+/// What is to be done for `pool`, as far as limits allow; `None`: it is not static.
+pub fn keep(
+    cluster: &Cluster,
+    supply: &Supply,
+    settings: &scheduling::Settings,
+    pool: &NodePool,
+    now: Timestamp,
+) -> Option<Keeping> {
+    let (name, replicas) = (pool.name, pool.replicas?);
     let census = census(cluster, pool);
-    let wanted = u64::from(replicas).saturating_sub(census.active + census.leaving);
-    let count = wanted.min(room(pool, &census)).min(1000);
-    let node = if count > 0 { new_node(cluster, supply, pool) } else { None };
-    node.map_or_else(Vec::new, |node| vec![node; count as usize])
+    let nodes = census.active + census.leaving;
+    let missing = u64::from(replicas).saturating_sub(nodes);
+    let excess = census.active.saturating_sub(u64::from(replicas));
+    let mut keeping = Keeping { pool: name, replicas, nodes, excess, new_nodes: Vec::new(), refusal: None };
+    let mut refuse = |code, message: String| {
+        keeping.refusal = Some(Refusal { pool: Some(name), code, message });
+    };
+    let count = missing.min(room(pool, &census)).min(AT_ONCE_MAX);
+    if missing == 0 {
+        return Some(keeping);
+    }
+    if pool.is_deleting {
+        refuse(Code::PoolNotReady, format!("pool {name} is on its way out"));
+        return Some(keeping);
+    }
+    if !pool.is_ready {
+        refuse(Code::PoolNotReady, format!("pool {name} is not ready"));
+        return Some(keeping);
+    }
+    if count < missing.min(AT_ONCE_MAX) {
+        refuse(
+            Code::LimitReached,
+            format!("limits.nodes of pool {name} leaves room for {count} of {missing}"),
+        );
+    }
+    if count == 0 {
+        return Some(keeping);
+    }
+    let Some(node) = new_node(cluster, supply, pool) else {
+        refuse(Code::NoOfferingAvailable, format!("nothing that pool {name} asks for is available"));
+        return Some(keeping);
+    };
+    let one = Solution { new_nodes: vec![node.clone()], ..Solution::default() };
+    let purchase = provisioning::claims_for(cluster, supply, &one, settings, now, 0);
+    match purchase.dropped.into_iter().next() {
+        Some((_, refusal)) => keeping.refusal = Some(refusal),
+        None => keeping.new_nodes = vec![node; count as usize],
+    }
+    Some(keeping)
+}
+
+/// The same of every static pool, by name.
+pub fn keep_all(
+    cluster: &Cluster,
+    supply: &Supply,
+    settings: &scheduling::Settings,
+    now: Timestamp,
+) -> Vec<Keeping> {
+    cluster.pools.values().filter_map(|pool| keep(cluster, supply, settings, pool, now)).collect()
 }
 
 /// Claims for `nodes`, whose names differ by their number.

@@ -27,7 +27,7 @@ use jiff::Timestamp;
 
 use super::cluster::Cluster;
 use super::scheduling::{self, NewNode, Solution, Supply};
-use super::static_capacity;
+use super::static_capacity::{self, Keeping};
 pub use candidates::KeepReason;
 pub use command::{Command, Destination, Kind, Method};
 pub use cost::has_to_move;
@@ -61,16 +61,18 @@ pub struct DisruptionPlan {
     pub kept: Vec<Kept>,
 }
 
-/// Everything that would start at `now` after `provisioned` was carried out, within the budgets of `now`.
+/// Everything that would start at `now` after the nodes of `kept` and then `provisioned` were bought, within the budgets of `now`.
 pub fn plan(
     cluster: &Cluster,
     supply: &Supply,
+    kept: &[Keeping],
     provisioned: &Solution,
     scheduling: &scheduling::Settings,
     settings: &Settings,
     now: Timestamp,
 ) -> DisruptionPlan {
     let mut round = Round::new(cluster.clone(), supply, scheduling, settings, now);
+    kept.iter().for_each(|pool| round.buy(&pool.new_nodes));
     round.provision(provisioned);
     plan_in(&mut round, usize::MAX)
 }
@@ -131,9 +133,8 @@ pub fn next_step(
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    let pools = cluster.pools.values();
-    let new_nodes: Vec<NewNode> =
-        pools.flat_map(|pool| static_capacity::missing(cluster, supply, pool)).collect();
+    let kept = static_capacity::keep_all(cluster, supply, scheduling, now);
+    let new_nodes: Vec<NewNode> = kept.into_iter().flat_map(|pool| pool.new_nodes).collect();
     if !new_nodes.is_empty() {
         return Step { new_nodes, commands: Vec::new() };
     }

@@ -355,7 +355,7 @@ impl<'a> Round<'a> {
     }
 
     /// Claims for `nodes`, launched as the cheapest that each may be, not joined.
-    fn buy(&mut self, nodes: &[NewNode]) {
+    pub(super) fn buy(&mut self, nodes: &[NewNode]) {
         if nodes.is_empty() {
             return;
         }

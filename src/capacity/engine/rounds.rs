@@ -236,7 +236,8 @@ impl Engine {
         self.take(steps, now, out);
         self.provisioning.last = Some((now, self.revision));
         let disruption = self.plan.disruption.clone();
-        self.plan = Arc::new(Plan { provisioning: solution, rejected, pending_zones, disruption });
+        self.plan =
+            Arc::new(Plan { provisioning: solution, rejected, pending_zones, disruption, ..Plan::default() });
     }
 
     /// Makes the nodes that static pools lack.
@@ -246,17 +247,18 @@ impl Engine {
                 continue;
             };
             let supply = self.open_supply();
-            let nodes = static_capacity::missing(&self.cluster, &supply, &pool);
-            if nodes.is_empty() {
-                continue;
-            }
             let settings = self.settings.scheduling.clone();
+            let keeping = static_capacity::keep(&self.cluster, &supply, &settings, &pool, now);
+            let Some(keeping) = keeping.filter(|keeping| !keeping.new_nodes.is_empty()) else {
+                continue;
+            };
+            let why = keeping.why();
+            let nodes = keeping.new_nodes;
             let claims =
                 static_capacity::claims(&self.cluster, &supply, nodes, &settings, now, self.seed(now));
             let mut steps = Steps::default();
             for claim in claims {
-                let message = format!("pool {name} keeps {} nodes", pool.replicas.unwrap_or(0));
-                steps.push(Action::CreateClaim(claim), "Provisioned", message);
+                steps.push(Action::CreateClaim(claim), "Provisioned", why.clone());
             }
             self.take(steps, now, out);
         }

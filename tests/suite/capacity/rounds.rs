@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::decision::Decision;
 use provisor::capacity::engine::Engine;
+use provisor::capacity::planning;
 use provisor::capacity::provisioning;
 use provisor::capacity::scheduling::{self, Code, Supply};
 use provisor::model::action::Action;
@@ -16,6 +17,7 @@ use provisor::model::observation::Observation;
 use provisor::model::pod::HostPort;
 use provisor::model::pool::{ConsolidationPolicy, NodePool};
 use provisor::model::quantity::{ResourceName, Resources};
+use provisor::model::requirement::Requirement;
 
 use super::town::*;
 
@@ -165,6 +167,67 @@ fn sch_487_a_static_pool_never_makes_more_than_its_limit_allows() {
     engine.observe(now, Observation::ClaimGone(leaving.name));
     assert_eq!(granted(&mut engine, &mut now, 9), 1, "now there is room again");
     assert_eq!(engine.cluster().claims.len(), 5);
+}
+
+/// A plan says of a static pool what the engine does, and for the same reason.
+///
+/// Rows: LIF-083, LIF-084, LIF-085
+#[test]
+fn lif_084_a_plan_launches_for_a_static_pool_what_the_engine_launches() {
+    let ready = |_: &mut NodePool| ();
+    let unready = |pool: &mut NodePool| pool.is_ready = false;
+    let going = |pool: &mut NodePool| pool.is_deleting = true;
+    let nowhere = |pool: &mut NodePool| {
+        let zone = Requirement::one("us-west-2z".into());
+        Arc::make_mut(&mut pool.template).requirements.add(*label::ZONE, zone);
+    };
+    let cases: [(u32, Option<i64>, usize, &dyn Fn(&mut NodePool), usize, Option<Code>); 10] = [
+        (2, None, 0, &ready, 2, None),
+        (3, None, 1, &ready, 2, None),
+        (2, None, 2, &ready, 0, None),
+        (1, None, 3, &ready, 0, None),
+        (3, Some(1), 1, &ready, 0, Some(Code::LimitReached)),
+        (15, Some(10), 3, &ready, 7, Some(Code::LimitReached)),
+        (115, Some(10), 10, &ready, 0, Some(Code::LimitReached)),
+        (2, None, 0, &unready, 0, Some(Code::PoolNotReady)),
+        (2, None, 0, &going, 0, Some(Code::PoolNotReady)),
+        (2, None, 0, &nowhere, 0, Some(Code::NoOfferingAvailable)),
+    ];
+    for (replicas, limit, there, change, made, why) in cases {
+        let mut town = Town::with(|pool| {
+            pool.replicas = Some(replicas);
+            pool.limits = limit.map(nodes);
+            change(pool);
+        });
+        for number in 0..there {
+            town.node(&format!("n{number}"), "m5.large");
+        }
+        let case = format!("{there} of {replicas} with {limit:?}");
+        let plan = planning::plan(&town.cluster, town.now, &town.settings);
+        let [keeping] = &plan.kept[..] else { panic!("{case}: {:?}", plan.kept) };
+        assert_eq!(keeping.new_nodes.len(), made, "{case}");
+        assert_eq!(keeping.refusal.as_ref().map(|refusal| refusal.code), why, "{case}");
+        assert_eq!(created(&town.engine().decide(town.now)), made, "{case}");
+    }
+    let town = Town::with(|_| ());
+    assert_eq!(planning::plan(&town.cluster, town.now, &town.settings).kept, [], "pods make it grow");
+}
+
+#[test]
+fn what_a_static_pool_lacks_and_what_has_drifted_are_counted_together() {
+    let mut town = Town::with(|pool| {
+        pool.replicas = Some(5);
+        pool.limits = Some(nodes(6));
+    });
+    for name in ["n1", "n2"] {
+        town.node(name, "m5.large");
+        town.drift(name, "2026-03-02T00:00:00Z");
+    }
+    let plan = planning::plan(&town.cluster, town.now, &town.settings);
+    assert_eq!(plan.kept[0].new_nodes.len(), 3);
+    let replaced: usize = plan.disruption.commands.iter().map(|command| command.replacements.len()).sum();
+    assert_eq!(replaced, 1, "six are allowed");
+    assert_eq!(plan.disruption.kept[0].code, "LimitReached");
 }
 
 /// Rows: SCH-008, SCH-009, SCH-010

@@ -369,3 +369,77 @@ spec:
         assert_eq!(codes(more), ["\"VolumeNotUsable\""], "{more}");
     }
 }
+
+/// A pool that keeps two nodes, of which none is there.
+const FIXED: &str = r#"
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: { name: base, creationTimestamp: "2026-03-04T10:00:00Z" }
+spec:
+  replicas: 2
+  template:
+    spec:
+      nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }
+      requirements:
+        - { key: karpenter.sh/capacity-type, operator: In, values: [on-demand] }
+"#;
+
+#[test]
+fn nodes_that_a_static_pool_lacks_are_among_the_new_nodes() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    let write = |text: &str| std::fs::write(dir.path().join("cluster.yaml"), text).expect("it is written");
+    write(FIXED);
+    let done = run(dir.path(), &format!("{PLAN} --output json --detailed-exitcode"));
+    assert_eq!(code(&done), 4, "{}", err(&done));
+    let plan = parse(&out(&done));
+    schema::conforms("plan", &plan);
+    let provisioning = &plan["capacity"]["provisioning"];
+    let nodes = provisioning["newNodes"].as_array().expect("nodes");
+    assert_eq!(nodes.len(), 2);
+    for node in nodes {
+        assert_eq!((&node["pool"], &node["pods"]), (&json!("base"), &json!([])));
+        assert_eq!(node["launch"]["instanceType"], "m5.large");
+        assert_eq!(node["reason"], "StaticPool");
+        assert_eq!(node["message"], "pool base keeps 2 nodes");
+    }
+    assert_eq!(provisioning["usdPerHour"], "0.192");
+    let expected = json!([{
+        "pool": "base", "replicas": 2, "nodes": 0, "newNodes": 2, "reason": "Missing",
+        "message": "it lacks 2 nodes, launched at once",
+    }]);
+    assert_eq!(provisioning["staticPools"], expected);
+    let told = out(&run(dir.path(), PLAN));
+    for part in [
+        "new-2  base  m5.large  us-west-2a  on-demand  $0.096",
+        "base         2      0    2  Missing  it lacks 2 nodes, launched at once",
+        "2 new nodes of static pools at $0.192/h\n",
+    ] {
+        assert!(told.contains(part), "`{part}` is missing in\n{told}");
+    }
+    // Pods that wait come first and get nodes of their own.
+    write(&format!("{FIXED}---{POOL}{DEPLOYMENT}"));
+    let told = out(&run(dir.path(), &format!("{PLAN} --until-settled")));
+    assert!(told.contains("3 new nodes (2 of static pools) for 2 pods at $0.288/h, 1 pod without"), "{told}");
+    let ids = |line: &&str| line.starts_with("new-") && line.contains(" base ");
+    let named: Vec<&str> = told.lines().filter(ids).filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(named, ["new-2", "new-3", "new-2", "new-3"], "the end calls them by the same names");
+    write(&FIXED.replace("replicas: 2", "replicas: 2\n  limits: { nodes: 1 }"));
+    let told = out(&run(dir.path(), PLAN));
+    let why = "LimitReached  limits.nodes of pool base leaves room for 1 of 2";
+    assert!(told.contains(why) && told.ends_with("1 new node of static pools at $0.096/h\n"), "{told}");
+}
+
+#[test]
+fn nodes_of_a_static_pool_that_a_repository_wants_are_planned_for() {
+    let dir = TempDir::new().expect("a temporary directory");
+    std::fs::create_dir(dir.path().join("environments")).expect("a folder");
+    std::fs::write(dir.path().join("fleet.toml"), "name = \"shop\"\n").expect("the fleet is written");
+    let pool = "[pools.base]\nstrategy = \"static\"\nreplicas = 3\n";
+    std::fs::write(dir.path().join("environments/prod.toml"), pool).expect("the environment is written");
+    let done = run(dir.path(), "plan prod --repo . --output json");
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let plan = parse(&out(&done));
+    assert_eq!(plan["capacity"]["provisioning"]["newNodes"].as_array().map(Vec::len), Some(3));
+    assert_eq!(plan["sync"]["changes"].as_array().map(Vec::len), Some(2));
+}

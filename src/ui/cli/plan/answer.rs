@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::document::{
     Buffer, Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning, Reason,
-    Settled, SettledNode, Taint, Unschedulable,
+    Settled, SettledNode, StaticPool, Taint, Unschedulable,
 };
 use crate::capacity::buffers::{self, Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
@@ -14,18 +14,20 @@ use crate::capacity::disruption::{Destination, DisruptionPlan, Kind};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
 use crate::capacity::scheduling::{self, Refusal, Solution, provisionable_pods};
+use crate::capacity::static_capacity::Keeping;
 use crate::model::buffer::{BufferCondition, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
 use crate::model::money::UsdPerHour;
 use crate::model::name::ObjectKey;
 use crate::simulator::settle::{self, settle};
+use crate::ui::table::counted;
 
 pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, until_settled: bool) -> Capacity {
     let plan = planning::plan(cluster, now, settings);
     let waiting: BTreeSet<ObjectKey> =
         provisionable_pods(cluster, &settings.scheduling).0.iter().map(|pod| pod.key).collect();
     let mut ids = Ids::default();
-    let mut provisioning = provisioning(&plan.provisioning, &waiting, &mut ids);
+    let mut provisioning = provisioning(&plan.provisioning, &plan.kept, &waiting, &mut ids);
     let room = virtual_pods(cluster, &settings.scheduling);
     let names: BTreeSet<ObjectKey> = room.iter().map(|pod| pod.key).collect();
     for (shown, node) in provisioning.new_nodes.iter_mut().zip(&plan.provisioning.new_nodes) {
@@ -123,10 +125,23 @@ impl Ids {
     }
 }
 
-fn provisioning(solution: &Solution, waiting: &BTreeSet<ObjectKey>, ids: &mut Ids) -> Provisioning {
-    let new_nodes: Vec<NewNode> =
+fn provisioning(
+    solution: &Solution,
+    kept: &[Keeping],
+    waiting: &BTreeSet<ObjectKey>,
+    ids: &mut Ids,
+) -> Provisioning {
+    let mut new_nodes: Vec<NewNode> =
         solution.new_nodes.iter().map(|node| new_node(node, Some(waiting), ids)).collect();
-    let total: UsdPerHour = solution.new_nodes.iter().map(scheduling::NewNode::price).sum();
+    for pool in kept {
+        new_nodes.extend(pool.new_nodes.iter().map(|node| NewNode {
+            reason: Some("StaticPool".to_owned()),
+            message: Some(pool.why()),
+            ..new_node(node, None, ids)
+        }));
+    }
+    let bought = solution.new_nodes.iter().chain(kept.iter().flat_map(|pool| &pool.new_nodes));
+    let total: UsdPerHour = bought.map(scheduling::NewNode::price).sum();
     let existing = solution
         .existing
         .iter()
@@ -141,7 +156,28 @@ fn provisioning(solution: &Solution, waiting: &BTreeSet<ObjectKey>, ids: &mut Id
             .map(|pod| unschedulable(&pod.pod, &pod.reasons))
             .collect(),
         buffers: Vec::new(),
+        static_pools: kept.iter().map(static_pool).collect(),
         usd_per_hour: total.to_string(),
+    }
+}
+
+fn static_pool(pool: &Keeping) -> StaticPool {
+    let missing = u64::from(pool.replicas).saturating_sub(pool.nodes);
+    let (reason, message) = match &pool.refusal {
+        Some(refusal) => (refusal.code.as_str(), refusal.message.clone()),
+        None if missing > 0 => {
+            ("Missing", format!("it lacks {}, launched at once", counted(missing, "node")))
+        }
+        None if pool.excess > 0 => ("Excess", format!("it has {} too many", counted(pool.excess, "node"))),
+        None => ("Complete", "it has all its nodes".to_owned()),
+    };
+    StaticPool {
+        pool: pool.pool.to_string(),
+        replicas: pool.replicas,
+        nodes: pool.nodes,
+        new_nodes: pool.new_nodes.len(),
+        reason: reason.to_owned(),
+        message,
     }
 }
 
@@ -178,6 +214,8 @@ fn new_node(node: &scheduling::NewNode, shown: Option<&BTreeSet<ObjectKey>>, ids
             .collect(),
         pods: names(&node.pods, shown),
         buffer_pods: Vec::new(),
+        reason: None,
+        message: None,
     }
 }
 

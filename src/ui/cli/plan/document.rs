@@ -44,6 +44,9 @@ pub struct Provisioning {
     /// The room that CapacityBuffers keep, by namespace and name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub buffers: Vec<Buffer>,
+    /// The pools that keep a number of nodes, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub static_pools: Vec<StaticPool>,
     /// What all of `newNodes` cost together, as launched.
     pub usd_per_hour: String,
 }
@@ -73,6 +76,26 @@ pub struct NewNode {
     /// Pods that do not exist and stand for the room that a CapacityBuffer keeps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub buffer_pods: Vec<String>,
+    /// Why a node without pods is bought: `StaticPool`. Absent where its pods are the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A NodePool with `replicas`, and what becomes of the nodes that it lacks or has too many.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StaticPool {
+    pub pool: String,
+    pub replicas: u32,
+    /// How many it has, those under way included.
+    pub nodes: u64,
+    /// How many of `newNodes` are for it.
+    pub new_nodes: usize,
+    /// `Complete`, `Missing` or `Excess`; or a word for what keeps it from having all its nodes, such as `LimitReached`.
+    pub reason: String,
+    pub message: String,
 }
 
 /// A CapacityBuffer and what becomes of the room that it asks for.

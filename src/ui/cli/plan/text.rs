@@ -44,6 +44,13 @@ pub fn render(plan: &PlanDocument, console: &Console) -> String {
         buffers.row([&buffer.buffer, pods, fitting, new, &buffer.reason, &buffer.message]);
     }
     part("Room that is kept", buffers);
+    let mut fixed = Table::new(&["POOL", ">REPLICAS", ">NODES", ">NEW", "STATE", "WHY"]);
+    for pool in &provisioning.static_pools {
+        let (replicas, nodes) = (pool.replicas.to_string(), pool.nodes.to_string());
+        let new = pool.new_nodes.to_string();
+        fixed.row([&pool.pool, &replicas, &nodes, &new, &pool.reason, &pool.message]);
+    }
+    part("Pools that keep a number of nodes", fixed);
     let disruption = &plan.capacity.disruption;
     let mut commands = Table::new(&["DO", "NODES", "REASON", "BY", ">PODS", ">SAVES/H", "METHOD"]);
     for command in &disruption.commands {
@@ -122,8 +129,17 @@ fn summary(plan: &PlanDocument) -> String {
         said.push(format!("sync: {changes}"));
     }
     if new > 0 {
-        let (nodes, pods) = (counted(new, "new node"), counted(placed, "pod"));
-        said.push(format!("{nodes} for {pods} at ${}/h", provisioning.usd_per_hour));
+        let fixed = provisioning.new_nodes.iter().filter(|node| node.reason.is_some()).count();
+        let mut nodes = counted(new, "new node");
+        if fixed == new {
+            nodes.push_str(" of static pools");
+        } else if fixed > 0 {
+            nodes.push_str(&format!(" ({fixed} of static pools)"));
+        }
+        if fixed < new {
+            nodes.push_str(&format!(" for {}", counted(placed, "pod")));
+        }
+        said.push(format!("{nodes} at ${}/h", provisioning.usd_per_hour));
     }
     if existing > 0 {
         said.push(format!("{} on nodes that exist", counted(existing, "pod")));
