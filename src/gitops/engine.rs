@@ -740,8 +740,9 @@ fn add_text_filters(environment: &mut Environment<'static>, meter: &Arc<Meter>) 
         Ok(out)
     });
     let metered = meter.clone();
-    environment.add_filter("overlaid", move |lower: Value, upper: Value, field: Option<String>| {
-        overlaid(&metered, &lower, &upper, field.as_deref().unwrap_or("key"))
+    environment.add_filter("overlaid", move |lower: Value, upper: Value, fields: Rest<String>| {
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        overlaid(&metered, &lower, &upper, if fields.is_empty() { &["key"] } else { &fields })
     });
 }
 
@@ -761,15 +762,18 @@ fn json(meter: &Meter, value: &Value, name: &str) -> Result<Value, Error> {
 }
 
 /// Two lists of tables as one: entries of `lower` whose `field` also occurs in `upper` give way to those.
-fn overlaid(meter: &Meter, lower: &Value, upper: &Value, field: &str) -> Result<Value, Error> {
+fn overlaid(meter: &Meter, lower: &Value, upper: &Value, fields: &[&str]) -> Result<Value, Error> {
     if lower.is_undefined() || upper.is_undefined() {
         return Err(undefined("overlaid"));
     }
-    let names: Vec<Value> = upper.try_iter()?.map(|entry| entry.get_attr(field)).collect::<Result<_, _>>()?;
+    let name_of = |entry: &Value| -> Result<Vec<Value>, Error> {
+        fields.iter().map(|field| entry.get_attr(field)).collect()
+    };
+    let names: Vec<Vec<Value>> = upper.try_iter()?.map(|entry| name_of(&entry)).collect::<Result<_, _>>()?;
     let mut out = Vec::new();
     for entry in lower.try_iter()? {
-        let name = entry.get_attr(field)?;
-        meter.look(names.len())?;
+        let name = name_of(&entry)?;
+        meter.look(names.len() * fields.len())?;
         if !names.contains(&name) {
             out.push(entry);
         }

@@ -547,3 +547,38 @@ fn wrong_headroom_is_told_where_it_is_written() {
     assert_eq!(found("{ cpus = 1 }"), ("PRV1201", "environments/prod.toml:3:14".to_owned()));
     assert_eq!(found("{ cpu = \"much\" }").0, "PRV1203");
 }
+
+/// A list of the strategy and one of the pool are merged by the names of their entries, as layers are.
+#[test]
+fn a_taint_of_the_strategy_stays_beside_those_of_the_pool() {
+    let taint = |key: &str, value: &str, effect: &str| serde_json::json!({ "key": key, "value": value, "effect": effect });
+    let gpu = || taint("nvidia.com/gpu", "true", "NoSchedule");
+    for (taints, expected) in [
+        ("taints = [\"k=v:NoSchedule\"]", vec![gpu(), taint("k", "v", "NoSchedule")]),
+        (
+            "taints = [\"nvidia.com/gpu=a100:NoSchedule\"]",
+            vec![taint("nvidia.com/gpu", "a100", "NoSchedule")],
+        ),
+        (
+            "taints = [\"nvidia.com/gpu=true:NoExecute\"]",
+            vec![gpu(), taint("nvidia.com/gpu", "true", "NoExecute")],
+        ),
+        ("", vec![gpu()]),
+        ("taints = []", vec![]),
+    ] {
+        for strategy in ["gpu-spot", "gpu-premium"] {
+            let state = state(&fleet(&format!("[pools.g]\nstrategy = \"{strategy}\"\n{taints}\n")));
+            let pool = manifest(&state, "NodePool", "g");
+            let found = pool["spec"]["template"]["spec"]["taints"].as_array().cloned().unwrap_or_default();
+            assert_eq!(found, expected, "{strategy}, {taints}");
+        }
+    }
+    // What the defaults add does not take it away either.
+    let files = [
+        ("fleet.toml", "name = \"shop\"\ndefaults.pool.taints = [\"k=v:NoSchedule\"]\n"),
+        ("environments/prod.toml", "[pools.g]\nstrategy = \"gpu-spot\"\n"),
+    ];
+    let pool = manifest(&state(&repository(&files)), "NodePool", "g");
+    let found = &pool["spec"]["template"]["spec"]["taints"];
+    assert_eq!(*found, serde_json::json!([gpu(), taint("k", "v", "NoSchedule")]));
+}
