@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::api::crd::{self, Definition};
 use crate::gitops::desired::{DesiredObject, DesiredState, Origin};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed};
 use crate::gitops::engine::Engine;
@@ -14,6 +15,9 @@ use crate::gitops::overlay::merged;
 use crate::gitops::overrides::{Step, steps_of};
 use crate::gitops::promotion::{offer, rules};
 use crate::gitops::render::{RenderSettings, before_overrides, render};
+use crate::gitops::rendered::joined;
+use crate::gitops::schema::SchemaKind;
+use crate::gitops::shape::shape_of;
 use crate::gitops::tree::{Node, Tree};
 use crate::model::near::nearest;
 use crate::model::repository::Repository;
@@ -303,7 +307,7 @@ fn leaves(node: &Node, path: &str, out: &mut Vec<String>) {
     match &node.value {
         Tree::Map(map) if !map.is_empty() => {
             for (key, entry) in map.iter().filter(|(key, _)| !(path.is_empty() && &***key == "overrides")) {
-                leaves(&entry.node, &crate::gitops::rendered::joined(path, key), out);
+                leaves(&entry.node, &joined(path, key), out);
             }
         }
         _ if path.is_empty() => {}
@@ -314,8 +318,7 @@ fn leaves(node: &Node, path: &str, out: &mut Vec<String>) {
 fn collect(value: &Value, path: &str, out: &mut Vec<(String, Value)>) {
     match value {
         Value::Object(map) if !map.is_empty() => {
-            map.iter()
-                .for_each(|(key, value)| collect(value, &crate::gitops::rendered::joined(path, key), out));
+            map.iter().for_each(|(key, value)| collect(value, &joined(path, key), out));
         }
         Value::Array(items) if !items.is_empty() => {
             items.iter().enumerate().for_each(|(at, value)| collect(value, &format!("{path}[{at}]"), out));
@@ -353,9 +356,69 @@ fn unknown_field(resolved: &Resolved, pool: &str, field: &str, paths: &[String])
         let ends = path.match_indices(['.', '[']).map(|(at, _)| at).chain([path.len()]);
         ends.map(move |end| &path[..end])
     });
-    let help = match nearest(field, known) {
+    let unset = possible_fields();
+    let all = known.chain(unset.iter().map(String::as_str));
+    let help = match nearest(field, all) {
+        _ if unset.contains(&first_entries(field)) => {
+            "nothing sets it; leave the field out to see all that is set".to_owned()
+        }
         Some(near) => format!("did you mean `{near}`?"),
         None => "leave the field out to see all of them".to_owned(),
     };
     Diagnostic::error("PRV1108", place, message).help(help)
+}
+
+/// Every field that a pool or its NodePool can have, set or not; of lists those of the first entry.
+fn possible_fields() -> Vec<String> {
+    let mut fields = shape_of(SchemaKind::Environment).fields_below(&["pools", "*"]);
+    let kinds = crd::definitions();
+    let pool = kinds.iter().find(|kind| kind.kind == "NodePool").map(Definition::manifest);
+    if let Some(pool) = pool {
+        let schema = &pool["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        note_properties(&schema["properties"]["spec"], "spec", &mut fields);
+    }
+    fields
+}
+
+fn note_properties(schema: &Value, path: &str, out: &mut Vec<String>) {
+    for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let path = joined(path, name);
+        out.push(path.clone());
+        note_properties(inner, &path, out);
+    }
+    if !schema["items"].is_null() {
+        note_properties(&schema["items"], &format!("{path}[0]"), out);
+    }
+}
+
+/// `a[3].b` as `a[0].b`.
+fn first_entries(path: &str) -> String {
+    let parts = path.split('[').map(|part| match part.split_once(']') {
+        Some((_, rest)) => format!("0]{rest}"),
+        None => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("[")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_nothing_sets_are_known() {
+        let fields = possible_fields();
+        for field in [
+            "weight",
+            "limits",
+            "budgets[0].schedule",
+            "headroom.cpu",
+            "spec.weight",
+            "spec.replicas",
+            "spec.disruption.budgets[0].reasons",
+            "spec.template.spec.taints[0].effect",
+        ] {
+            assert!(fields.iter().any(|known| known == field), "{field} is missing in {fields:?}");
+        }
+        assert_eq!(first_entries("spec.disruption.budgets[12].nodes"), "spec.disruption.budgets[0].nodes");
+    }
 }

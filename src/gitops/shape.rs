@@ -10,10 +10,12 @@ use serde_json::Value;
 
 use crate::gitops::diagnostic::{Diagnostic, listed};
 use crate::gitops::overlay::identity_fields;
+use crate::gitops::rendered::joined;
 use crate::gitops::schema::{Draft, SchemaKind, schema_value};
 use crate::gitops::text_form;
 use crate::gitops::tree::{Map, Node, Quoting, Tree};
 use crate::model::near::nearest;
+use crate::model::quantity::Quantity;
 
 /// A compiled schema.
 #[derive(Debug)]
@@ -42,6 +44,9 @@ struct Table {
     names: Option<String>,
     notes: bool,
 }
+
+/// How far fields are followed into each other, choices and lists counted.
+const FIELDS_DEEP: usize = 12;
 
 static FLEET: LazyLock<Shape> =
     LazyLock::new(|| Shape::compile(&schema_value(SchemaKind::Fleet, Draft::Latest)));
@@ -196,6 +201,43 @@ impl Shape {
         Ok(())
     }
 
+    /// The paths of all fields below a path of keys, lists by their first entry.
+    pub fn fields_below(&self, path: &[&str]) -> Vec<String> {
+        let mut fields = Vec::new();
+        if let Some(at) = path.iter().try_fold(self.root, |at, key| self.below(at, key)) {
+            self.note_fields(at, "", FIELDS_DEEP, &mut fields);
+        }
+        fields
+    }
+
+    fn below(&self, at: usize, key: &str) -> Option<usize> {
+        match &self.nodes[at] {
+            Kind::Table(table) => table.fields.get(key).copied().or(table.others),
+            Kind::Choice(choices) => choices.iter().find_map(|kind| self.below(*kind, key)),
+            _ => None,
+        }
+    }
+
+    fn note_fields(&self, at: usize, path: &str, deep: usize, out: &mut Vec<String>) {
+        if deep == 0 {
+            return;
+        }
+        match &self.nodes[at] {
+            Kind::Table(table) => {
+                for (name, field) in &table.fields {
+                    let path = joined(path, name);
+                    out.push(path.clone());
+                    self.note_fields(*field, &path, deep - 1, out);
+                }
+            }
+            Kind::Choice(choices) => {
+                choices.iter().for_each(|kind| self.note_fields(*kind, path, deep - 1, out))
+            }
+            Kind::List { inner, .. } => self.note_fields(*inner, &format!("{path}[0]"), deep - 1, out),
+            _ => {}
+        }
+    }
+
     /// Every mistake in `node`.
     pub fn check(&self, node: &Node, found: &mut Vec<Diagnostic>) {
         Check { shape: self, found }.at(self.root, node, "the file");
@@ -230,7 +272,7 @@ impl Check<'_> {
             Kind::Choice(choices) => self.choice(choices, node, name),
             Kind::Bool => {
                 if !matches!(node.value, Tree::Bool(_)) {
-                    self.wrong_type(node, name, "true or false", "true");
+                    self.wrong_type(node, name, "true or false", "true", None);
                 }
             }
             Kind::Int { min, max, example } => match node.value {
@@ -239,19 +281,19 @@ impl Check<'_> {
                         self.out_of_range(node, name, *min, *max);
                     }
                 }
-                _ => self.wrong_type(node, name, "a whole number", example),
+                _ => self.wrong_type(node, name, "a whole number", example, None),
             },
             Kind::Text { form, one_of, example } => self.text(node, name, form.as_deref(), one_of, example),
             Kind::List { inner, .. } => match &node.value {
                 Tree::List(items) => self.list(*inner, items, name),
                 _ => {
                     let example = self.example(kind);
-                    self.wrong_type(node, name, "a list", &example);
+                    self.wrong_type(node, name, "a list", &example, None);
                 }
             },
             Kind::Table(table) => match &node.value {
                 Tree::Map(map) => self.table(table, map, node, name),
-                _ => self.wrong_type(node, name, "a table", "{ … }"),
+                _ => self.wrong_type(node, name, "a table", "{ … }", None),
             },
         }
     }
@@ -287,6 +329,9 @@ impl Check<'_> {
         if choices.iter().any(is_amount) && self.is_wrong_amount(node, name) {
             return;
         }
+        if self.is_list_of_tables(choices, node, name) {
+            return;
+        }
         if let Some(kind) = choices.iter().find(|kind| self.takes(**kind, node)) {
             return self.at(*kind, node, name);
         }
@@ -294,8 +339,51 @@ impl Check<'_> {
             return self.at(*only, node, name);
         }
         let expected: Vec<String> = choices.iter().map(|kind| self.expected(*kind)).collect();
-        let example = self.example(choices[0]);
-        self.wrong_type(node, name, &expected.join(" or "), &example);
+        let example = match text_form::amount_of(name).filter(|_| choices.iter().any(is_amount)) {
+            Some(form) => text_form::example_of(form).to_owned(),
+            None => self.example(choices[0]),
+        };
+        let how = match &node.value {
+            Tree::Float(number) if choices.iter().any(is_amount) => in_quotes_as_amount(number, name),
+            _ if choices.iter().any(|kind| self.is_free_text(*kind)) => in_quotes(node),
+            _ => None,
+        };
+        self.wrong_type(node, name, &expected.join(" or "), &example, how);
+    }
+
+    /// One table in brackets, where words are listed or a table stands by itself.
+    fn is_list_of_tables(&mut self, choices: &[usize], node: &Node, name: &str) -> bool {
+        let kinds = || choices.iter().map(|kind| &self.shape.nodes[*kind]);
+        let Some([first, others @ ..]) = node.as_list() else { return false };
+        let is_table = |item: &Node| item.as_map().is_some() && !item.is_removal();
+        let takes_tables = |kind: &Kind| match kind {
+            Kind::List { inner, .. } => self.takes(*inner, first),
+            _ => false,
+        };
+        let has = |wanted: fn(&Kind) -> bool| kinds().any(wanted);
+        let is_choice =
+            has(|kind| matches!(kind, Kind::Table(_))) && has(|kind| matches!(kind, Kind::List { .. }));
+        if !is_choice || !is_table(first) || !others.iter().all(is_table) || kinds().any(takes_tables) {
+            return false;
+        }
+        let message = format!("`{name}` is a list of tables where a list of values or one table is expected");
+        let written = &first.place.source.text[first.place.bytes()];
+        let help = match (others.is_empty(), written.starts_with('{') && !written.contains('\n')) {
+            (true, true) => format!("leave out the brackets: {written}"),
+            (true, false) => "write the table without the list around it".to_owned(),
+            (false, _) => format!("keep one, or write all of them as a list: [{{ key = \"{name}\", … }}, …]"),
+        };
+        self.found.push(Diagnostic::error("PRV1202", head(node), message).help(help));
+        true
+    }
+
+    /// Any text will do.
+    fn is_free_text(&self, kind: usize) -> bool {
+        match &self.shape.nodes[kind] {
+            Kind::Text { form: None, one_of, .. } => one_of.is_empty(),
+            Kind::Choice(choices) => choices.iter().any(|kind| self.is_free_text(*kind)),
+            _ => false,
+        }
     }
 
     /// Limits of a resource take amounts of that resource: cores, bytes or a count.
@@ -361,7 +449,8 @@ impl Check<'_> {
     fn text(&mut self, node: &Node, name: &str, form: Option<&str>, one_of: &[String], example: &str) {
         let Tree::Text(text, quoting) = &node.value else {
             let expected = form.and_then(text_form::described).unwrap_or("a text");
-            return self.wrong_type(node, name, expected, example);
+            let how = if form.is_none() && one_of.is_empty() { in_quotes(node) } else { None };
+            return self.wrong_type(node, name, expected, example, how);
         };
         if *quoting == Quoting::Bare && is_old_boolean(text) {
             let message = format!("`{text}` is a text here, although YAML 1.1 reads it as true or false");
@@ -437,7 +526,8 @@ impl Check<'_> {
         self.found.push(Diagnostic::error("PRV1201", place, message).help(help));
     }
 
-    fn wrong_type(&mut self, node: &Node, name: &str, expected: &str, example: &str) {
+    /// `how` is a better help than the example.
+    fn wrong_type(&mut self, node: &Node, name: &str, expected: &str, example: &str, how: Option<String>) {
         let code = if expected == "true or false" || matches!(node.value, Tree::List(_) | Tree::Map(_)) {
             "PRV1202"
         } else {
@@ -449,11 +539,12 @@ impl Check<'_> {
             format!("{} ({})", node.shown(), node.kind())
         };
         let message = format!("`{name}` is {is} where {expected} is expected");
-        let mut diagnostic = Diagnostic::error(code, head(node), message);
-        if !example.is_empty() {
-            diagnostic = diagnostic.help(format!("write it like {example}"));
-        }
-        self.found.push(diagnostic);
+        let help = how.unwrap_or_else(|| match example {
+            "" | "[]" if expected == "a text" => "write one text, in quotes".to_owned(),
+            "" | "[]" => format!("write {expected}; texts are in quotes"),
+            example => format!("write it like {example}"),
+        });
+        self.found.push(Diagnostic::error(code, head(node), message).help(help));
     }
 
     fn out_of_range(&mut self, node: &Node, name: &str, min: Option<i64>, max: Option<i64>) {
@@ -483,6 +574,30 @@ fn subject(name: &str) -> String {
     if name == "the file" { name.to_owned() } else { format!("`{name}`") }
 }
 
+/// How a number or a word is written that shall be a text.
+fn in_quotes(node: &Node) -> Option<String> {
+    if !matches!(node.value, Tree::Int(_) | Tree::Float(_) | Tree::Bool(_)) {
+        return None;
+    }
+    let written = &node.place.source.text[node.place.bytes()];
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+' | b'_');
+    let written = match !written.is_empty() && written.bytes().all(is_plain) {
+        true => written.to_owned(),
+        false => node.shown().replace('`', ""),
+    };
+    Some(format!("put it in quotes: \"{written}\""))
+}
+
+/// How a fraction is written that shall be an amount; `None`: it is none.
+fn in_quotes_as_amount(number: &str, resource: &str) -> Option<String> {
+    let quantity: Quantity = number.parse().ok().filter(|_| text_form::is_quantity(number))?;
+    let quoted = format!("put it in quotes, \"{number}\"");
+    match resource {
+        "cpu" => Some(format!("{quoted}, or count thousandths of a core: \"{}m\"", quantity.millis())),
+        _ => Some(quoted),
+    }
+}
+
 /// The first line of a value, so that a caret does not underline a whole table.
 pub(crate) fn head(node: &Node) -> crate::gitops::diagnostic::Place {
     let mut place = node.place.clone();
@@ -501,7 +616,7 @@ fn is_old_boolean(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gitops::diagnostic::Source;
+    use crate::gitops::diagnostic::{Place, Source};
     use crate::gitops::read::{Format, document};
 
     /// The schemas as they are checked in, both drafts of each.
@@ -532,6 +647,47 @@ mod tests {
         let node = document(&Source::new("file", text), format, &mut found).expect("it parses");
         shape.check(&node, &mut found);
         found.into_iter().map(|one| one.code).collect()
+    }
+
+    #[test]
+    fn every_value_of_a_wrong_kind_gets_a_help() {
+        let source = Source::new("file", "?");
+        let place = Place::new(&source, 0..1);
+        let node = |value: Tree| Node { value, place: place.clone() };
+        let text = |text: &str| node(Tree::Text(text.into(), Quoting::Bare));
+        let mut table = Node::map(place.clone());
+        table.set("no such field", place.clone(), node(Tree::Null));
+        let values = [
+            node(Tree::Null),
+            node(Tree::Bool(true)),
+            node(Tree::Int(-7)),
+            node(Tree::Float("1.5".into())),
+            node(Tree::Float("nan".into())),
+            text("? : ="),
+            text("yes"),
+            node(Tree::List(Vec::new())),
+            node(Tree::List(vec![text("?"), node(Tree::Null), node(Tree::Float("0.1".into()))])),
+            node(Tree::List(vec![table.clone()])),
+            node(Tree::List(vec![table.clone(), table.clone()])),
+            table,
+        ];
+        let mut told = 0;
+        for kind in [SchemaKind::Fleet, SchemaKind::Environment, SchemaKind::Policy, SchemaKind::Lock] {
+            let shape = shape_of(kind);
+            for (at, value) in
+                (0..shape.nodes.len()).flat_map(|at| values.iter().map(move |value| (at, value)))
+            {
+                for name in ["field", "cpu", "memory"] {
+                    let mut found = Vec::new();
+                    Check { shape, found: &mut found }.at(at, value, name);
+                    let lacks =
+                        |one: &&Diagnostic| one.help.as_ref().is_none_or(|help| help.trim().is_empty());
+                    assert_eq!(found.iter().find(lacks), None, "{:?}", shape.nodes[at]);
+                    told += found.len();
+                }
+            }
+        }
+        assert!(told > 1_000, "{told}");
     }
 
     #[test]

@@ -131,11 +131,7 @@ const FORMS: [Form; 13] = [
         expected: "a taint",
         example: "\"dedicated=batch:NoSchedule\"",
         matches: |text| taint(text).is_some(),
-        hint: |text| {
-            let effect = text.rsplit_once(':')?.1;
-            let near = crate::model::near::nearest(effect, ["NoSchedule", "PreferNoSchedule", "NoExecute"])?;
-            Some(format!("did you mean the effect `{near}`?"))
-        },
+        hint: taint_hint,
     },
 ];
 
@@ -172,6 +168,11 @@ fn is_zero_or_large(text: &str) -> bool {
 /// What a form is called, such as `a duration`.
 pub(crate) fn described(form: &str) -> Option<&'static str> {
     FORMS.iter().find(|known| known.name == form).map(|known| known.expected)
+}
+
+/// A text of a form, in quotes.
+pub(crate) fn example_of(form: &str) -> &'static str {
+    FORMS.iter().find(|known| known.name == form).map_or("\"…\"", |known| known.example)
 }
 
 /// Checks a text against a form; an unknown form takes everything.
@@ -351,17 +352,50 @@ fn values_of(field: &str, min: u32, max: u32, words: &[&str]) -> Vec<u32> {
     values
 }
 
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
 /// `key=value:Effect` or `key:Effect`.
 pub(crate) fn taint(text: &str) -> Option<(&str, Option<&str>, &str)> {
-    let (name, effect) = text.rsplit_once(':')?;
-    let (key, value) = match name.split_once('=') {
-        Some((key, value)) => (key, Some(value)),
-        None => (name, None),
-    };
-    let is_effect = matches!(effect, "NoSchedule" | "PreferNoSchedule" | "NoExecute");
-    let is_word = |text: &str| !text.contains([' ', '=', ':', '\t', '\n']);
-    (is_effect && !key.is_empty() && is_word(key) && value.is_none_or(is_word))
+    let (key, value, effect) = parts_of_taint(text)?;
+    (EFFECTS.contains(&effect) && !key.is_empty() && is_word_of_taint(key))
         .then_some((key, value, effect))
+        .filter(|(_, value, _)| value.is_none_or(is_word_of_taint))
+}
+
+fn parts_of_taint(text: &str) -> Option<(&str, Option<&str>, &str)> {
+    let (name, effect) = text.rsplit_once(':')?;
+    Some(match name.split_once('=') {
+        Some((key, value)) => (key, Some(value), effect),
+        None => (name, None, effect),
+    })
+}
+
+fn is_word_of_taint(text: &str) -> bool {
+    !text.contains(|c: char| matches!(c, '=' | ':') || c.is_whitespace())
+}
+
+/// What of a taint is wrong.
+fn taint_hint(text: &str) -> Option<String> {
+    let Some((key, value, effect)) = parts_of_taint(text) else {
+        return is_word_of_taint(text.split('=').next()?)
+            .then(|| format!("say what it does to pods: \"{text}:NoSchedule\""))
+            .filter(|_| taint(&format!("{text}:NoSchedule")).is_some());
+    };
+    if !EFFECTS.contains(&effect) {
+        let near = crate::model::near::nearest(effect, EFFECTS);
+        return Some(match near {
+            Some(near) => format!("did you mean the effect `{near}`?"),
+            None => "the effects are `NoSchedule`, `PreferNoSchedule` and `NoExecute`".to_owned(),
+        });
+    }
+    if key.is_empty() {
+        return Some("name the key in front: \"dedicated=batch:NoSchedule\"".to_owned());
+    }
+    let (what, wrong) = match value {
+        Some(value) if is_word_of_taint(key) => ("value", value),
+        _ => ("key", key),
+    };
+    Some(format!("the {what} \"{}\" must do without spaces, `=` and `:`", wrong.escape_debug()))
 }
 
 #[cfg(test)]
@@ -375,6 +409,23 @@ mod tests {
         assert_eq!(help("duration", "7d"), Some("write \"168h\": the units are h, m and s".to_owned()));
         assert_eq!(help("name", "GPU Pool"), Some("call it `gpu-pool`".to_owned()));
         assert_eq!(help("taint", "a=b:NoShedule"), Some("did you mean the effect `NoSchedule`?".to_owned()));
+    }
+
+    #[test]
+    fn of_a_wrong_taint_the_wrong_part_is_named() {
+        for (text, part) in [
+            ("a=b c:NoSchedule", "the value \"b c\""),
+            ("a=b=c:NoSchedule", "the value \"b=c\""),
+            ("a b:NoSchedule", "the key \"a b\""),
+            ("a b=c:NoExecute", "the key \"a b\""),
+            (":NoSchedule", "name the key"),
+            ("=b:NoSchedule", "name the key"),
+            ("a=b:Schedule not", "the effects are"),
+            ("gpu", "\"gpu:NoSchedule\""),
+        ] {
+            let help = check("taint", text).expect_err("it is wrong").help.expect("it has a help");
+            assert!(help.contains(part), "{text}: {help}");
+        }
     }
 
     #[test]

@@ -187,6 +187,30 @@ fn cases() -> Vec<Case> {
             "a weight for a static pool",
             "[pools.general]\nstrategy = \"static\"\nreplicas = 2\nweight = 5\n",
         ),
+        toml(
+            "numbers as labels and tags",
+            "[pools.general]\nstrategy = \"spot\"\nlabels = { a = 8, b = true, c = 1.50, d = [\"x\"] }\ndescription = 8\n[classes.default]\ntags = { cost = 5 }\n",
+        ),
+        yaml(
+            "numbers as labels in YAML",
+            "pools:\n  general:\n    strategy: spot\n    labels: { num: 08, nothing: , list: [a] }\n",
+        ),
+        toml(
+            "fractions as limits",
+            "[pools.general]\nstrategy = \"spot\"\nlimits = { cpu = 1.0005, memory = 1.5, \"example.com/fpga\" = 1.5, other = 1.5 }\n",
+        ),
+        toml(
+            "something else as limits",
+            "[pools.general]\nstrategy = \"spot\"\nlimits = { cpu = true, memory = [], nodes = -1.5 }\n",
+        ),
+        toml(
+            "lists of tables for one label",
+            "[pools.general]\nstrategy = \"spot\"\nrequirements = { \"karpenter.k8s.aws/instance-cpu\" = [{ operator = \"Gt\", values = [\"8\"] }], \"example.com/tier\" = [{ operator = \"Exists\" }, { values = [\"a\"] }] }\n",
+        ),
+        toml(
+            "wrong parts of taints",
+            "[pools.general]\nstrategy = \"spot\"\ntaints = [\"a=b c:NoSchedule\", \"gpu\", \"a:NoShedule\", \"a b:NoExecute\"]\n",
+        ),
         toml("an image family of another system", "[classes.default]\nami-family = \"Ubuntu\"\n"),
         toml(
             "soft eviction without grace",

@@ -192,6 +192,26 @@ fn a_misspelt_field_of_the_object_has_a_near_name_as_one_of_the_pool_has() {
 }
 
 #[test]
+fn a_misspelt_field_has_a_near_name_although_nothing_sets_that() {
+    let prod = ("environments/prod.toml", "[pools.general]\nstrategy = \"spot\"\n");
+    let repository = repository(&[FLEET, prod]);
+    for (field, help) in [
+        ("wieght", "did you mean `weight`?"),
+        ("spec.wieght", "did you mean `spec.weight`?"),
+        ("spec.disruption.budgets[0].shedule", "did you mean `spec.disruption.budgets[0].schedule`?"),
+        ("heedroom.cpu", "did you mean `headroom.cpu`?"),
+        ("weight", "nothing sets it; leave the field out to see all that is set"),
+        ("spec.limits", "nothing sets it; leave the field out to see all that is set"),
+        ("colour", "leave the field out to see all of them"),
+    ] {
+        let found = explain(&repository, "prod", "general", Some(field), &RenderSettings::default());
+        let found = found.expect_err(field);
+        let told = found.iter().next().expect("one");
+        assert_eq!((told.code, told.help.as_deref()), ("PRV1108", Some(help)), "{field}");
+    }
+}
+
+#[test]
 fn a_wrong_key_is_the_fault_of_whoever_wrote_the_key() {
     let object = |line: &str| {
         format!(

@@ -127,7 +127,8 @@ impl<'s> Reader<'s> {
             }
             _ => {
                 let message = "this is not YAML: a value is missing";
-                return Err(Box::new(Diagnostic::error("PRV1010", place, message)));
+                let help = "write a value here, or take the key away";
+                return Err(Box::new(Diagnostic::error("PRV1010", place, message).help(help)));
             }
         };
         Ok(self.finish(tree, place, anchor, before))
