@@ -174,24 +174,24 @@ fn sch_487_a_static_pool_never_makes_more_than_its_limit_allows() {
 /// Rows: LIF-083, LIF-084, LIF-085
 #[test]
 fn lif_084_a_plan_launches_for_a_static_pool_what_the_engine_launches() {
-    let ready = |_: &mut NodePool| ();
-    let unready = |pool: &mut NodePool| pool.is_ready = false;
-    let going = |pool: &mut NodePool| pool.is_deleting = true;
-    let nowhere = |pool: &mut NodePool| {
+    let ready: fn(&mut NodePool) = |_| ();
+    let unready: fn(&mut NodePool) = |pool| pool.is_ready = false;
+    let going: fn(&mut NodePool) = |pool| pool.is_deleting = true;
+    let nowhere: fn(&mut NodePool) = |pool| {
         let zone = Requirement::one("us-west-2z".into());
         Arc::make_mut(&mut pool.template).requirements.add(*label::ZONE, zone);
     };
-    let cases: [(u32, Option<i64>, usize, &dyn Fn(&mut NodePool), usize, Option<Code>); 10] = [
-        (2, None, 0, &ready, 2, None),
-        (3, None, 1, &ready, 2, None),
-        (2, None, 2, &ready, 0, None),
-        (1, None, 3, &ready, 0, None),
-        (3, Some(1), 1, &ready, 0, Some(Code::LimitReached)),
-        (15, Some(10), 3, &ready, 7, Some(Code::LimitReached)),
-        (115, Some(10), 10, &ready, 0, Some(Code::LimitReached)),
-        (2, None, 0, &unready, 0, Some(Code::PoolNotReady)),
-        (2, None, 0, &going, 0, Some(Code::PoolNotReady)),
-        (2, None, 0, &nowhere, 0, Some(Code::NoOfferingAvailable)),
+    let cases = [
+        (2, None, 0, ready, 2, None),
+        (3, None, 1, ready, 2, None),
+        (2, None, 2, ready, 0, None),
+        (1, None, 3, ready, 0, None),
+        (3, Some(1), 1, ready, 0, Some(Code::LimitReached)),
+        (15, Some(10), 3, ready, 7, Some(Code::LimitReached)),
+        (115, Some(10), 10, ready, 0, Some(Code::LimitReached)),
+        (2, None, 0, unready, 0, Some(Code::PoolNotReady)),
+        (2, None, 0, going, 0, Some(Code::PoolNotReady)),
+        (2, None, 0, nowhere, 0, Some(Code::NoOfferingAvailable)),
     ];
     for (replicas, limit, there, change, made, why) in cases {
         let mut town = Town::with(|pool| {
