@@ -79,6 +79,7 @@ pub(crate) fn assume(cluster: &mut Cluster, action: &Action, now: Timestamp) {
         }
         Action::Launch { .. }
         | Action::Terminate { .. }
+        | Action::NominatePod { .. }
         | Action::Evict { .. }
         | Action::DeletePod { .. }
         | Action::Publish(_) => {}

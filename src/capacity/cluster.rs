@@ -55,6 +55,9 @@ pub struct Cluster {
 
     // Indexes over the above.
     pods_by_node: BTreeMap<NodeName, BTreeMap<ObjectKey, Arc<Pod>>>,
+    /// Pods that wait and have room on a node that is kept for them, and which.
+    guests: BTreeMap<NodeName, BTreeMap<ObjectKey, Arc<Pod>>>,
+    guest_at: BTreeMap<ObjectKey, NodeName>,
     pods_by_namespace: BTreeMap<Namespace, usize>,
     /// How many pods ask for each resource.
     requested: BTreeMap<ResourceName, usize>,
@@ -215,6 +218,40 @@ impl Cluster {
         self.pods_by_node.get(&node).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// Pods that take room on `node`: bound to it, or expected there.
+    pub fn guests_of(&self, node: NodeName) -> impl Iterator<Item = &Arc<Pod>> {
+        self.pods_of(node).chain(self.guests.get(&node).into_iter().flat_map(BTreeMap::values))
+    }
+
+    pub(crate) fn is_expected(&self, pod: ObjectKey) -> bool {
+        self.guest_at.contains_key(&pod)
+    }
+
+    /// Nodes that keep room for pods that are not bound yet, and those pods.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = (NodeName, impl Iterator<Item = ObjectKey>)> {
+        self.guests.iter().map(|(node, pods)| (*node, pods.keys().copied()))
+    }
+
+    /// A pod that waits has room on `node` from now on, and waits for no other.
+    pub(crate) fn expect(&mut self, key: ObjectKey, node: NodeName) {
+        if let Some(pod) = self.pods.get(&key).filter(|pod| pod.node.is_none()).cloned() {
+            self.remove_pod(key);
+            self.guest_at.insert(key, node);
+            self.put_pod(pod);
+        }
+    }
+
+    /// It waits like any other again.
+    pub(crate) fn expect_no_more(&mut self, key: ObjectKey) {
+        let known = self.pods.get(&key).cloned();
+        if let (true, Some(pod)) = (self.guest_at.contains_key(&key), known) {
+            self.remove_pod(key);
+            self.guest_at.remove(&key);
+            self.put_pod(pod);
+        }
+        self.guest_at.remove(&key);
+    }
+
     /// Namespaces that there are: one with pods exists, even if nobody listed it.
     pub(crate) fn known_namespaces(&self) -> impl Iterator<Item = Namespace> + '_ {
         self.namespaces.keys().chain(self.pods_by_namespace.keys()).copied()
@@ -338,12 +375,17 @@ impl Cluster {
 
     pub fn put_pod(&mut self, pod: Arc<Pod>) {
         self.remove_pod(pod.key);
-        match pod.node {
-            Some(node) => {
+        match (pod.node, self.guest_at.get(&pod.key).copied()) {
+            (Some(node), _) => {
+                self.guest_at.remove(&pod.key);
                 self.touched.nodes.insert(node);
                 self.pods_by_node.entry(node).or_default().insert(pod.key, pod.clone());
             }
-            None if pod.is_unschedulable
+            (None, Some(node)) => {
+                self.touched.nodes.insert(node);
+                self.guests.entry(node).or_default().insert(pod.key, pod.clone());
+            }
+            _ if pod.is_unschedulable
                 && pod.nominated_node.is_none()
                 && !pod.is_gated
                 && !pod.is_terminal() =>
@@ -351,10 +393,10 @@ impl Cluster {
                 self.waiting_pods.insert(pod.key);
                 *self.waiting_shapes.entry(pod.shape.clone()).or_default() += 1;
             }
-            None if is_unjudged(&pod) => {
+            _ if is_unjudged(&pod) => {
                 self.unjudged_pods.entry(pod.shape.clone()).or_default().insert(pod.key);
             }
-            None => {}
+            _ => {}
         }
         let in_namespace = self.pods_by_namespace.entry(pod.key.namespace).or_default();
         *in_namespace += 1;
@@ -380,17 +422,19 @@ impl Cluster {
                 self.waiting_shapes.remove(&former.shape);
             }
         }
-        match former.node {
-            Some(node) => {
+        let (bound, kept) = (former.node, self.guest_at.get(&key).copied());
+        match (bound, kept) {
+            (Some(node), _) | (None, Some(node)) => {
                 self.touched.nodes.insert(node);
-                if let Some(pods) = self.pods_by_node.get_mut(&node) {
+                let hosts = if bound.is_some() { &mut self.pods_by_node } else { &mut self.guests };
+                if let Some(pods) = hosts.get_mut(&node) {
                     pods.remove(&key);
                     if pods.is_empty() {
-                        self.pods_by_node.remove(&node);
+                        hosts.remove(&node);
                     }
                 }
             }
-            None => drop_from(&mut self.unjudged_pods, &former.shape, &key),
+            (None, None) => drop_from(&mut self.unjudged_pods, &former.shape, &key),
         }
         self.touched.has_namespaces |= take_one(&mut self.pods_by_namespace, &key.namespace);
         for (name, _) in former.shape.requests.iter() {

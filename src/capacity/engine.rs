@@ -28,6 +28,7 @@ use super::disruption::command::{self, is_waiting};
 use super::disruption::{self, interruption, marking};
 use super::garbage;
 use super::lifecycle::{self, Context, Launches};
+use super::nominations::Nominations;
 use super::pool_status::Tally;
 use super::registration::Registrations;
 use super::scheduling::{self, OfferingKey, Supply};
@@ -63,6 +64,8 @@ pub struct EngineSettings {
     /// Pods equal to one that kube-scheduler found no place for wait, too, before it has said so of each: a crowd is planned for
     /// as a whole. Karpenter waits for every single word.
     pub foresees_pods: bool,
+    /// The room of a new node is kept for the pods that it was bought for, by their `status.nominatedNodeName`.
+    pub nominates: bool,
     /// Who we are: whatever is not described by our repository, or made from what is, stays as it is. `None`: everything is ours.
     pub owner: Option<Owner>,
     /// Mixed into the names of claims, so that two engines never choose the same.
@@ -92,6 +95,7 @@ pub struct Engine {
     replicas_changed: BTreeSet<PoolName>,
     tally: Tally,
     registrations: Registrations,
+    nominations: Nominations,
     /// Pools whose use changed since it was written.
     uncounted: BTreeSet<PoolName>,
     /// Overlays may have other effects than was reported.
@@ -135,6 +139,7 @@ impl Engine {
             replicas_changed: BTreeSet::new(),
             tally: Tally::default(),
             registrations: Registrations::default(),
+            nominations: Nominations::default(),
             uncounted: BTreeSet::new(),
             overlays_changed: false,
             buffers_changed: BTreeSet::new(),
@@ -183,11 +188,17 @@ impl Engine {
     }
 
     fn take_in(&mut self, at: Timestamp, seen: Observation) {
+        let seen = match seen {
+            Observation::Pod(pod) => Observation::Pod(self.nominations.as_counted(pod)),
+            seen => seen,
+        };
         match &seen {
             Observation::Pod(pod) => self.see_pod(at, pod),
             Observation::PodGone(key) => {
                 if let Some(former) = self.cluster.pods.get(key).cloned() {
                     self.endings.forget_pod(*key);
+                    self.nominations.forget(&former);
+                    self.cluster.expect_no_more(*key);
                     self.note_pod_event(at, &former);
                 }
             }
@@ -266,7 +277,14 @@ impl Engine {
                 self.see_companions_change();
             }
             Observation::Service(_) | Observation::ServiceGone(_) => self.see_companions_change(),
-            Observation::Synced => self.is_synced = true,
+            Observation::Synced => {
+                self.is_synced = true;
+                if self.settings.nominates {
+                    for pod in self.nominations.take_over(&self.cluster) {
+                        self.take_in(at, Observation::Pod(pod));
+                    }
+                }
+            }
             Observation::Launched { claim, instance } => {
                 if self.cluster.claims.get(claim).is_some_and(|claim| claim.deleted.is_none()) {
                     self.launches.succeeded(*claim, instance.clone());
@@ -338,15 +356,23 @@ impl Engine {
 
     fn see_pod(&mut self, at: Timestamp, pod: &Arc<Pod>) {
         let former = self.cluster.pods.get(&pod.key).cloned();
+        if let Some(former) = former.as_ref().filter(|former| former.uid != pod.uid) {
+            self.nominations.forget(former);
+            self.cluster.expect_no_more(pod.key);
+        }
         let is_bound_anew =
             pod.node.is_some() && former.as_ref().is_none_or(|former| former.node != pod.node);
         let ended = |pod: &Pod| pod.is_terminal() || pod.deleted.is_some();
         let ends = pod.node.is_some() && ended(pod) && former.as_ref().is_none_or(|former| !ended(former));
         if is_bound_anew || ends {
+            self.nominations.forget(pod);
             self.note_pod_event(at, pod);
         }
-        let waits =
-            pod.node.is_none() && pod.is_unschedulable && pod.nominated_node.is_none() && !pod.is_gated;
+        let waits = pod.node.is_none()
+            && pod.is_unschedulable
+            && pod.nominated_node.is_none()
+            && !pod.is_gated
+            && !self.cluster.is_expected(pod.key);
         let is_foreseen = self.settings.foresees_pods && self.cluster.foresees(pod);
         let is_planned = waits && self.provisioning.has_foreseen(pod.uid);
         if (waits || is_foreseen) && !is_planned && !pod.is_terminal() && !pod.is_daemon() && !pod.is_mirror()
@@ -392,6 +418,7 @@ impl Engine {
         }
         self.tally.touch(name);
         self.launches.forget(name);
+        self.nominations.forget_claim(name);
         self.claims_due.forget(name);
         self.given_up.remove(&name);
         self.waiting.remove(&name);
@@ -509,6 +536,7 @@ impl Engine {
         self.record_pod_events(now, &mut out);
         self.tend(now, &mut out);
         self.keep_replicas(now, &mut out);
+        self.give_up_nominations(now, &mut out);
         self.provision(now, &mut out);
         self.disrupt(now, &mut out);
         self.collect_garbage(now, &mut out);
@@ -648,6 +676,7 @@ impl Engine {
                     let steps = self.tend_claim(&claim, now);
                     self.claims_due.schedule(name, steps.wake_at);
                     let told = self.registrations.judge(&self.cluster, &claim, &steps, now);
+                    self.nominate(&steps, now, out);
                     self.take(steps, now, out);
                     self.take(told, now, out);
                 }
@@ -659,6 +688,28 @@ impl Engine {
                     self.take(steps, now, out);
                 }
             }
+        }
+    }
+
+    /// Before a node opens to all, its pods are told.
+    fn nominate(&mut self, steps: &Steps, now: Timestamp, out: &mut Steps) {
+        let joined = steps.actions.iter().find_map(|planned| match &planned.action {
+            Action::UpdateClaim { claim, change } => Some((*claim, change.node?)),
+            _ => None,
+        });
+        if let Some((claim, node)) = joined.filter(|_| self.settings.nominates) {
+            let told = self.nominations.tell(claim, node, &mut self.cluster);
+            self.take(told, now, out);
+        }
+    }
+
+    /// Pods for which room was kept in vain wait again.
+    fn give_up_nominations(&mut self, now: Timestamp, out: &mut Steps) {
+        let (void, next) = self.nominations.give_up(&mut self.cluster, now);
+        next.into_iter().for_each(|at| out.wake(at));
+        self.revision += u64::from(!void.is_empty());
+        for pod in void.iter().filter_map(|key| self.cluster.pods.get(key)) {
+            self.batch.trigger(pod.uid, now);
         }
     }
 

@@ -15,6 +15,7 @@ mod agenda;
 mod assume;
 mod lifecycle;
 mod registration;
+mod nominations;
 mod termination;
 pub mod static_capacity;
 mod garbage;

@@ -299,6 +299,13 @@ impl<P: CloudProvider> Hands<P> {
             Action::UpdateNode { node, change } => self.told(writer.change_node(*node, change).await),
             Action::DeleteNode { node } => self.told(writer.delete_node(*node).await),
             Action::FinalizeNode { node } => self.told(writer.finalize_node(*node).await),
+            Action::NominatePod { pod, uid, node } => {
+                // A wish: kube-scheduler finds a place without it.
+                if let Err(error) = writer.nominate_pod(*pod, *uid, *node).await {
+                    tracing::debug!("a pod was not told its node: {error}");
+                }
+                Ok(())
+            }
             Action::Evict { pod, uid } => match evict(writer.kube(), *pod, *uid, None).await {
                 Ok(Eviction::Granted) => {
                     self.see(Observation::Evicted { pod: *pod });
@@ -437,6 +444,8 @@ fn row_of(action: &Action, cluster: &Cluster) -> Row {
             .map_or(Row::Instance(*instance), |claim| Row::Machine(claim.name)),
         Action::UpdateNode { node, change } => change.owner.map_or_else(|| of_node(*node), Row::Machine),
         Action::DeleteNode { node } | Action::FinalizeNode { node } => of_node(*node),
+        // Its node opens to others only afterwards.
+        Action::NominatePod { node, .. } => of_node(*node),
         // A pod goes only once its node is closed to its successor.
         Action::Evict { pod, .. } | Action::DeletePod { pod, .. } => {
             let node = cluster.pods.get(pod).and_then(|pod| pod.node);

@@ -56,6 +56,12 @@ pub enum Action {
         node: NodeName,
     },
 
+    /// Has kube-scheduler try this node first for the pod, and keep its room from others.
+    NominatePod {
+        pod: ObjectKey,
+        uid: Uid,
+        node: NodeName,
+    },
     /// Through the eviction API, so that disruption budgets of pods hold.
     Evict {
         pod: ObjectKey,

@@ -32,6 +32,9 @@ pub(super) fn bind(
     let mut order: Vec<&Arc<Pod>> = waiting.iter().collect();
     order.sort_by_key(|pod| (std::cmp::Reverse(pod.shape.priority), pod.created, pod.key));
     let mut fleet = Fleet::new(cluster);
+    for pod in &order {
+        fleet.promise(pod);
+    }
     let mut bound = BTreeMap::new();
     // While a pass goes on nodes only fill up: what found no place will find none, unless other pods could open one.
     let mut hopeless: BTreeSet<ShapeId> = BTreeSet::new();
@@ -81,6 +84,8 @@ struct Seat<'a> {
     hard_taints: Vec<Taint>,
     used: Resources,
     groups: Vec<Group>,
+    /// What is kept for pods that wait and are nominated for this node.
+    promised: BTreeMap<ObjectKey, Arc<PodShape>>,
 }
 
 /// Equal pods of a node.
@@ -108,7 +113,14 @@ impl<'a> Fleet<'a> {
             }
             let hard = node.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule);
             let hard_taints = hard.copied().collect();
-            let seat = Seat { node, labels, hard_taints, used: Resources::new(), groups: Vec::new() };
+            let seat = Seat {
+                node,
+                labels,
+                hard_taints,
+                used: Resources::new(),
+                groups: Vec::new(),
+                promised: BTreeMap::new(),
+            };
             fleet.seats.insert(node.name, seat);
             for pod in cluster.pods_of(node.name).filter(|pod| !pod.is_terminal()) {
                 fleet.put(pod, node.name);
@@ -117,7 +129,16 @@ impl<'a> Fleet<'a> {
         fleet
     }
 
+    fn promise(&mut self, pod: &Arc<Pod>) {
+        if let Some(seat) = pod.nominated_node.and_then(|node| self.seats.get_mut(&node)) {
+            seat.promised.insert(pod.key, pod.shape.clone());
+        }
+    }
+
     fn put(&mut self, pod: &Arc<Pod>, node: NodeName) {
+        if let Some(seat) = pod.nominated_node.and_then(|nominated| self.seats.get_mut(&nominated)) {
+            seat.promised.remove(&pod.key);
+        }
         let seat = self.seats.get_mut(&node).expect("the node was chosen among the seats");
         seat.used.add(&pod.shape.requests);
         let staying = u32::from(pod.deleted.is_none());
@@ -143,6 +164,11 @@ impl<'a> Fleet<'a> {
         let crowds = self.crowds(shape);
         let suited = self.suited[&id].iter().map(|name| &self.seats[name]);
         let feasible: Vec<&Seat> = suited.filter(|seat| self.admits(seat, pod, &crowds)).collect();
+        if let Some(node) = pod.nominated_node
+            && feasible.iter().any(|seat| seat.node.name == node)
+        {
+            return Some(node);
+        }
         let scores = self.scores(&feasible, &pod.shape);
         let best = *scores.iter().max()?;
         let ties: Vec<NodeName> = feasible
@@ -178,7 +204,7 @@ impl<'a> Fleet<'a> {
     fn admits(&self, seat: &Seat, pod: &Pod, crowds: &Crowds) -> bool {
         let shape = &*pod.shape;
         let required = shape.spreads.iter().filter(|spread| spread.is_required);
-        fits(seat, shape)
+        fits(seat, pod)
             && ports_are_free(seat, &shape.host_ports)
             && self.volumes_allow(seat, pod)
             && required.zip(&crowds.spreads).all(|(spread, counts)| keeps_skew(seat, shape, spread, counts))
@@ -377,9 +403,17 @@ fn keeps_skew(seat: &Seat, shape: &PodShape, spread: &Spread, counts: &BTreeMap<
     here + own - fewest.min(here + own) <= spread.max_skew
 }
 
-fn fits(seat: &Seat, shape: &PodShape) -> bool {
-    shape.requests.iter().all(|(name, amount)| {
-        amount == 0 || seat.used.get(name).saturating_add(amount) <= seat.node.allocatable.get(name)
+/// What is kept for pods of the same or a higher priority is as good as used.
+fn fits(seat: &Seat, pod: &Pod) -> bool {
+    let is_kept = |(key, shape): &(&ObjectKey, &Arc<PodShape>)| {
+        **key != pod.key && shape.priority >= pod.shape.priority
+    };
+    let kept: Vec<&Resources> =
+        seat.promised.iter().filter(is_kept).map(|(_, shape)| &shape.requests).collect();
+    pod.shape.requests.iter().all(|(name, amount)| {
+        let kept: i64 = kept.iter().map(|requests| requests.get(name)).sum();
+        let used = seat.used.get(name).saturating_add(kept);
+        amount == 0 || used.saturating_add(amount) <= seat.node.allocatable.get(name)
     })
 }
 

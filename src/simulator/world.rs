@@ -308,6 +308,13 @@ impl World {
                     }
                 }
             }
+            Action::NominatePod { pod, uid, node } => {
+                let known = self.objects.pods.get(pod).filter(|known| known.uid == *uid);
+                if let Some(waiting) = known.filter(|known| known.node.is_none()) {
+                    let nominated = Pod { nominated_node: Some(*node), ..(**waiting).clone() };
+                    self.publish(Observation::Pod(Arc::new(nominated)));
+                }
+            }
             Action::Evict { pod, uid } => self.evict(*pod, *uid),
             Action::DeletePod { pod, uid, grace } => {
                 if self.objects.pods.get(pod).is_some_and(|known| known.uid == *uid) {
@@ -771,6 +778,7 @@ impl World {
             match bound.get(&pod.key) {
                 Some(node) => {
                     changed.node = Some(*node);
+                    changed.nominated_node = None;
                     changed.is_unschedulable = false;
                     let takes = kubelet::start_time(&mut self.rng);
                     self.plan(self.now + takes, Event::PodStarts(pod.key));

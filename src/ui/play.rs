@@ -153,7 +153,7 @@ impl Play {
         let catalog = Arc::new(catalog);
         let cloud = CloudHabits { spot_life: script.spot_life, ..CloudHabits::default() };
         let cluster = SimulatedCluster::new(script.seed, script.start, catalog.clone(), Habits { cloud });
-        let settings = EngineSettings { seed: script.seed, ..EngineSettings::default() };
+        let settings = EngineSettings { seed: script.seed, nominates: true, ..EngineSettings::default() };
         let reconciler = Reconciler::new(cluster, &script.environment, policy, settings);
         let start = script.start;
         let mut play = Self {

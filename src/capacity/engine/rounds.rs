@@ -202,9 +202,11 @@ impl Engine {
             hosting.bought(pods, Place::Claim(claim.name));
             let message = bought(&solution.new_nodes, pods);
             steps.push(Action::CreateClaim(claim.clone()), "Provisioned", message);
+            self.nominations.plan(pods, &Place::Claim(claim.name));
             nominate(pods, &Place::Claim(claim.name), view, &mut steps);
         }
         for (place, pods) in &solution.existing {
+            self.nominations.plan(pods, place);
             nominate(pods, place, view, &mut steps);
         }
         for pod in solution.unschedulable.iter().filter(|pod| waiting.contains(&pod.pod)) {
@@ -307,7 +309,8 @@ impl Engine {
         if let Some(ground) = self.prepared.take(supply) {
             round.borrow(ground);
         }
-        round.nominated = self.provisioning.nominated.keys().copied().collect();
+        let hosts = self.cluster.hosts().map(|(node, _)| node);
+        round.nominated = self.provisioning.nominated.keys().copied().chain(hosts).collect();
         round.host(self.provisioning.hosting.clone());
         round
     }

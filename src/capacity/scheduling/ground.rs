@@ -203,7 +203,7 @@ impl Ground {
 
     fn bind(&mut self, cluster: &Cluster, node: NodeName) {
         if let Some(host) = self.book.host(node) {
-            self.book.bind(cluster, self.places.rooms(), host, cluster.pods_of(node));
+            self.book.bind(cluster, self.places.rooms(), host, cluster.guests_of(node));
         }
     }
 
@@ -393,7 +393,7 @@ impl Loads {
         let mut load =
             Load { requests: nothing.clone(), of_daemons: nothing, ports: Vec::new(), daemons: Vec::new() };
         let Place::Node(name) = place else { return load };
-        for pod in cluster.pods_of(name).filter(|pod| !pod.is_terminal()) {
+        for pod in cluster.guests_of(name).filter(|pod| !pod.is_terminal()) {
             let row = self.rows.entry(Arc::as_ptr(&pod.shape) as usize).or_insert_with(|| {
                 let mut row = self.columns.row(&pod.shape.requests);
                 for (amount, is_known) in row.iter_mut().zip(&self.is_known) {

@@ -220,7 +220,7 @@ impl Attached {
         if limits.is_empty() {
             return Self::default();
         }
-        let pods = cluster.pods_of(node).filter(|pod| !pod.is_terminal());
+        let pods = cluster.guests_of(node).filter(|pod| !pod.is_terminal());
         Self { limits, used: pods.flat_map(|pod| attachments(cluster, pod)).collect() }
     }
 

@@ -173,6 +173,17 @@ impl Writer {
 
     // Pods.
 
+    /// Writes the node that kube-scheduler is to try first; another pod of the same name stays as it is.
+    pub async fn nominate_pod(&self, pod: ObjectKey, uid: Uid, node: NodeName) -> Result<(), KubeError> {
+        let change =
+            json!({ "metadata": { "uid": uid.as_str() }, "status": { "nominatedNodeName": node.0 } });
+        let (resource, namespace) = (Kind::Pod.resource(), Some(pod.namespace.as_str()));
+        match self.kube.merge(resource, namespace, &pod.name, Some("status"), &change).await {
+            Err(error) if error.is_missing() || error.is_conflict() => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
     /// Deletes a pod past its budgets; another one of the same name stays.
     pub async fn delete_pod(&self, pod: ObjectKey, uid: Uid, grace_seconds: u32) -> Result<(), KubeError> {
         let (resource, namespace) = (Kind::Pod.resource(), Some(pod.namespace.as_str()));

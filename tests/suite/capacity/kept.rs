@@ -57,7 +57,11 @@ impl Fate {
             let kind = TYPES[(rng.next_u64() % 3) as usize];
             town.node(&format!("first-{at}"), kind);
         }
-        let settings = EngineSettings { foresees_pods: seed.is_multiple_of(2), ..EngineSettings::default() };
+        let settings = EngineSettings {
+            foresees_pods: seed.is_multiple_of(2),
+            nominates: !seed.is_multiple_of(3),
+            ..EngineSettings::default()
+        };
         let engine = engine_of(&town.cluster, town.now, settings);
         Self { rng, now: town.now, engine, made: 0 }
     }

@@ -10,3 +10,4 @@ mod buffers;
 mod status;
 mod property;
 mod kept;
+mod nominations;

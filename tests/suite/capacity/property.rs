@@ -47,7 +47,9 @@ fn written(engine: &mut Engine, town: &Town) -> BTreeSet<String> {
                 | Action::DeleteNode { node }
                 | Action::FinalizeNode { node } => node.to_string(),
                 Action::Terminate { instance } => instance.instance().to_string(),
-                Action::Evict { pod, .. } | Action::DeletePod { pod, .. } => pod.to_string(),
+                Action::Evict { pod, .. }
+                | Action::DeletePod { pod, .. }
+                | Action::NominatePod { pod, .. } => pod.to_string(),
                 Action::UpdatePool { pool, .. } => pool.to_string(),
                 Action::UpdateOverlay { overlay, .. } => overlay.to_string(),
                 Action::UpdateBuffer { buffer, .. } => buffer.to_string(),

@@ -79,7 +79,7 @@ fn a_real_cloud_needs_no_right_to_make_nodes() {
                 has("resources", resource) && has("verbs", verb)
             })
         };
-        (may("nodes", "create"), may("pods/status", "patch"), may("servicecidrs", "get"), objects.len())
+        (may("nodes", "create"), may("nodes/status", "patch"), may("servicecidrs", "get"), objects.len())
     };
     assert_eq!(rules(["--set", "cloud=simulated"]), (true, true, false, 10));
     assert_eq!(rules(AWS), (false, false, true, 8));

@@ -3,6 +3,7 @@
 mod bench;
 mod replicas;
 mod whole;
+mod nominations;
 mod crash;
 mod rest;
 mod start;

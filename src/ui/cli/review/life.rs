@@ -76,7 +76,7 @@ impl Beginning {
     }
 
     fn settings(&self) -> EngineSettings {
-        EngineSettings { seed: self.seed, ..EngineSettings::default() }
+        EngineSettings { seed: self.seed, nominates: true, ..EngineSettings::default() }
     }
 
     fn begin(&self) -> Reconciler {

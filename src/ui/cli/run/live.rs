@@ -290,6 +290,7 @@ async fn keep<P: CloudProvider>(
                 policy: policy.clone(),
                 engine: EngineSettings {
                     foresees_pods: true,
+                    nominates: true,
                     owner: Some(Owner::new(&args.live.installation, &environment)),
                     ..engine.clone()
                 },

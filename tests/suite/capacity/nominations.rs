@@ -1,0 +1,130 @@
+//! New nodes keep their room for the pods that they were bought for.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use provisor::capacity::engine::{Engine, EngineSettings};
+use provisor::model::action::Action;
+use provisor::model::name::ObjectKey;
+use provisor::model::observation::Observation;
+use provisor::model::pod::{Pod, PodShape};
+use provisor::simulator::workload::{Workload, WorkloadKind};
+use provisor::simulator::world::{Habits, World};
+
+use super::town::*;
+
+/// A world with nothing in it but six large and seventy small pods that wait.
+fn crowd(seed: u64) -> World {
+    let mut world = World::new(seed, at(NOW), catalog(), Habits::default());
+    world.apply(Observation::Class(Arc::new(class("default"))));
+    world.apply(Observation::Pool(Arc::new(pool("default"))));
+    let deployment = |name: &str, shape: PodShape, replicas| {
+        Workload::new(ObjectKey::new("default", name), WorkloadKind::Deployment, Arc::new(shape), replicas)
+    };
+    world.add_workload(deployment("early", shape("small", "200m"), 70));
+    world.add_workload(deployment("late", shape("large", "3500m"), 6));
+    world
+}
+
+fn engine(nominates: bool) -> Engine {
+    Engine::new(EngineSettings { nominates, foresees_pods: true, ..EngineSettings::default() })
+}
+
+/// How many nodes were bought in four minutes, and whether all pods run then.
+fn bought(seed: u64, nominates: bool) -> (usize, bool) {
+    let mut world = crowd(seed);
+    let mut claims = BTreeSet::new();
+    let until = world.now() + SignedDuration::from_mins(4);
+    live(&mut world, &mut engine(nominates), until, |_, decision| {
+        let made = decision.actions.iter().filter_map(|planned| match &planned.action {
+            Action::CreateClaim(claim) => Some(claim.name),
+            _ => None,
+        });
+        claims.extend(made);
+    });
+    (claims.len(), world.objects().pods.values().all(|pod| pod.is_ready && pod.nominated_node.is_none()))
+}
+
+#[test]
+fn small_pods_do_not_take_the_room_that_was_bought_for_large_ones() {
+    for seed in 0..8 {
+        assert_eq!(bought(seed, true), (5, true), "seed {seed}: what was planned, and nothing else");
+        assert!(bought(seed, false).0 > 5, "seed {seed}: else the case shows nothing");
+    }
+}
+
+/// A town with a node that joins for two pods, an engine that told them, and the moment.
+fn told() -> (World, Engine) {
+    let mut world = crowd(3);
+    let mut engine = engine(true);
+    let mut has_told = false;
+    while !has_told {
+        let until = world.now() + SignedDuration::from_millis(200);
+        live(&mut world, &mut engine, until, |_, decision| {
+            has_told |=
+                decision.actions.iter().any(|planned| matches!(planned.action, Action::NominatePod { .. }));
+        });
+    }
+    (world, engine)
+}
+
+fn nominated(world: &World) -> Vec<Arc<Pod>> {
+    let pods = world.objects().pods.values();
+    pods.filter(|pod| pod.nominated_node.is_some() && pod.node.is_none()).cloned().collect()
+}
+
+#[test]
+fn pods_that_were_told_their_node_are_not_planned_again() {
+    let (world, engine) = told();
+    let pods = nominated(&world);
+    assert!(!pods.is_empty());
+    let cluster = engine.cluster();
+    for pod in &pods {
+        assert!(cluster.waiting_pods().all(|waiting| waiting.key != pod.key), "{} has its room", pod.key);
+        let node = pod.nominated_node.expect("it is nominated");
+        assert!(cluster.guests_of(node).any(|guest| guest.key == pod.key), "{} has it there", pod.key);
+        assert!(cluster.pods_of(node).all(|bound| bound.key != pod.key), "and is not bound");
+    }
+}
+
+#[test]
+fn a_node_that_goes_lets_its_pods_wait_again() {
+    let (mut world, mut engine) = told();
+    let pods = nominated(&world);
+    let node = pods[0].nominated_node.expect("it is nominated");
+    engine.observe(world.now(), Observation::NodeGone(node));
+    engine.decide(world.now());
+    let waits = |pod: &Arc<Pod>| engine.cluster().waiting_pods().any(|waiting| waiting.key == pod.key);
+    for pod in pods.iter().filter(|pod| pod.nominated_node == Some(node)) {
+        assert!(waits(pod), "{} waits like any other", pod.key);
+    }
+    world.take_news();
+}
+
+#[test]
+fn after_a_restart_a_nomination_hinders_nothing_but_one_of_kube_scheduler_counts() {
+    let (world, _) = told();
+    let pods = nominated(&world);
+    let mut successor = engine_of(
+        world.objects(),
+        world.now(),
+        EngineSettings { nominates: true, ..EngineSettings::default() },
+    );
+    successor.decide(world.now());
+    for pod in &pods {
+        let waits = successor.cluster().waiting_pods().any(|waiting| waiting.key == pod.key);
+        assert!(waits, "{} waits like any other", pod.key);
+    }
+    // Whom kube-scheduler nominates puts others out: they are leaving.
+    let mut cluster = world.objects().clone();
+    let node = pods[0].nominated_node.expect("it is nominated");
+    let leaving =
+        Pod { deleted: Some(world.now()), ..pod("leaving", Some(&node.to_string()), shape("leaving", "1")) };
+    cluster.observe(world.now(), &Observation::Pod(Arc::new(leaving)));
+    let mut successor =
+        engine_of(&cluster, world.now(), EngineSettings { nominates: true, ..EngineSettings::default() });
+    successor.decide(world.now());
+    let waits = successor.cluster().waiting_pods().any(|waiting| waiting.key == pods[0].key);
+    assert!(!waits, "{} is promised its room", pods[0].key);
+}
