@@ -203,6 +203,15 @@ impl<'p, 'v> Field<'p, 'v> {
         }
     }
 
+    /// What stands there, as it was written; empty for nothing.
+    pub(crate) fn written(&self) -> String {
+        match self.value {
+            None => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        }
+    }
+
     pub(crate) fn symbol(&self) -> Option<Symbol> {
         self.text().map(Symbol::new)
     }

@@ -41,12 +41,39 @@ pub(crate) fn of_pod(spec: &Field<'_, '_>, status: Option<&Field<'_, '_>>) -> Re
 /// The requests of one container, limits where none is written.
 fn of_resources(resources: &Field<'_, '_>) -> Resources {
     let mut asked = resources.get("requests").resources().unwrap_or_default();
-    for (name, amount) in resources.get("limits").resources().unwrap_or_default().iter() {
+    let limits = resources.get("limits").resources().unwrap_or_default();
+    check_limits(resources, &asked, &limits);
+    for (name, amount) in limits.iter() {
         if asked.listed(name).is_none() {
             asked.set(name, amount);
         }
     }
     asked
+}
+
+/// An API server takes no request above its limit; of what a node cannot lend twice both are the same.
+fn check_limits(resources: &Field<'_, '_>, requests: &Resources, limits: &Resources) {
+    let (asked_at, limited_at) = (resources.get("requests"), resources.get("limits"));
+    for (name, request) in requests.iter() {
+        let Some(limit) = limits.listed(name) else { continue };
+        let is_whole = name.0.starts_with("hugepages-")
+            || (name.0.contains('/')
+                && !name.0.contains("kubernetes.io/")
+                && !name.0.starts_with("requests."));
+        if request <= limit && !(is_whole && request < limit) {
+            continue;
+        }
+        let (asked, limited) = (asked_at.get(&name.0), limited_at.get(&name.0));
+        let (wanted, most) = (asked.written(), limited.written());
+        if request > limit {
+            let help = format!("lower the request, or raise `limits.{}`", name.0);
+            asked.error_with_help(format!("asks for {wanted}, and the limit is {most}"), &help);
+        } else {
+            let message =
+                format!("asks for {wanted}, and the limit is {most}: of {} both must be the same", name.0);
+            asked.error_with_help(message, "leave the request out: then it is the limit");
+        }
+    }
 }
 
 /// The largest of what a container's spec, its kubelet and its node's books say; the spec does not count where the
@@ -92,6 +119,7 @@ fn apply_pod_level(request: &mut Resources, resources: &Field<'_, '_>) {
         request.set(name, amount);
     }
     let limits = resources.get("limits").resources().unwrap_or_default();
+    check_limits(resources, &whole, &limits);
     for (name, amount) in limits.iter().filter(|(name, _)| is_supported(*name)) {
         if request.listed(name).is_none() {
             request.set(name, amount);

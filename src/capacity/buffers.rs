@@ -12,6 +12,7 @@ use super::cluster::Cluster;
 use super::scheduling::{Place, Settings, Solution};
 use crate::model::buffer::{ACTIVE_CAPACITY, BufferCondition, BufferSource, BufferStatus, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
+use crate::model::count::{agreeing, counted};
 use crate::model::name::{NodeName, ObjectKey, Uid};
 use crate::model::pod::{Owner, Pod, PodShape};
 use crate::model::quantity::Resources;
@@ -265,13 +266,12 @@ pub fn placed_status(
         status.conditions.set(kind, ConditionStatus::True, reason, "there is room for all of its pods", now);
     } else {
         let without = room.replicas - existing - new;
-        let message = match without {
-            0 => format!("{existing} of its {} pods have room, {new} need new nodes", room.replicas),
-            _ => format!(
-                "{existing} of its {} pods have room, {new} need new nodes, {without} have no place",
-                room.replicas
-            ),
-        };
+        let (pods, have) = (counted(room.replicas, "pod"), |count| agreeing(count, "has", "have"));
+        let need = agreeing(new, "needs a new node", "need new nodes");
+        let mut message = format!("{existing} of its {pods} {} room, {new} {need}", have(existing));
+        if without > 0 {
+            message.push_str(&format!(", {without} {} no place", have(without)));
+        }
         status.conditions.set(kind, ConditionStatus::False, "RequiresNewCapacity", &message, now);
     }
     status

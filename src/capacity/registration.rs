@@ -12,6 +12,7 @@ use super::decision::Steps;
 use crate::model::action::{Action, PoolChange};
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::condition::ConditionStatus;
+use crate::model::count::counted;
 use crate::model::name::PoolName;
 use crate::model::pool::{NodePool, PoolCondition, PoolConditions};
 
@@ -80,7 +81,7 @@ impl Registrations {
         }
         if conditions != pool.conditions {
             self.outdated.remove(&pool.name);
-            let message = format!("{failures} of the last {} machines did not join", known.len());
+            let message = format!("{failures} of the last {} did not join", counted(known.len(), "machine"));
             let change = PoolChange { conditions: Some(conditions), ..PoolChange::default() };
             told.push(Action::UpdatePool { pool: pool.name, change }, "RegistrationHealth", message);
         }

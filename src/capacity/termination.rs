@@ -13,6 +13,7 @@ use super::decision::Steps;
 use super::scheduling::is_protected;
 use crate::model::action::{Action, ClaimChange, NodeChange, Notice, Subject};
 use crate::model::claim::{ConditionStatus, ConditionType, Conditions, NodeClaim};
+use crate::model::count::{agreeing, counted};
 use crate::model::label::{Labels, annotation};
 use crate::model::name::{NodeName, ObjectKey, ProviderId, Uid};
 use crate::model::node::Node;
@@ -302,7 +303,11 @@ fn drain(
     for pod in others.iter().filter(|pod| Some(tier(pod)) == first) {
         evict(endings, pod, now, steps);
     }
-    let message = format!("{} pods are waiting to be evicted", waiting.len());
+    let message = format!(
+        "{} {} waiting to be evicted",
+        counted(waiting.len(), "pod"),
+        agreeing(waiting.len(), "is", "are")
+    );
     let subject = Subject::Node(node.name);
     let notice = Notice {
         subject,
@@ -428,7 +433,7 @@ fn detach(
         None => {}
     }
     conditions.set(kind, ConditionStatus::Unknown, "AwaitingVolumeDetachment", "", now);
-    let message = format!("{left} volumes are still attached");
+    let message = format!("{} {} still attached", counted(left, "volume"), agreeing(left, "is", "are"));
     let subject = Subject::Node(node.name);
     let notice = Notice {
         subject,

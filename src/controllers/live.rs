@@ -331,7 +331,7 @@ impl<P: CloudProvider> Live<P> {
         if self.git.is_ready() {
             let decision = self.git.decide(now);
             wakes.push(decision.wake_at);
-            if decision.is_news || !decision.actions.is_empty() {
+            if !decision.news.is_empty() || !decision.actions.is_empty() {
                 self.teller.touch(now);
                 drop(self.reports.send(Report::Git(decision)));
             }

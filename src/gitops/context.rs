@@ -6,6 +6,7 @@ use minijinja::Value;
 use minijinja::value::Serde;
 use serde_json::{Map, Value as Json, json};
 
+use crate::api::ec2nodeclass::FAMILIES;
 use crate::gitops::diagnostic::Diagnostic;
 use crate::gitops::lock::{Book, catalog_function};
 use crate::gitops::migrate::RENAMED;
@@ -301,4 +302,32 @@ pub(crate) fn check_class(class: &Node, found: &mut Vec<Diagnostic>) {
             );
         }
     }
+    if let Some(ami) = class.get("ami") {
+        let images = ami.as_list().unwrap_or(std::slice::from_ref(ami));
+        found.extend(images.iter().filter_map(no_version));
+    }
+}
+
+/// A family of images where an image is expected. It would be taken for the name of an image, and no image is named so.
+fn no_version(node: &Node) -> Option<Diagnostic> {
+    let text = node.as_text()?;
+    // No image has these letters in its name, so this is an alias with another sign than `@`.
+    let (family, version) = text.split_once([':', '=']).unwrap_or((text, "latest"));
+    let (_, name, alias) = FAMILIES
+        .iter()
+        .find(|(_, name, alias)| [*name, *alias].iter().any(|it| it.eq_ignore_ascii_case(family)))?;
+    let named = format!("if you do mean an image of that name, write `[{{ name = \"{text}\" }}]`");
+    let (message, help) = match *alias {
+        "" => (
+            format!("`{text}` is a family of images of your own, and no image"),
+            format!(
+                "name the image itself, such as \"ami-0123456789abcdef0\", and set `ami-family = \"{name}\"`; {named}"
+            ),
+        ),
+        alias => (
+            format!("`{text}` is a family of images without a version"),
+            format!("write \"{alias}@{version}\"; {named}"),
+        ),
+    };
+    Some(Diagnostic::error("PRV1203", node.place.clone(), message).help(help))
 }

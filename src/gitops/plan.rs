@@ -27,6 +27,7 @@ use super::tracking::{
     ANNOTATION_ADOPT, ANNOTATION_RECONCILE, Owner, Ownership, annotation, ownership, wave, with_marks,
 };
 use super::window::ChangeClass;
+use crate::model::count::counted;
 pub use print::{PlanRow, PlanSummary};
 
 /// How much a rendered set can be trusted.
@@ -479,8 +480,9 @@ impl Drafting<'_> {
             AdoptMode::Fail => {
                 let message = match differences {
                     0 => "exists, is tracked by nobody, and equals what is wanted".into(),
-                    1 => "exists, is tracked by nobody, and differs in 1 field".into(),
-                    count => format!("exists, is tracked by nobody, and differs in {count} fields"),
+                    count => {
+                        format!("exists, is tracked by nobody, and differs in {}", counted(count, "field"))
+                    }
                 };
                 Verdict::refused(VerdictCode::Unowned, message, help)
             }
@@ -668,7 +670,10 @@ fn pair_renames(input: &PlanInput<'_>, writes: &mut [PlannedChange], removals: &
             let nodes = gone.impact.nodes().unwrap_or(0);
             new.reasons
                 .push(format!("NodePool {} was renamed to it; its nodes come first", gone.object.name));
-            gone.reasons.push(format!("renamed to {}; its {nodes} nodes follow", new.object.name));
+            gone.reasons.push(match nodes {
+                1 => format!("renamed to {}; its node follows", new.object.name),
+                nodes => format!("renamed to {}; its {nodes} nodes follow", new.object.name),
+            });
             new.renamed = Some(gone.object.name.clone());
             gone.renamed = Some(new.object.name.clone());
         }

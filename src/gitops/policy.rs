@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::live::Fleet;
 use super::source::STALE_AFTER;
 use super::window::{Answer, Question, WindowSpec, Windows, matches};
+use crate::model::count::counted;
 
 /// Who starts a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -301,26 +302,32 @@ pub(crate) fn blast_excess(
     let share = |part: u64, whole: u64| part * 100 > whole * u64::from(limits.nodes_percent);
     let pools_allowed = limits.pools_max.max(pools_total.saturating_mul(limits.pools_percent) / 100);
     if blast.pools > pools_allowed {
-        return Some(format!("removes {} of {pools_total} pools; the limit is {pools_allowed}", blast.pools));
+        return Some(format!(
+            "removes {} of {}; the limit is {pools_allowed}",
+            blast.pools,
+            counted(pools_total, "pool")
+        ));
     }
     if let Some(limit) = limits.nodes_max
         && blast.nodes > limit
     {
-        return Some(format!("removes {} running nodes; the limit is {limit}", blast.nodes));
+        return Some(format!("removes {}; the limit is {limit}", counted(blast.nodes, "running node")));
     }
     let nodes_total = fleet.node_count();
     if blast.nodes > 0 && share(blast.nodes.into(), nodes_total.into()) {
         return Some(format!(
-            "removes {} of {nodes_total} running nodes; the limit is {} %",
-            blast.nodes, limits.nodes_percent
+            "removes {} of {}; the limit is {} %",
+            blast.nodes,
+            counted(nodes_total, "running node"),
+            limits.nodes_percent
         ));
     }
     let cpu_total: u64 = fleet.nodes_by_pool.values().flatten().map(|node| node.cpu_millis).sum();
     if blast.cpu_millis > 0 && share(blast.cpu_millis, cpu_total) {
         return Some(format!(
-            "removes {} of {} cores; the limit is {} %",
+            "removes {} of {}; the limit is {} %",
             blast.cpu_millis / 1000,
-            cpu_total / 1000,
+            counted(cpu_total / 1000, "core"),
             limits.nodes_percent
         ));
     }

@@ -163,8 +163,8 @@ pub struct SyncDecision {
     /// In order. Report what became of them with [`GitEvent::Applied`], then decide again.
     pub actions: Vec<SyncAction>,
     pub reasons: Vec<SyncReason>,
-    /// Whether the reasons are others than those of the decision before: worth a line to a person.
-    pub is_news: bool,
+    /// The reasons that the decision before did not have: worth a line to a person.
+    pub news: Vec<SyncReason>,
     /// Decide again by then, even if nothing happens. `None`: only when something happens.
     pub wake_at: Option<Timestamp>,
     /// The record of what was applied changed and has to be stored.
@@ -363,10 +363,7 @@ impl Sync {
             }
             GitEvent::Applied { plan, results } => self.take_results(at, &plan, results),
             GitEvent::Requested(request) => {
-                self.chain.given_up = None;
-                self.chain.retries = 0;
-                self.chain.retry_at = None;
-                self.chain.refused.clear();
+                self.try_again();
                 self.request = Some(request);
             }
             GitEvent::Cancelled => {
@@ -395,7 +392,7 @@ impl Sync {
             plan: None,
             actions: vec![],
             reasons: vec![],
-            is_news: false,
+            news: vec![],
             wake_at: None,
             inventory_changed: std::mem::take(&mut self.inventory_changed),
         };
@@ -413,7 +410,8 @@ impl Sync {
         }
         decision.inventory_changed |= std::mem::take(&mut self.inventory_changed);
         decision.wake_at = decision.wake_at.map(|wake_at| wake_at.max(now));
-        decision.is_news = decision.reasons != self.said;
+        let is_new = |reason: &&SyncReason| !self.said.contains(reason);
+        decision.news = decision.reasons.iter().filter(is_new).cloned().collect();
         self.said.clone_from(&decision.reasons);
         decision
     }
@@ -450,6 +448,14 @@ impl Sync {
         }
         live.fleet.index_classes(&live.objects);
         self.live = Some(live);
+    }
+
+    /// A person asks: what failed before is tried again.
+    fn try_again(&mut self) {
+        self.chain.given_up = None;
+        self.chain.retries = 0;
+        self.chain.retry_at = None;
+        self.chain.refused.clear();
     }
 
     /// A transient failure may be over once what is wanted of some object is different.
@@ -643,9 +649,13 @@ impl Sync {
                 };
                 let (action, why) = (change.action.as_str(), change.verdict.message());
                 let mut what = format!("{held} {action} {}: {why}", change.object);
-                if matches!(change.verdict, Verdict::NeedsConfirmation { .. }) {
+                match &change.verdict {
                     // What is confirmed is this plan and no other.
-                    what.push_str(&format!("; this is plan {}", plan.hash.short()));
+                    Verdict::NeedsConfirmation { .. } => {
+                        what.push_str(&format!("; this is plan {}", plan.hash.short()));
+                    }
+                    Verdict::Refused { help, .. } => what.push_str(&format!("; {help}")),
+                    Verdict::Waits { .. } | Verdict::Proceed => {}
                 }
                 decision.reasons.push(reason(code.as_str(), what));
             }

@@ -4,6 +4,7 @@ pub mod visible;
 pub mod symbol;
 pub(crate) mod hash;
 pub(crate) mod near;
+pub(crate) mod count;
 pub mod quantity;
 pub mod money;
 pub mod time;

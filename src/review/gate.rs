@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use super::report::{Change, EnvironmentReview, GateVerdict, HOURS_PER_MONTH, decimal};
 use crate::gitops::window::matches;
+use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
 
 /// How much more a proposal may cost.
@@ -187,12 +188,6 @@ fn touched(environment: &EnvironmentReview, protected: &[String]) -> Vec<String>
         touched.push(format!("{}/{} has its nodes replaced", environment.name, pool.pool));
     }
     touched
-}
-
-/// `1 pod`, `2 pods`.
-pub(super) fn counted(count: usize, thing: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {thing}{plural}")
 }
 
 #[cfg(test)]

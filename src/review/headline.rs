@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::gate::counted;
 use super::report::{
     Change, Counts, EnvironmentReview, Pause, PoolCost, PoolRoll, RollReview, Span, decimal,
 };
+use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
 
 /// Pauses of a roll that are listed; all are counted.

@@ -4,13 +4,13 @@
 //! through [`super::escape`]; the marker in the first line, by which the one comment is found again, cannot be forged by them.
 
 use super::escape::{cell, code, text};
-use super::gate::counted;
 use super::headline::{self, in_cents, signed_dollars};
 use super::report::{
     Change, EnvironmentReview, FieldReview, Mode, ObjectReview, OriginReview, PolicyReview, Remark, Review,
     Verdict, WaitingPod,
 };
 use crate::gitops::diff::show;
+use crate::model::count::counted;
 
 /// Letters of a comment: GitHub takes 65,536; the rest is slack for what a pipeline adds.
 pub const LETTERS_MAX: usize = 62_000;

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::capacity::cluster::Cluster;
+use crate::model::count::{agreeing, counted};
 use crate::model::label;
 use crate::model::name::{ObjectKey, Zone};
 use crate::model::offering::CapacityType;
@@ -275,11 +276,13 @@ impl Expectation {
             .filter(|claim| wanted(*label::CAPACITY_TYPE, &capacity_type, &claim.labels))
             .collect();
         if let Some(count) = self.nodes.filter(|count| !count.holds(claims.len())) {
-            failures.push(format!("{count} nodes expected, {} are there", claims.len()));
+            let (nodes, are) = (counted(count, "node"), agreeing(claims.len(), "is", "are"));
+            failures.push(format!("{nodes} expected, {} {are} there", claims.len()));
         }
         let pending = cluster.pods.values().filter(|pod| pod.node.is_none() && pod.is_active()).count();
         if let Some(count) = self.pending.filter(|count| !count.holds(pending)) {
-            failures.push(format!("{count} waiting pods expected, {pending} wait"));
+            let (pods, wait) = (counted(count, "waiting pod"), agreeing(pending, "waits", "wait"));
+            failures.push(format!("{pods} expected, {pending} {wait}"));
         }
         for claim in claims {
             let label = |key| claim.labels.get(&key).map_or("-", |value| value.as_str());

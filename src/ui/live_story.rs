@@ -12,26 +12,26 @@ use crate::controllers::live::Report;
 use crate::gitops::sync::SyncDecision;
 use crate::io::clock;
 use crate::model::action::{Action, Subject};
+use crate::model::count::{agreeing, counted};
 
 /// Prints decisions as they are made.
 pub struct LiveStory<'c> {
     console: &'c Console,
     /// The machines are.
     is_simulated: bool,
-    /// What the Git half said last: the same again is no news.
-    said: String,
 }
 
 impl<'c> LiveStory<'c> {
     pub fn new(console: &'c Console, is_simulated: bool) -> Self {
-        Self { console, is_simulated, said: String::new() }
+        Self { console, is_simulated }
     }
 
-    pub fn tell(&mut self, report: &Report) -> Result<(), Failure> {
+    pub fn tell(&self, report: &Report) -> Result<(), Failure> {
         let now = clock::now();
         match report {
             Report::Synced { nodes, pods } => {
-                let message = format!("the cluster is read: {nodes} nodes, {pods} pods");
+                let message =
+                    format!("the cluster is read: {}, {}", counted(nodes, "node"), counted(pods, "pod"));
                 self.line(now, Tone::Faint, "watch", "Synced", "", &message)
             }
             Report::Git(decision) => self.tell_sync(now, decision),
@@ -40,12 +40,9 @@ impl<'c> LiveStory<'c> {
         }
     }
 
-    fn tell_sync(&mut self, now: Timestamp, decision: &SyncDecision) -> Result<(), Failure> {
-        for reason in &decision.reasons {
-            if self.said != reason.message {
-                self.said.clone_from(&reason.message);
-                self.line(now, Tone::Notice, "sync", reason.reason, "", &reason.message)?;
-            }
+    fn tell_sync(&self, now: Timestamp, decision: &SyncDecision) -> Result<(), Failure> {
+        for reason in &decision.news {
+            self.line(now, Tone::Notice, "sync", reason.reason, "", &reason.message)?;
         }
         Ok(())
     }
@@ -60,7 +57,7 @@ impl<'c> LiveStory<'c> {
             self.line(now, tone, word, planned.reason.code, &subject, &planned.reason.message)?;
         }
         for (code, pods) in evicted {
-            let message = format!("{pods} pods are asked to go");
+            let message = format!("{} {} asked to go", counted(pods, "pod"), agreeing(pods, "is", "are"));
             self.line(now, Tone::Notice, "evict", code, "", &message)?;
         }
         Ok(())

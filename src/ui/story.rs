@@ -37,7 +37,7 @@ pub struct Decided {
 /// What a turn decided that somebody may ask about later: syncs, machines asked for and machines given up.
 pub fn decided(reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
     let mut told = Vec::new();
-    for reason in turn.syncs.iter().filter(|sync| sync.is_news).flat_map(|sync| &sync.reasons) {
+    for reason in turn.syncs.iter().flat_map(|sync| &sync.news) {
         let subject = reconciler.sync().environment().to_string();
         told.push(Decided { kind: reason.reason.to_string(), subject, message: reason.message.clone() });
     }
@@ -115,8 +115,6 @@ pub struct Narrator<'c> {
     console: &'c Console,
     start: Timestamp,
     told: usize,
-    /// What the Git half said last: the same again is no news.
-    said: String,
     stays: Stays,
 }
 
@@ -130,7 +128,7 @@ struct Line {
 
 impl<'c> Narrator<'c> {
     pub fn new(console: &'c Console, start: Timestamp) -> Self {
-        Self { console, start, told: 0, said: String::new(), stays: Stays::default() }
+        Self { console, start, told: 0, stays: Stays::default() }
     }
 
     /// Tells of a turn; `pause` is called before each line with its moment, for those who watch.
@@ -145,18 +143,8 @@ impl<'c> Narrator<'c> {
         }
         let mut lines = Vec::new();
         let now = reconciler.now();
-        for sync in turn.syncs.iter().filter(|sync| sync.is_news) {
-            for reason in &sync.reasons {
-                if self.said != reason.message {
-                    self.said.clone_from(&reason.message);
-                    lines.push(Line {
-                        at: now,
-                        tone: Tone::Notice,
-                        word: "sync",
-                        text: reason.message.clone(),
-                    });
-                }
-            }
+        for reason in turn.syncs.iter().flat_map(|sync| &sync.news) {
+            lines.push(Line { at: now, tone: Tone::Notice, word: "sync", text: reason.message.clone() });
         }
         for Decided { subject, message, .. } in decided_about_nodes(reconciler, turn) {
             let text = format!("{subject}: {message}");

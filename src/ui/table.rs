@@ -72,13 +72,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// `1 pod`, `2 pods`.
-pub fn counted(count: impl fmt::Display, thing: &str) -> String {
-    let count = count.to_string();
-    let plural = if count == "1" { "" } else { "s" };
-    format!("{count} {thing}{plural}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -145,6 +145,32 @@ fn a_role_or_a_profile_not_both() {
 }
 
 #[test]
+fn a_family_of_images_without_a_version_is_no_image() {
+    let of_ami = |ami: &str| of_pool(&format!("[classes.default]\nami = {ami}"));
+    for (ami, place, advice) in [
+        ("'al2023'", "5:7", "write \"al2023@latest\""),
+        ("'AL2023'", "5:7", "write \"al2023@latest\""),
+        ("'al2'", "5:7", "write \"al2@latest\""),
+        ("['bottlerocket']", "5:8", "write \"bottlerocket@latest\""),
+        ("'bottlerocket:1.20.0'", "5:7", "write \"bottlerocket@1.20.0\""),
+        ("'windows2019'", "5:7", "write \"windows2019@latest\""),
+        ("'windows2022'", "5:7", "write \"windows2022@latest\""),
+        ("'windows2025'", "5:7", "write \"windows2025@latest\""),
+        ("'custom'", "5:7", "name the image itself"),
+    ] {
+        let found = of_ami(ami);
+        assert_eq!(places(&found), [format!("error PRV1203 {place}")], "{ami}: {found:#?}");
+        assert!(help(&found[0]).starts_with(advice), "{ami}: {found:#?}");
+        assert!(help(&found[0]).contains("[{ name = "), "{ami}: the way to mean the name: {found:#?}");
+    }
+    for ami in
+        ["'al2023@latest'", "[{ name = 'al2023' }]", "{ name = 'al2023' }", "'al2023-mine'", "'my-custom-*'"]
+    {
+        assert_eq!(of_ami(ami), [], "{ami}");
+    }
+}
+
+#[test]
 fn one_path_is_overridden_once() {
     let found = of_pool("[pools.a.overrides]\n'spec.weight' = 5\nspec.weight = 6");
     assert_eq!(places(&found), ["error PRV1509 6:6"], "{found:#?}");

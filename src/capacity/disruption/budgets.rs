@@ -13,6 +13,7 @@ use jiff::tz::TimeZone;
 use super::command::is_leaving;
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::ConditionType;
+use crate::model::count::{agreeing, counted};
 use crate::model::name::PoolName;
 use crate::model::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
 
@@ -49,9 +50,10 @@ impl Allowance {
             );
         }
         format!(
-            "the budget of pool {pool} is used up: {allowed} of {} nodes may be away for reason {}, {away} are",
-            self.nodes,
-            reason.as_str()
+            "the budget of pool {pool} is used up: {allowed} of {} may be away for reason {}, {away} {}",
+            counted(self.nodes, "node"),
+            reason.as_str(),
+            agreeing(away, "is", "are")
         )
     }
 }

@@ -11,6 +11,7 @@ use crate::capacity::pool_status;
 use crate::model::action::{Action, Notice, PoolChange, Subject};
 use crate::model::buffer::{BufferSource, BufferStatus};
 use crate::model::condition::ConditionStatus;
+use crate::model::count::counted;
 use crate::model::name::{ObjectKey, PoolName};
 use crate::model::pool::{NodePool, OverlayCondition};
 use crate::model::symbol::Symbol;
@@ -95,7 +96,7 @@ impl Engine {
         let mut steps = Steps::default();
         for pool in unreported {
             let used = self.tally.of(pool);
-            let message = format!("{} nodes", used.nodes);
+            let message = counted(used.nodes, "node");
             let change = PoolChange { used: Some(used), ..PoolChange::default() };
             steps.push(Action::UpdatePool { pool, change }, "PoolStatus", message);
         }
@@ -166,7 +167,7 @@ impl Engine {
             let is_active = buffers::is_active(buffer);
             if status != buffer.status {
                 let message = match &resolved {
-                    Ok(room) => format!("keeps room for {} pods", room.replicas),
+                    Ok(room) => format!("keeps room for {}", counted(room.replicas, "pod")),
                     Err(why) => why.message.clone(),
                 };
                 steps.push(Action::UpdateBuffer { buffer: key, status }, "BufferStatus", message);

@@ -17,6 +17,7 @@ use crate::capacity::scheduling::{self, Ground, Mode, NewNode, Place, Rejected, 
 use crate::capacity::static_capacity;
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::NodeClaim;
+use crate::model::count::{agreeing, counted};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
 use crate::model::pod::Pod;
 
@@ -400,7 +401,8 @@ fn bought(nodes: &[NewNode], pods: &[ObjectKey]) -> String {
         let (kind, zone) = (launch.instance_type, launch.zone);
         format!("; cheapest is {kind} in {zone}, {}, at ${} an hour", launch.capacity_type, launch.price)
     });
-    format!("{} pods need a node{cheapest}", pods.len())
+    let need = agreeing(pods.len(), "needs", "need");
+    format!("{} {need} a node{cheapest}", counted(pods.len(), "pod"))
 }
 
 /// Tells real pods where they are expected to run. kube-scheduler decides.

@@ -6,6 +6,7 @@ use crate::gitops::diff::NodeImpact;
 use crate::gitops::policy::{Blast, SyncPolicy, blast_excess};
 use crate::gitops::tracking::{ANNOTATION_RETIRE, Owner, Ownership, ownership};
 use crate::gitops::window::{Answer, Question};
+use crate::model::count::counted;
 
 /// Asks a person when more nodes would be replaced than the policy lets one plan replace.
 pub(super) fn limit_rolls(policy: &SyncPolicy, writes: &mut [PlannedChange]) {
@@ -19,7 +20,7 @@ pub(super) fn limit_rolls(policy: &SyncPolicy, writes: &mut [PlannedChange]) {
         return;
     }
     for change in writes.iter_mut().filter(|change| change.verdict == Verdict::Proceed && rolls(change) > 0) {
-        let message = format!("the plan rolls {total} nodes; the limit is {limit}");
+        let message = format!("the plan rolls {}; the limit is {limit}", counted(total, "node"));
         change.verdict = Verdict::confirm(VerdictCode::RollNeedsConfirmation, message);
     }
 }

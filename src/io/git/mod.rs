@@ -42,7 +42,7 @@ pub use poll::{AfterFailure, INTERVAL, INTERVAL_MIN, Poller};
 pub use reference::{Purpose, RefName, Reference, ReferenceError, ReferenceFields, Resolved};
 pub use remembered::Remembered;
 pub use url::{RepositoryUrl, UrlError, UrlRules};
-pub use watch::{Change, Watch, watch};
+pub use watch::{Change, Lookout, Watch, watch};
 
 use crate::model::repository::{CommitId, Repository};
 use local::LocalRepository;

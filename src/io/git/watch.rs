@@ -2,14 +2,16 @@
 //!
 //! Only what names commits is watched: HEAD, the references and their packed form. A commit writes several of these files
 //! within milliseconds, so a burst is told once. A watch is a hint like a webhook: it hurries polling and never replaces
-//! it, and when it is lost the poller alone goes on.
+//! it. The kernel says nothing of a directory that is moved away with all that is above the watched files, so that is looked
+//! at now and then; and a [`Lookout`] watches again once a repository is back at its path.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::error::GitError;
 use super::local::{find, open};
@@ -18,6 +20,8 @@ use super::local::{find, open};
 const QUIET: Duration = Duration::from_millis(50);
 /// A change is told after this at the latest, however long the burst.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often a watched repository is looked for, and one that went away.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a watch tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +51,75 @@ impl Watch {
     }
 }
 
+/// Watches a path for as long as it is followed, also while no repository is there.
+#[derive(Debug)]
+pub struct Lookout {
+    path: PathBuf,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Watching(Watch),
+    /// The repository is gone, or is another one: looked for at every beat.
+    Lost(Interval),
+    /// It is there and cannot be watched.
+    Blind,
+}
+
+impl Lookout {
+    /// Begins inside a runtime.
+    pub fn new(path: &Path) -> Self {
+        let state = begin(path).unwrap_or_else(State::lost);
+        Self { path: path.into(), state }
+    }
+
+    /// Waits until the source is worth asking: it may have moved, it went away, or it is back. Nothing is lost if it is not
+    /// waited for to the end.
+    pub async fn next(&mut self) {
+        match &mut self.state {
+            State::Watching(watch) => {
+                if watch.next().await != Some(Change::Moved) {
+                    self.state = State::lost();
+                }
+            }
+            State::Lost(beat) => loop {
+                beat.tick().await;
+                if let Some(state) = begin(&self.path) {
+                    self.state = state;
+                    return;
+                }
+            },
+            State::Blind => std::future::pending().await,
+        }
+    }
+}
+
+impl State {
+    fn lost() -> Self {
+        let mut beat = interval(LOOK_AGAIN);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        beat.reset();
+        Self::Lost(beat)
+    }
+}
+
+/// Watches the repository, if it is there.
+fn begin(path: &Path) -> Option<State> {
+    match watch(path) {
+        Ok(watch) => Some(State::Watching(watch)),
+        Err(GitError::Watch { .. }) => Some(State::Blind),
+        Err(_) => None,
+    }
+}
+
 /// Watches the references of the repository that is at `path` or around it.
 pub fn watch(path: &Path) -> Result<Watch, GitError> {
     let found = find(path)?;
     let repo = open(&found.path, path)?;
     let real = |place: &Path| place.canonicalize().unwrap_or_else(|_| place.to_owned());
-    let watched = Watched { git_dir: real(repo.git_dir()), common_dir: real(repo.common_dir()) };
+    let (git_dir, common_dir) = (real(repo.git_dir()), real(repo.common_dir()));
+    let watched = Watched { identity: identity(&found.path), path: found.path, git_dir, common_dir };
     let cannot = |error: notify::Error| GitError::Watch { path: path.into(), why: error.to_string() };
 
     let (seen, events) = channel();
@@ -70,6 +137,10 @@ pub fn watch(path: &Path) -> Result<Watch, GitError> {
 
 /// The directories that name commits; they differ for a linked work tree, which has a HEAD of its own.
 struct Watched {
+    /// The work tree, or the bare repository.
+    path: PathBuf,
+    /// What was at `path` when the watch began.
+    identity: Option<Identity>,
     git_dir: PathBuf,
     common_dir: PathBuf,
 }
@@ -100,6 +171,30 @@ impl Watched {
     fn is_gone(&self) -> bool {
         !(self.git_dir.is_dir() && self.common_dir.join("refs").is_dir())
     }
+
+    /// Why there is nothing more to be heard, as far as a look tells.
+    fn lost(&self) -> Option<String> {
+        if self.is_gone() {
+            return Some(REMOVED.into());
+        }
+        let now = identity(&self.path);
+        (now != self.identity).then(|| match now {
+            None => "the repository was moved away".into(),
+            Some(_) => "another directory is in the repository's place".into(),
+        })
+    }
+}
+
+const REMOVED: &str = "the repository was removed";
+
+/// Tells a directory from another that came in its place: device and number.
+type Identity = (u64, u64);
+
+fn identity(path: &Path) -> Option<Identity> {
+    use std::os::unix::fs::MetadataExt;
+
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.dev(), found.ino()))
 }
 
 enum Seen {
@@ -112,7 +207,7 @@ fn judged(watched: &Watched, event: notify::Result<notify::Event>) -> Seen {
     match event {
         Err(error) => Seen::Lost(error.to_string()),
         Ok(event) if matches!(event.kind, EventKind::Remove(_)) && watched.is_gone() => {
-            Seen::Lost("the repository was removed".into())
+            Seen::Lost(REMOVED.into())
         }
         Ok(event) if matches!(event.kind, EventKind::Access(_)) => Seen::Nothing,
         // The queue of the kernel overflowed: anything may have happened.
@@ -125,7 +220,17 @@ fn judged(watched: &Watched, event: notify::Result<notify::Event>) -> Seen {
 }
 
 fn forward(watched: &Watched, events: &Receiver<notify::Result<notify::Event>>, tell: &mpsc::Sender<Change>) {
-    while let Ok(event) = events.recv() {
+    loop {
+        let event = match events.recv_timeout(LOOK_AGAIN) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => match watched.lost() {
+                Some(why) => return drop(tell.blocking_send(Change::Lost(why))),
+                // Whoever listened is gone.
+                None if tell.is_closed() => return,
+                None => continue,
+            },
+        };
         match judged(watched, event) {
             Seen::Nothing => continue,
             Seen::Commits => {}

@@ -12,12 +12,13 @@ use crate::io::cloud::CloudError;
 use crate::io::cloud::aws::describe_catalog;
 use crate::model::catalog::{Catalog, PriceSource};
 use crate::model::class::NodeClass;
+use crate::model::count::counted;
 use crate::model::near::nearest;
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::quantity::{ResourceName, resource};
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::table::{Table, counted};
+use crate::ui::table::Table;
 
 /// The region of the built-in catalogue if nothing tells a better one.
 pub const REGION: &str = "us-east-1";

@@ -11,6 +11,7 @@ use super::simulate::{cost_of, expectations_of, nodes_of, nodes_table};
 use crate::gitops::render::list_environments;
 use crate::io::clock;
 use crate::io::git::{self, Author, Change, GitSource, Source, Watch};
+use crate::model::count::{agreeing, counted};
 use crate::model::repository::Repository;
 use crate::simulator::script::Commit;
 use crate::ui::console::{Console, Tone};
@@ -94,7 +95,8 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
         say(console, &format!("   {notice}\n"))?;
     }
     let desired = play.take_commit(repository)?;
-    say(console, &format!("   {} becomes {} objects:", play.script.environment, desired.objects.len()))?;
+    let objects = counted(desired.objects.len(), "object");
+    say(console, &format!("   {} becomes {objects}:", play.script.environment))?;
     let names: Vec<String> = desired.objects.keys().map(ToString::to_string).collect();
     say(console, &format!(" {}\n", names.join(", ")))?;
 
@@ -139,11 +141,13 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
     let ledger = world.ledger();
     let parts: Vec<String> =
         ledger.by_capacity_type.iter().map(|(kind, usd)| format!("${usd} {kind}")).collect();
+    let bought = world.story().count("Launched");
     let sum = format!(
-        "{} machines were bought, {} taken back, {} pods moved; ${} simulated dollars in {} ({})",
-        world.story().count("Launched"),
+        "{} {} bought, {} taken back, {} moved; ${} simulated dollars in {} ({})",
+        counted(bought, "machine"),
+        agreeing(bought, "was", "were"),
         world.story().count("SpotWarning"),
-        world.story().count("Evicted"),
+        counted(world.story().count("Evicted"), "pod"),
         ledger.total_usd,
         play.elapsed(play.end()),
         parts.join(", "),

@@ -9,10 +9,11 @@ use super::repository::RepositoryArgs;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, show, without_bookkeeping};
 use crate::gitops::render::{RenderSettings, list_environments};
+use crate::model::count::counted;
 use crate::model::repository::{Repository, Revision};
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::table::{Table, counted};
+use crate::ui::table::Table;
 
 /// Compare two states of a fleet: what is on disk with a commit, two commits, or two environments
 #[derive(Debug, clap::Args)]

@@ -13,9 +13,9 @@ use crate::gitops::render::validate_repository;
 use crate::gitops::schema::{Draft, SchemaKind, schema_of};
 use crate::io::clock;
 use crate::io::git::{Author, Limits, Symlinks, commit_files, init_repository, read_directory};
+use crate::model::count::counted;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::table::counted;
 
 /// Write a commented starter fleet into an empty directory and commit it
 #[derive(Debug, clap::Args)]

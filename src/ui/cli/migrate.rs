@@ -7,9 +7,10 @@ use serde::Serialize;
 
 use super::rewrite;
 use crate::gitops::migrate::{MigratedFile, migrate, texts};
+use crate::model::count::counted;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::table::{Table, counted};
+use crate::ui::table::Table;
 
 /// Rewrite strategy files of an older format version; comments, order and spaces stay
 #[derive(Debug, clap::Args)]

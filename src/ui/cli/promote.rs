@@ -15,12 +15,13 @@ use crate::gitops::promotion::{
 use crate::gitops::render::{RenderSettings, list_environments, render_environment};
 use crate::gitops::sync::{Health, Rollout, SyncState};
 use crate::io::clock;
+use crate::model::count::counted;
 use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::time::render_duration;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::table::{Table, counted};
+use crate::ui::table::Table;
 
 /// Propose the values that an environment takes over from others, once they have proven themselves there
 #[derive(Debug, clap::Args)]

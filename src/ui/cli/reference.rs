@@ -19,7 +19,7 @@ pub fn reference() -> String {
          | 4 | only with `--detailed-exitcode`: there is something to do |\n\
          | 5 | stale or out of time |\n\
          | 64 | the command line is wrong; also: asking for AWS in a build without the feature `aws` |\n\
-         | 130 | interrupted |\n\n\
+         | 130 | interrupted: by Ctrl-C; `run` also by a closed terminal (SIGHUP), and on a real cluster by SIGTERM |\n\n\
          With `--output json` the answer is one JSON document with a `version`, described by the schemas in\n\
          `config-schema/output/`; errors and notices are JSON on standard error, one document per line.\n\
          `NO_COLOR`, `CLICOLOR_FORCE` and `--color` choose colours, `PROVISOR_LOG` filters the log (`provisor::io=debug`).\n",

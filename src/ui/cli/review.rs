@@ -23,6 +23,7 @@ use crate::gitops::guardrail::{Guardrails, RULES_CHANGE};
 use crate::gitops::render::{
     Judged, Judging, RenderSettings, Report, list_environments, render_and_judge, validate_repository,
 };
+use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
 use crate::model::near::nearest;
 use crate::model::observation::Observation;
@@ -391,7 +392,8 @@ fn is_stale(args: &Args, source: &Source, console: &Console) -> bool {
     }
     let days = age.as_hours() / 24;
     console.notice(&format!(
-        "the snapshot is of {moment}, {days} days ago: the cluster may look different by now"
+        "the snapshot is of {moment}, {} ago: the cluster may look different by now",
+        counted(days, "day")
     ));
     args.strict || args.max_snapshot_age.is_some()
 }

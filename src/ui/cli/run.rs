@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 pub use live::LiveArgs;
@@ -29,11 +28,12 @@ use crate::gitops::render::RenderSettings;
 use crate::gitops::source::SourcePolicy;
 use crate::gitops::sync::{GitEvent, SyncRequest};
 use crate::io::clock::{self, Stopwatch};
-use crate::io::git::{self, Acknowledgement, Change, GitError, GitSource, INTERVAL, Remembered};
+use crate::io::git::{self, Acknowledgement, GitError, GitSource, INTERVAL, Lookout, Remembered};
 use crate::model::repository::Revision;
 use crate::model::time::parse_duration;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
+use crate::ui::interrupt::{Ending, Endings};
 use crate::ui::play::{Play, engine_notice, price_notice, script_of};
 use crate::ui::story::{Narrator, say};
 
@@ -50,6 +50,8 @@ With --output json every line is one document (`provisor schema output/run`).
 
 What a commit no longer has stays, unless --prune says otherwise; and if more than one pool or a tenth of the nodes would go
 with it, that waits for a person: type `confirm PLAN` with the digits that the plan shows.
+
+Ctrl-C, a closed terminal and SIGTERM end it in order.
 
 A commit that cannot be used changes nothing: the last good state stays, and the mistake is shown.
 
@@ -172,6 +174,8 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     // The first commit must be usable: without it there is no last good state to keep.
     let answer = ask(Question::first(source.clone())).await?;
     let Answer::Head { repository, .. } = &answer else { unreachable!("no commit was seen before") };
+    // Before anything is said: whoever reads that it runs may end it. A source that does not answer is left by the signal itself.
+    let mut endings = listen()?;
     let (mut script, notice) = script_of(repository, args.env.as_deref())?;
     if let Some(notice) = notice {
         console.notice(&notice);
@@ -215,7 +219,7 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     }
     tell_notices(&mut play, console);
 
-    let mut watch = follower.source().local_path().and_then(|path: &Path| git::watch(path).ok());
+    let mut lookout = follower.source().local_path().map(|path: &Path| Lookout::new(path));
     let mut narrator = Narrator::new(console, play.start());
     // The first commit is carried out before the next is asked for: a broken second one must find it in force.
     let start = play.start();
@@ -225,28 +229,20 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     let mut next_poll = Duration::ZERO;
     let mut tick = tokio::time::interval(TICK);
     let mut words = typed();
-    let mut terminated = signal(SignalKind::terminate())
-        .map_err(|error| Failure::outside("signals cannot be received").caused_by(&error))?;
     let exit = loop {
         let is_asked = tokio::select! {
-            _ = tokio::signal::ctrl_c() => {
-                console.talk("interrupted; the simulated cluster is gone with this program");
-                break Exit::Interrupted;
-            }
-            _ = terminated.recv() => {
-                console.talk("told to end; the simulated cluster is gone with this program");
-                break Exit::Done;
+            ending = endings.next() => {
+                console.talk(&format!("{}; the simulated cluster is gone with this program", ending.word()));
+                break match ending {
+                    Ending::Typed | Ending::HungUp => Exit::Interrupted,
+                    Ending::Told => Exit::Done,
+                };
             }
             Some(line) = words.recv() => {
                 obey(&line, &mut play, &told, console);
                 false
             }
-            change = next_change(&mut watch) => {
-                if change != Change::Moved {
-                    watch = None;
-                }
-                true
-            }
+            () = next_change(&mut lookout) => true,
             _ = tick.tick() => clock.elapsed() >= next_poll,
         };
         if is_asked {
@@ -264,6 +260,11 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     Ok(exit)
 }
 
+/// Requests to end, from now on.
+fn listen() -> Result<Endings, Failure> {
+    Endings::listen().map_err(|error| Failure::outside("signals cannot be received").caused_by(&error))
+}
+
 /// Lines typed by whoever runs this. A thread of its own, because reading a terminal cannot be given up.
 fn typed() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(16);
@@ -277,12 +278,34 @@ fn typed() -> mpsc::Receiver<String> {
     receiver
 }
 
+/// What a typed line says.
+enum Said<'l> {
+    Nothing,
+    /// Yes to the plan of these digits.
+    Confirm(&'l str),
+    Other,
+}
+
+impl<'l> Said<'l> {
+    fn read(line: &'l str) -> Self {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next(), words.next()) {
+            (None, ..) => Self::Nothing,
+            (Some("confirm"), Some(named), None) => Self::Confirm(named),
+            _ => Self::Other,
+        }
+    }
+}
+
+fn not_understood(line: &str) -> String {
+    format!("`{line}` is not understood; there is `confirm PLAN`")
+}
+
 /// Carries out a typed word.
 fn obey(line: &str, play: &mut Play, told: &Known, console: &Console) {
-    let mut words = line.split_whitespace();
-    match (words.next(), words.next(), words.next()) {
-        (None, ..) => {}
-        (Some("confirm"), Some(named), None) => match play.reconciler.preview() {
+    match Said::read(line) {
+        Said::Nothing => {}
+        Said::Confirm(named) => match play.reconciler.preview() {
             Some(plan) if plan.hash.is_named_by(named) || told.showed(named, &plan) => {
                 play.reconciler.observe(GitEvent::Requested(SyncRequest {
                     actor: "terminal".into(),
@@ -296,7 +319,7 @@ fn obey(line: &str, play: &mut Play, told: &Known, console: &Console) {
             )),
             None => console.notice("there is no plan to confirm"),
         },
-        _ => console.notice(&format!("`{line}` is not understood; there is `confirm PLAN`")),
+        Said::Other => console.notice(&not_understood(line)),
     }
 }
 
@@ -311,10 +334,10 @@ fn live(play: &mut Play, narrator: &mut Narrator<'_>, until: Timestamp) -> Resul
     failure.map_or(Ok(()), Err)
 }
 
-/// The next hint of the watch; never, without one.
-async fn next_change(watch: &mut Option<git::Watch>) -> Change {
-    match watch {
-        Some(watch) => watch.next().await.unwrap_or(Change::Lost("the watch ended".into())),
+/// Waits for the next hint that the source is worth asking; for ever, if it is not on this machine.
+async fn next_change(lookout: &mut Option<Lookout>) {
+    match lookout {
+        Some(lookout) => lookout.next().await,
         None => std::future::pending().await,
     }
 }

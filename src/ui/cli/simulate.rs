@@ -11,6 +11,7 @@ use super::repository::{CommitArgs, open};
 use crate::capacity::cluster::Cluster;
 use crate::gitops::promotion::PromotionDecision;
 use crate::model::action::Subject;
+use crate::model::count::{agreeing, counted};
 use crate::model::label;
 use crate::model::time::{parse_duration, render_duration};
 use crate::simulator::story::Happening;
@@ -399,9 +400,10 @@ fn text(play: &Play, document: &SimulationDocument, events: &[Event], console: &
         }
     }
     text.push_str(&format!(
-        "\n{} nodes, {} pods wait, ${} spent ({} simulated)\n",
-        document.nodes.len(),
-        document.pending_pods,
+        "\n{}, {} {}, ${} spent ({} simulated)\n",
+        counted(document.nodes.len(), "node"),
+        counted(document.pending_pods, "pod"),
+        agreeing(document.pending_pods, "waits", "wait"),
         document.cost.total_usd,
         render_duration(play.script.duration)
     ));

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::plan::read_input;
 use crate::api::reduced::reduce;
+use crate::model::count::counted;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::table::counted;
 
 /// Reduce the objects of a cluster to what decides about nodes: nothing secret is left
 #[derive(Debug, clap::Args)]

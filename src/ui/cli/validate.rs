@@ -11,10 +11,10 @@ use super::repository::{self, CommitArgs};
 use crate::gitops::check::Instances;
 use crate::gitops::render::{RenderSettings, Report, validate_repository};
 use crate::model::catalog::Catalog;
+use crate::model::count::counted;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::script;
-use crate::ui::table::counted;
 
 /// Judge a fleet repository: every file, environment and template, and its simulation.toml
 #[derive(Debug, clap::Args)]

@@ -48,6 +48,43 @@ fn a_controller_without_pods_gets_those_it_wants() {
 }
 
 #[test]
+fn a_request_above_its_limit_is_refused_as_by_an_api_server() {
+    let pod = |resources: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{ name: web }}\nspec:\n  containers:\n  - name: web\n    resources: {resources}\n"
+        )
+    };
+    for (resources, place, message) in [
+        ("{ requests: { cpu: 1 }, limits: { cpu: 500m } }", "7:35", "asks for 1, and the limit is 500m"),
+        (
+            "{ limits: { memory: 1Gi }, requests: { memory: 1025Mi } }",
+            "7:63",
+            "asks for 1025Mi, and the limit is 1Gi",
+        ),
+        (
+            "{ requests: { nvidia.com/gpu: 1 }, limits: { nvidia.com/gpu: '2' } }",
+            "7:46",
+            "asks for 1, and the limit is 2: of nvidia.com/gpu both must be the same",
+        ),
+    ] {
+        let refused = refused(&pod(resources));
+        assert!(refused.contains(place) && refused.contains(message), "{resources}: {refused}");
+    }
+    let refused = refused(&pod("{ requests: { cpu: 1 }, limits: { cpu: 500m } }"));
+    assert!(refused.contains("lower the request, or raise `limits.cpu`"), "{refused}");
+    let template = DEPLOYMENT.replace("{ cpu: 500m } }", "{ cpu: 500m }, limits: { cpu: 400m } }");
+    assert!(snapshot::read(&template, "cluster.yaml").is_err(), "of a template as well");
+    for resources in [
+        "{ requests: { cpu: '0.5' }, limits: { cpu: 500m } }",
+        "{ requests: { cpu: 1 }, limits: { memory: 1Gi } }",
+        "{ limits: { cpu: 2 } }",
+        "{ requests: { nvidia.com/gpu: 1 }, limits: { nvidia.com/gpu: 1 } }",
+    ] {
+        assert_eq!(names(&read(&pod(resources))), ["default/web"], "{resources}");
+    }
+}
+
+#[test]
 fn a_file_that_nobody_wrote_into_is_no_empty_cluster() {
     for text in ["", "\n", "\u{feff}"] {
         assert_eq!(

@@ -1,26 +1,34 @@
 //! What waits for a person or a budget: said with the words that let it happen, or the rule that keeps it.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use super::edit;
 use super::schema::git;
 
-const POOLS: &str = "region = \"us-east-1\"\n[pools.a]\nstrategy = \"spot\"\n";
-const OTHER: &str = "[pools.other]\nstrategy = \"spot\"\n";
-const MORE: &str = "[pools.b]\nstrategy = \"spot\"\n[pools.c]\nstrategy = \"spot\"\n";
+pub(super) const POOLS: &str = "region = \"us-east-1\"\n[pools.a]\nstrategy = \"spot\"\n";
+pub(super) const OTHER: &str = "[pools.other]\nstrategy = \"spot\"\n";
+pub(super) const MORE: &str = "[pools.b]\nstrategy = \"spot\"\n[pools.c]\nstrategy = \"spot\"\n";
 
 /// `provisor run` on a repository of its own, and what it says.
-struct Run {
-    fleet: TempDir,
-    child: Child,
-    lines: Box<dyn Iterator<Item = String>>,
+pub(super) struct Run {
+    pub fleet: TempDir,
+    pub child: Child,
+    pub lines: Box<dyn Iterator<Item = String>>,
+    /// What it says to people beside its data.
+    talk: NamedTempFile,
 }
 
 impl Run {
-    fn of(environment: &str, more: &[&str]) -> Self {
+    pub fn of(environment: &str, more: &[&str]) -> Self {
+        Self::under(&[], environment, more)
+    }
+
+    /// The same, started by another program.
+    pub fn under(starter: &[&str], environment: &str, more: &[&str]) -> Self {
         let fleet = TempDir::new().expect("a temporary directory");
         let dir = fleet.path();
         std::fs::create_dir(dir.join("environments")).expect("a directory");
@@ -29,28 +37,41 @@ impl Run {
         git(dir, &["init", "--quiet", "--initial-branch", "main"]);
         git(dir, &["add", "."]);
         git(dir, &["commit", "--quiet", "-m", "first"]);
-        let mut child = Command::new(assert_cmd::cargo::cargo_bin!("provisor"))
+        let talk = NamedTempFile::new().expect("a temporary file");
+        let program = assert_cmd::cargo::cargo_bin!("provisor").as_os_str();
+        let mut words = starter.iter().map(OsStr::new).chain([program]);
+        let mut child = Command::new(words.next().expect("the program at least"))
+            .args(words)
             .args(["run", "--repo", ".", "--for", "60s"])
             .args(more)
             .current_dir(dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(talk.reopen().expect("it is there"))
             .spawn()
             .expect("it starts");
         let told = BufReader::new(child.stdout.take().expect("piped"));
-        Self { fleet, child, lines: Box::new(told.lines().map_while(Result::ok)) }
+        Self { fleet, child, lines: Box::new(told.lines().map_while(Result::ok)), talk }
     }
 
-    fn change(&self, from: &str, to: &str) {
+    pub fn change(&self, from: &str, to: &str) {
         edit(self.fleet.path(), "environments/dev.toml", from, to);
         git(self.fleet.path(), &["commit", "--quiet", "-a", "-m", "changed"]);
     }
 
     /// The next line that contains `part`.
-    fn until(&mut self, part: &str) -> String {
+    pub fn until(&mut self, part: &str) -> String {
         let found = self.lines.find(|line| line.contains(part));
-        found.unwrap_or_else(|| panic!("it ended before it said `{part}`"))
+        found.unwrap_or_else(|| panic!("it ended before it said `{part}`: {}", self.talk()))
+    }
+
+    pub fn talk(&self) -> String {
+        std::fs::read_to_string(self.talk.path()).expect("UTF-8")
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().expect("kill runs").success());
     }
 }
 

@@ -4,6 +4,7 @@ mod confirming;
 mod fleet_verbs;
 mod hostile;
 mod plan;
+mod running;
 mod schema;
 mod script;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use provisor::io::git::{Change, Watch, watch};
+use provisor::io::git::{Change, Lookout, Watch, watch};
 
 use super::fixture::{Fixture, git_in};
 
@@ -71,4 +71,43 @@ fn a_removed_repository_ends_the_watch_with_a_reason() {
     let lost = Change::Lost("the repository was removed".into());
     let changes: Vec<_> = std::iter::from_fn(|| within(&mut watch, SOON)).collect();
     assert_eq!(changes.last(), Some(&lost), "{changes:?}");
+}
+
+#[test]
+fn a_repository_that_goes_away_and_comes_back_is_noticed() {
+    let fixture = Fixture::with(&[("a", "1")]);
+    let (here, there) = (fixture.work_tree(), fixture.dir.path().join("elsewhere"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let mut lookout = runtime.block_on(async { Lookout::new(&here) });
+    let mut noticed = |limit: Duration| {
+        runtime.block_on(async { tokio::time::timeout(limit, lookout.next()).await.is_ok() })
+    };
+    let soon = Duration::from_secs(2);
+    fixture.commit("next", &[("a", "2")]);
+    assert!(noticed(soon), "a commit");
+
+    std::fs::rename(&here, &there).expect("moved");
+    assert!(noticed(soon), "moved away");
+    assert!(!noticed(QUIET), "told once");
+    std::fs::rename(&there, &here).expect("moved");
+    assert!(noticed(soon), "back");
+    fixture.commit("next", &[("a", "3")]);
+    assert!(noticed(soon), "a commit, after it was back");
+
+    std::fs::remove_dir_all(&here).expect("removed");
+    while noticed(QUIET) {}
+    // Nothing is noticed of a repository that is only half there.
+    std::fs::create_dir_all(here.join(".git")).expect("made");
+    assert!(!noticed(QUIET), "no repository yet");
+    std::fs::remove_dir_all(&here).expect("removed");
+    git_in(fixture.dir.path(), &["init", "--quiet", here.to_str().expect("UTF-8")], b"");
+    assert!(noticed(soon), "another repository in its place");
+
+    // What comes in its place within a moment is not what was watched.
+    let other = fixture.dir.path().join("other");
+    git_in(fixture.dir.path(), &["init", "--quiet", "other"], b"");
+    std::fs::rename(&here, &there).expect("moved");
+    std::fs::rename(&other, &here).expect("moved");
+    assert!(noticed(soon), "it is another one");
+    assert!(noticed(soon), "and that one is watched now");
 }

@@ -279,6 +279,21 @@ fn syn_021_a_confirmation_is_void_when_the_plan_becomes_another() {
 }
 
 #[test]
+fn what_was_said_is_not_said_again_beside_something_new() {
+    let old = annotated(pool("old"), "provisor.dev/prune", "confirm");
+    let mut bench = applied(pruning(), [class("default"), pool("web"), old]);
+    bench.push(&commit(2, [class("default"), pool("web"), pool("new")]));
+    bench.look();
+    let mut told: Vec<String> = Vec::new();
+    for _ in 0..10 {
+        let decision = bench.decide();
+        told.extend(decision.news.iter().map(|reason| reason.reason.to_owned()));
+    }
+    let count = |word: &str| told.iter().filter(|told| *told == word).count();
+    assert_eq!((count("Succeeded"), count("PruneNeedsConfirmation")), (1, 1), "{told:?}");
+}
+
+#[test]
 fn syn_022_the_pool_of_the_controller_stays_even_when_confirmed() {
     let mut hosted = fleet([("old", 2), ("web", 2)]);
     hosted.controller_pools.insert("old".into());

@@ -124,6 +124,17 @@ fn fields_that_cannot_change_are_refused_with_a_way_out() {
 }
 
 #[test]
+fn what_is_refused_is_told_with_the_way_out() {
+    let mut bench = Bench::new(policy());
+    bench.push(&commit(1, [pool("web")]));
+    bench.run_for(60);
+    bench.push(&commit(2, [with(pool("web"), "/spec/replicas", json!(3))]));
+    bench.run();
+    let way_out = "a pool cannot become static or dynamic after it was made; give the pool a new name";
+    assert!(bench.has_said(way_out), "{:#?}", bench.said);
+}
+
+#[test]
 fn syn_034_an_ignored_field_is_left_to_whoever_holds_it() {
     let ignoring = SyncPolicy {
         ignore: vec![IgnoreRule::new(Some("NodePool"), None, "/spec/limits").expect("selects")],

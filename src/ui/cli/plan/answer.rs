@@ -17,10 +17,10 @@ use crate::capacity::scheduling::{self, Refusal, Solution, provisionable_pods};
 use crate::capacity::static_capacity::Keeping;
 use crate::model::buffer::{BufferCondition, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
+use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
 use crate::model::name::ObjectKey;
 use crate::simulator::settle::{self, settle};
-use crate::ui::table::counted;
 
 pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, until_settled: bool) -> Capacity {
     let plan = planning::plan(cluster, now, settings);

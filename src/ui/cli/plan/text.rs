@@ -2,8 +2,9 @@
 
 use super::document::{NewNode, PlanDocument};
 use crate::gitops::diff::NodeImpact;
+use crate::model::count::counted;
 use crate::ui::console::{Console, Tone};
-use crate::ui::table::{Table, counted};
+use crate::ui::table::Table;
 
 pub fn render(plan: &PlanDocument, console: &Console) -> String {
     let mut parts = Vec::new();

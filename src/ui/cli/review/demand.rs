@@ -15,6 +15,7 @@ use crate::gitops::tracking::LABEL_ENVIRONMENT;
 use crate::gitops::tree::Node;
 use crate::io::clock;
 use crate::model::catalog::Catalog;
+use crate::model::count::counted;
 use crate::model::name::ObjectKey;
 use crate::model::repository::Repository;
 use crate::review::impact::Demand;
@@ -166,7 +167,8 @@ fn of_script(
         said.iter().take(NAMED_MAX).map(|(pods, name)| format!("{pods} × {name}")).collect();
     names.extend((more > 0).then(|| format!("{more} more")));
     let sentence = format!(
-        "The demand is simulated: {pods} pods for {}, the peak of simulation.toml ({}).",
+        "The demand is simulated: {} for {}, the peak of simulation.toml ({}).",
+        counted(pods, "pod"),
         script.environment,
         names.join(", ")
     );

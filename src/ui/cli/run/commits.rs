@@ -12,7 +12,7 @@ use crate::controllers::source::{Answer, Follower, Question, Told};
 use crate::gitops::render::list_environments;
 use crate::gitops::sync::GitEvent;
 use crate::io::clock::{self, Stopwatch};
-use crate::io::git::{self, Acknowledgement, Change};
+use crate::io::git::{Acknowledgement, Lookout};
 use crate::model::repository::Repository;
 use crate::ui::cli::repository::cache;
 use crate::ui::console::Console;
@@ -129,14 +129,14 @@ async fn follow(
     events: mpsc::UnboundedSender<GitEvent>,
     newest: Arc<Mutex<Vec<GitEvent>>>,
 ) {
-    let mut watch = follower.source().local_path().and_then(|path: &Path| git::watch(path).ok());
+    let mut lookout = follower.source().local_path().map(|path: &Path| Lookout::new(path));
     let clock = Stopwatch::start();
     // Asked at once: a commit may have come between the first reading and the watch.
     let mut next_poll = Duration::ZERO;
     let mut trouble = SourceTrouble::default();
     loop {
         tokio::select! {
-            change = next_change(&mut watch) => if change != Change::Moved { watch = None },
+            () = next_change(&mut lookout) => {}
             () = tokio::time::sleep(next_poll.saturating_sub(clock.elapsed())) => {}
         }
         let answer = ask(follower.question()).await;
@@ -195,18 +195,6 @@ pub(super) fn tell(console: &Console, told: Told) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Ctrl-C, or the request to end that a cluster sends to its pods.
-pub(super) async fn interrupted() {
-    let mut asked = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        Ok(asked) => asked,
-        Err(_) => return drop(tokio::signal::ctrl_c().await),
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = asked.recv() => {}
-    }
 }
 
 /// The environment that is named, or the only one there is.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
 
-use super::commits::{self, Commits};
+use super::commits::Commits;
 use super::ec2::Ec2Args;
-use super::{Args, deadline};
+use super::{Args, deadline, listen};
 use crate::capacity::engine::EngineSettings;
 use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
 use crate::gitops::policy::{SyncMode, SyncPolicy};
@@ -248,6 +248,8 @@ async fn keep<P: CloudProvider>(
     let lease = LeaseSettings::new(&namespace, &format!("provisor-{environment}"), &holder());
     let (reports, mut told) = mpsc::unbounded_channel();
     let end = deadline(args)?;
+    let mut endings = listen()?;
+    let (last_word, talk) = (*console, "what runs in the cluster stays as it is");
     let stop = async move {
         let passed = async {
             match end {
@@ -257,7 +259,10 @@ async fn keep<P: CloudProvider>(
         };
         tokio::select! {
             () = passed => Exit::Done,
-            () = commits::interrupted() => Exit::Interrupted,
+            ending = endings.next() => {
+                last_word.talk(&format!("{}; {talk}", ending.word()));
+                Exit::Interrupted
+            }
         }
     };
     let mut commits = commits.follow(*console);
@@ -315,7 +320,7 @@ async fn keep<P: CloudProvider>(
         }
     };
     let mut living = std::pin::pin!(living);
-    let mut story = LiveStory::new(console, cloud == CloudKind::Simulated);
+    let story = LiveStory::new(console, cloud == CloudKind::Simulated);
     loop {
         tokio::select! {
             outcome = &mut living => return outcome,

@@ -1,0 +1,97 @@
+//! `run` while it goes on: what it says, once; what it notices of its repository; how it ends.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::confirming::{MORE, OTHER, POOLS, Run};
+
+#[test]
+fn programs_are_told_each_thing_once() {
+    let mut run = Run::of(&format!("{POOLS}{MORE}"), &["--prune", "retire", "--output", "json"]);
+    let mut told = Vec::new();
+    // Reads on until a line of this kind.
+    let mut until = |run: &mut Run, kind: &str| -> Value {
+        loop {
+            let line = run.lines.next().unwrap_or_else(|| panic!("it ended before {kind}: {}", run.talk()));
+            let document: Value = serde_json::from_str(&line).expect("a document a line");
+            let is_it = document["kind"] == kind;
+            if document["at"].is_string() {
+                told.push(line);
+            }
+            if is_it {
+                return document;
+            }
+        }
+    };
+    until(&mut run, "Synced");
+    run.change(MORE, OTHER);
+    let digits = until(&mut run, "Plan")["plan"]["hash"].as_str().expect("it has a name").to_owned();
+    until(&mut run, "PruneNeedsConfirmation");
+    until(&mut run, "PruneNeedsConfirmation");
+    writeln!(run.child.stdin.as_ref().expect("piped"), "confirm {digits}").expect("it listens");
+    until(&mut run, "Synced");
+    run.change("[pools.other]", "[pools.another]");
+    until(&mut run, "Plan");
+    until(&mut run, "Synced");
+    let different: BTreeSet<&String> = told.iter().collect();
+    assert_eq!(different.len(), told.len(), "{told:#?}");
+}
+
+/// Waits until the program has said `part` to people.
+#[expect(clippy::disallowed_methods, reason = "the promise is one of real time")]
+fn told_within(run: &Run, part: &str, limit: Duration) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if run.talk().contains(part) {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
+}
+
+#[test]
+fn a_repository_that_is_moved_away_is_missed_soon_and_so_is_its_return() {
+    let mut run = Run::of(POOLS, &[]);
+    run.until("the cluster is as the commit wants it");
+    let (here, there) = (run.fleet.path().to_owned(), run.fleet.path().with_extension("elsewhere"));
+    // Without anybody looking it would be missed after a minute.
+    let soon = Duration::from_secs(10);
+    std::fs::rename(&here, &there).expect("moved");
+    assert!(told_within(&run, "the last good commit stays in force", soon), "{}", run.talk());
+    std::fs::rename(&there, &here).expect("moved");
+    assert!(told_within(&run, "answers again", soon), "{}", run.talk());
+    run.change("spot", "on-demand");
+    run.until("update NodePool/a");
+}
+
+#[test]
+fn every_request_to_end_gets_a_last_word() {
+    // Whoever runs the tests may have told their children to mind no terminal.
+    let minding = ["env", "--default-signal=HUP"];
+    for (signal, code, word) in [
+        ("-INT", 130, "interrupted; "),
+        ("-TERM", 0, "told to end; "),
+        ("-HUP", 130, "the terminal is closed; "),
+    ] {
+        let mut run = Run::under(&minding, POOLS, &[]);
+        run.until("the cluster is as the commit wants it");
+        run.signal(signal);
+        assert_eq!(run.child.wait().expect("it ends").code(), Some(code), "{signal}");
+        assert!(run.talk().contains(word), "{signal}: {}", run.talk());
+    }
+}
+
+#[test]
+fn under_nohup_a_closed_terminal_changes_nothing() {
+    let mut run = Run::under(&["env", "--ignore-signal=HUP"], POOLS, &[]);
+    run.until("the cluster is as the commit wants it");
+    run.signal("-HUP");
+    run.change("spot", "on-demand");
+    run.until("update NodePool/a");
+    run.signal("-TERM");
+    assert_eq!(run.child.wait().expect("it ends").code(), Some(0));
+}
