@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
 use super::classes::Classes;
+use super::confirm::Listener;
 use super::fleet::fleet_of;
 use super::git_half::{GitHalf, Synced};
 use super::perform::{Answer, Performer};
@@ -85,6 +86,7 @@ pub struct Live<P> {
     engine: Engine,
     git: GitHalf,
     teller: Teller,
+    listener: Listener,
     classes: Classes<P>,
     performer: Performer<P>,
     believed: Believed,
@@ -114,6 +116,7 @@ impl<P: CloudProvider> Live<P> {
         let watches = Watches::start(&kube, wants_companions).await?;
         let inventory = settings.ledger.read(&kube).await?;
         let teller = Teller::new(&settings.environment, kube.clone(), permit.clone());
+        let listener = Listener::new(&settings.environment, kube.clone(), permit.clone());
         let writer = Writer::new(kube);
         let (answer_sender, answers) = mpsc::unbounded_channel();
         let (result_sender, synced) = mpsc::unbounded_channel();
@@ -136,6 +139,7 @@ impl<P: CloudProvider> Live<P> {
             engine: Engine::new(settings.engine),
             git,
             teller,
+            listener,
             believed: Believed::default(),
             answers,
             synced,
@@ -188,6 +192,7 @@ impl<P: CloudProvider> Live<P> {
                     News::Seen(seen) => self.see(seen),
                     News::Told(told) => self.be_told(told),
                 },
+                Some(word) = self.listener.next() => self.git.observe(clock::now(), word),
                 commit = commits.recv() => match commit {
                     Some(event) => self.git.observe(clock::now(), event),
                     None => return Ended::SourceGone,
@@ -331,6 +336,7 @@ impl<P: CloudProvider> Live<P> {
         if self.git.is_ready() {
             let decision = self.git.decide(now);
             wakes.push(decision.wake_at);
+            self.listener.wait(decision.awaits.is_some());
             if !decision.news.is_empty() || !decision.actions.is_empty() {
                 self.teller.touch(now);
                 drop(self.reports.send(Report::Git(decision)));

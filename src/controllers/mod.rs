@@ -6,5 +6,6 @@ mod perform;
 mod classes;
 mod git_half;
 mod standing;
+mod confirm;
 pub mod live;
 pub mod reconciler;

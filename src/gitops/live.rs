@@ -32,6 +32,19 @@ impl LiveState {
         Self { objects, fleet, inventory: None }
     }
 
+    /// An object without finalizers is gone when its deletion is accepted; the others say so themselves later.
+    pub(crate) fn deletion_was_accepted(&mut self, object: &ObjectRef, at: Timestamp) {
+        let Some(live) = self.objects.get_mut(object) else { return };
+        let finalizers = live.manifest.pointer("/metadata/finalizers").and_then(Value::as_array);
+        if finalizers.is_some_and(|finalizers| !finalizers.is_empty()) {
+            if let Some(metadata) = live.manifest.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.insert("deletionTimestamp".into(), Value::String(at.to_string()));
+            }
+        } else {
+            self.objects.remove(object);
+        }
+    }
+
     /// The cluster in which exactly this commit was applied: what a plan of another commit is compared with when no
     /// cluster is at hand.
     pub fn of_commit(state: &DesiredState, installation: &str, mut fleet: Fleet) -> Self {

@@ -42,6 +42,7 @@ pub mod environment;
 pub mod policy;
 pub mod plan;
 pub mod sync;
+pub mod confirmation;
 pub mod standing;
 // From one environment to the next.
 pub mod promotion;

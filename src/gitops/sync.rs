@@ -9,6 +9,7 @@
 mod heal;
 mod operation;
 mod status;
+mod word;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use heal::Healing;
 pub use operation::{HistoryEntry, Initiator, ObjectReport, Phase};
 use operation::{Operation, Step};
 pub use status::{Condition, Health, Rollout, SyncState, SyncStatus};
+use word::Word;
 
 /// Pause before the first retry of a failed operation; it doubles up to `RETRY_PAUSE_MAX` (as Argo CD).
 pub const RETRY_PAUSE: SignedDuration = SignedDuration::from_secs(5);
@@ -85,6 +87,11 @@ pub enum GitEvent {
     },
     /// A person wants a sync.
     Requested(SyncRequest),
+    /// A person says yes to the plan that these digits name, and to no other.
+    Confirmed {
+        named: Arc<str>,
+        actor: Arc<str>,
+    },
     /// Stop the running operation before its next object.
     Cancelled,
     Suspended {
@@ -165,6 +172,10 @@ pub struct SyncDecision {
     pub reasons: Vec<SyncReason>,
     /// The reasons that the decision before did not have: worth a line to a person.
     pub news: Vec<SyncReason>,
+    /// The plan of which something waits for a person's word.
+    pub awaits: Option<PlanHash>,
+    /// The same where the decision before did not wait for it: worth telling a person how to say yes.
+    pub asks: Option<PlanHash>,
     /// Decide again by then, even if nothing happens. `None`: only when something happens.
     pub wake_at: Option<Timestamp>,
     /// The record of what was applied changed and has to be stored.
@@ -246,6 +257,8 @@ pub struct Sync {
     healing: Healing,
     suspension: Option<Suspension>,
     request: Option<SyncRequest>,
+    /// A person's yes that was not compared with the plan yet.
+    word: Option<Word>,
     request_failure: Option<String>,
     history: Vec<HistoryEntry>,
     plan: Option<Arc<SyncPlan>>,
@@ -254,6 +267,8 @@ pub struct Sync {
     rollout: status::RolloutWatch,
     /// The reasons of the last decision.
     said: Vec<SyncReason>,
+    /// The plan that waited for a person then.
+    awaited: Option<PlanHash>,
 }
 
 impl Sync {
@@ -272,6 +287,7 @@ impl Sync {
             healing: Healing::default(),
             suspension: None,
             request: None,
+            word: None,
             request_failure: None,
             history: Vec::new(),
             plan: None,
@@ -279,6 +295,7 @@ impl Sync {
             inventory_changed: false,
             rollout: status::RolloutWatch::default(),
             said: Vec::new(),
+            awaited: None,
         }
     }
 
@@ -366,6 +383,7 @@ impl Sync {
                 self.try_again();
                 self.request = Some(request);
             }
+            GitEvent::Confirmed { named, actor } => self.word = Some(Word { named, actor }),
             GitEvent::Cancelled => {
                 if let Some(operation) = &mut self.operation {
                     operation.cancel();
@@ -393,6 +411,8 @@ impl Sync {
             actions: vec![],
             reasons: vec![],
             news: vec![],
+            awaits: None,
+            asks: None,
             wake_at: None,
             inventory_changed: std::mem::take(&mut self.inventory_changed),
         };
@@ -413,6 +433,8 @@ impl Sync {
         let is_new = |reason: &&SyncReason| !self.said.contains(reason);
         decision.news = decision.reasons.iter().filter(is_new).cloned().collect();
         self.said.clone_from(&decision.reasons);
+        decision.asks = decision.awaits.clone().filter(|plan| self.awaited.as_ref() != Some(plan));
+        self.awaited.clone_from(&decision.awaits);
         decision
     }
 
@@ -539,6 +561,17 @@ impl Sync {
             let why = format!("suspended by {}: {}", suspension.actor, suspension.reason);
             return decision.reasons.push(reason("Suspended", why));
         }
+        match self.word.take().map(|word| word.about(&plan)) {
+            Some(Ok(request)) => {
+                self.try_again();
+                self.request = Some(request);
+            }
+            Some(Err(why)) => {
+                self.request_failure = Some(why.clone());
+                decision.reasons.push(reason("StaleConfirmation", why));
+            }
+            None => {}
+        }
         if let Some(request) = self.request.take() {
             let Some(asked) = self.compute_plan(now, Some(&request)) else { return };
             if let Some(confirmed) = &request.consent.plan
@@ -653,6 +686,7 @@ impl Sync {
                     // What is confirmed is this plan and no other.
                     Verdict::NeedsConfirmation { .. } => {
                         what.push_str(&format!("; this is plan {}", plan.hash.short()));
+                        decision.awaits = Some(plan.hash.clone());
                     }
                     Verdict::Refused { help, .. } => what.push_str(&format!("; {help}")),
                     Verdict::Waits { .. } | Verdict::Proceed => {}
@@ -806,7 +840,7 @@ impl Sync {
                 }
                 Outcome::Deleted => {
                     inventory.entries.remove(&result.object);
-                    forget_or_mark(state, &result.object, at);
+                    state.deletion_was_accepted(&result.object, at);
                 }
                 Outcome::Transient(_) => {}
                 Outcome::Permanent(why) => drop(self.chain.refused.insert(result.object, why)),
@@ -861,17 +895,4 @@ impl Sync {
 
 fn spec(live: Option<&LiveObject>) -> Option<&Value> {
     live.and_then(|live| live.manifest.get("spec"))
-}
-
-/// An object without finalizers is gone when its deletion is accepted; the others say so themselves later.
-fn forget_or_mark(state: &mut LiveState, object: &ObjectRef, at: Timestamp) {
-    let Some(live) = state.objects.get_mut(object) else { return };
-    let finalizers = live.manifest.pointer("/metadata/finalizers").and_then(Value::as_array);
-    if finalizers.is_some_and(|finalizers| !finalizers.is_empty()) {
-        if let Some(metadata) = live.manifest.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("deletionTimestamp".into(), Value::String(at.to_string()));
-        }
-    } else {
-        state.objects.remove(object);
-    }
 }

@@ -20,6 +20,8 @@ pub const ANNOTATION_TRACKING: &str = "provisor.dev/tracking-id";
 pub const ANNOTATION_WAVE: &str = "provisor.dev/wave";
 /// `false` keeps an object that left Git; `confirm` asks a person.
 pub const ANNOTATION_PRUNE: &str = "provisor.dev/prune";
+/// On the Environment object: the digits of the plan that a person says yes to.
+pub const ANNOTATION_CONFIRM: &str = "provisor.dev/confirm";
 /// `disabled` leaves an object wholly alone.
 pub const ANNOTATION_RECONCILE: &str = "provisor.dev/reconcile";
 /// `true` forbids removing the object and moving its nodes away.

@@ -10,20 +10,41 @@ use super::exit::Failure;
 use crate::capacity::decision::{Decision, Planned};
 use crate::controllers::live::Report;
 use crate::gitops::sync::SyncDecision;
+use crate::gitops::tracking::ANNOTATION_CONFIRM;
 use crate::io::clock;
 use crate::model::action::{Action, Subject};
 use crate::model::count::{agreeing, counted};
+
+/// How a person says yes to a plan here.
+pub struct Consent {
+    pub environment: String,
+    /// Somebody sits at a terminal.
+    pub can_type: bool,
+}
+
+impl Consent {
+    /// What to do, for the plan of these digits.
+    fn invitation(&self, digits: &str) -> String {
+        let typed = if self.can_type { format!(" type `confirm {digits}`, or") } else { String::new() };
+        let environment = &self.environment;
+        format!(
+            "to let it happen,{typed} annotate the Environment: kubectl annotate environments.provisor.dev {environment} \
+             {ANNOTATION_CONFIRM}={digits}"
+        )
+    }
+}
 
 /// Prints decisions as they are made.
 pub struct LiveStory<'c> {
     console: &'c Console,
     /// The machines are.
     is_simulated: bool,
+    consent: Consent,
 }
 
 impl<'c> LiveStory<'c> {
-    pub fn new(console: &'c Console, is_simulated: bool) -> Self {
-        Self { console, is_simulated }
+    pub fn new(console: &'c Console, is_simulated: bool, consent: Consent) -> Self {
+        Self { console, is_simulated, consent }
     }
 
     pub fn tell(&self, report: &Report) -> Result<(), Failure> {
@@ -43,6 +64,10 @@ impl<'c> LiveStory<'c> {
     fn tell_sync(&self, now: Timestamp, decision: &SyncDecision) -> Result<(), Failure> {
         for reason in &decision.news {
             self.line(now, Tone::Notice, "sync", reason.reason, "", &reason.message)?;
+        }
+        if let Some(plan) = &decision.asks {
+            let message = self.consent.invitation(plan.short());
+            self.line(now, Tone::Strong, "confirm", "Confirm", plan.as_str(), &message)?;
         }
         Ok(())
     }

@@ -49,7 +49,8 @@ With --kubeconfig the cluster is real: NodePools are applied, and machines made 
 With --output json every line is one document (`provisor schema output/run`).
 
 What a commit no longer has stays, unless --prune says otherwise; and if more than one pool or a tenth of the nodes would go
-with it, that waits for a person: type `confirm PLAN` with the digits that the plan shows.
+with it, that waits for a person: type `confirm PLAN` with the digits that the plan shows. On a real cluster the annotation
+`provisor.dev/confirm` of the Environment object says the same.
 
 Ctrl-C, a closed terminal and SIGTERM end it in order.
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::deploy::manifests;
 use crate::git::fixture::Fixture;
 use crate::plane::{AUDITED, Plane, Size, bound, collection_of, path_of};
 
@@ -26,6 +27,8 @@ pub struct Bench {
     pub namespace: String,
     /// A user of Provisor's own, whose requests the API server records.
     kubeconfig: PathBuf,
+    /// Where the lease and the record are kept.
+    home: &'static str,
     /// How many processes were started.
     started: AtomicU32,
 }
@@ -54,20 +57,37 @@ impl Bench {
 
     /// With a repository whose environment `dev` says this.
     pub fn of(environment: &str) -> Self {
-        let plane = Plane::start(Size::Everything);
-        plane.install_kinds();
-        let fleet =
-            Fixture::with(&[("fleet.toml", "name = \"live\"\n"), ("environments/dev.toml", environment)]);
-        let namespace = plane.namespace("work");
+        let mut bench = Self::without_rights(environment);
         let group = "rbac.authorization.k8s.io";
         let binding = json!({
             "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": AUDITED },
             "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin" },
             "subjects": [{ "apiGroup": group, "kind": "User", "name": AUDITED }],
         });
-        plane.api.post(&collection_of(&binding), &binding).expect("a binding");
-        let kubeconfig = plane.user(AUDITED);
-        Self { plane, fleet, namespace, kubeconfig, started: AtomicU32::new(0) }
+        bench.plane.api.post(&collection_of(&binding), &binding).expect("a binding");
+        bench.kubeconfig = bench.plane.user(AUDITED);
+        bench
+    }
+
+    /// With the rights that `deploy/` gives and no others.
+    pub fn with_shipped_rights(environment: &str) -> Self {
+        let mut bench = Self::without_rights(environment);
+        for object in manifests("deploy/manifests").iter().filter(|object| object["kind"] != "Deployment") {
+            bench.plane.api.apply(&path_of(object), object).expect("it is accepted");
+        }
+        bench.kubeconfig = bench.plane.service_account("provisor", "provisor");
+        bench.home = "provisor";
+        bench
+    }
+
+    fn without_rights(environment: &str) -> Self {
+        let plane = Plane::start(Size::Everything);
+        plane.install_kinds();
+        let fleet =
+            Fixture::with(&[("fleet.toml", "name = \"live\"\n"), ("environments/dev.toml", environment)]);
+        let namespace = plane.namespace("work");
+        let (kubeconfig, started) = (PathBuf::new(), AtomicU32::new(0));
+        Self { plane, fleet, namespace, kubeconfig, home: "default", started }
     }
 
     /// Starts Provisor with simulated machines; it ends with the test, or when the answer is killed or dropped.
@@ -81,7 +101,7 @@ impl Bench {
         let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log");
         command
-            .args(["run", "--env", "dev", "--namespace", "default", "--interval", "10s", "--kubeconfig"])
+            .args(["run", "--env", "dev", "--namespace", self.home, "--interval", "10s", "--kubeconfig"])
             .arg(&self.kubeconfig)
             .arg("--repo")
             .arg(self.fleet.work_tree())

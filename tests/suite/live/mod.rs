@@ -6,4 +6,5 @@ mod whole;
 mod nominations;
 mod crash;
 mod rest;
+mod confirm;
 mod start;

@@ -279,6 +279,41 @@ fn syn_021_a_confirmation_is_void_when_the_plan_becomes_another() {
 }
 
 #[test]
+fn syn_021_a_word_covers_the_plan_that_its_digits_name() {
+    let old = annotated(pool("old"), "provisor.dev/prune", "confirm");
+    let mut bench = applied(pruning(), [class("default"), pool("web"), old]);
+    bench.push(&commit(2, [class("default"), pool("web")]));
+    let asked = bench.run();
+    let plan = asked.awaits.clone().expect("it waits for a person");
+    let word = |named: &str| GitEvent::Confirmed { named: named.into(), actor: "ann".into() };
+    let decision = bench.run();
+    assert_eq!(
+        (decision.awaits, decision.asks),
+        (Some(plan.clone()), None),
+        "it asks once, and goes on waiting"
+    );
+
+    for named in ["0000000", &plan.short()[..6], ""] {
+        bench.said.clear();
+        bench.sync.observe(bench.now, word(named));
+        let decision = bench.run();
+        assert!(
+            bench.has_said(&format!("StaleConfirmation: ann: `{named}` does not name the plan")),
+            "{named}"
+        );
+        assert_eq!(decision.awaits.as_ref(), Some(&plan), "{named}");
+    }
+    assert!(bench.writes().is_empty());
+
+    bench.sync.observe(bench.now, word(plan.short()));
+    bench.run();
+    assert!(bench.has_said("(asked for by ann)"), "{:#?}", bench.said);
+    assert_eq!(bench.writes(), ["delete NodePool/old"]);
+    bench.run_for(60);
+    assert_eq!(bench.run().awaits, None);
+}
+
+#[test]
 fn what_was_said_is_not_said_again_beside_something_new() {
     let old = annotated(pool("old"), "provisor.dev/prune", "confirm");
     let mut bench = applied(pruning(), [class("default"), pool("web"), old]);

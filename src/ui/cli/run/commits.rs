@@ -89,15 +89,30 @@ impl Commits {
     /// Goes on following, in the background.
     pub fn follow(self, console: Console) -> Following {
         let (sender, events) = mpsc::unbounded_channel();
+        let words = sender.downgrade();
         let newest = Arc::new(Mutex::new(self.first));
         let task = tokio::spawn(follow(self.follower, console, sender, newest.clone()));
-        Following { events, newest, task }
+        Following { events, words: Words(words), newest, task }
+    }
+}
+
+/// Where the words of whoever sits at the terminal go. It does not outlive the source of commits.
+#[derive(Clone)]
+pub(super) struct Words(mpsc::WeakUnboundedSender<GitEvent>);
+
+impl Words {
+    /// Says yes to the plan of these digits.
+    pub fn confirm(&self, named: &str) {
+        if let Some(sender) = self.0.upgrade() {
+            drop(sender.send(GitEvent::Confirmed { named: named.into(), actor: "terminal".into() }));
+        }
     }
 }
 
 /// The events of a source that is followed.
 pub(super) struct Following {
     events: mpsc::UnboundedReceiver<GitEvent>,
+    words: Words,
     /// What a replica that begins anew has to be told first.
     newest: Arc<Mutex<Vec<GitEvent>>>,
     task: JoinHandle<()>,
@@ -109,6 +124,11 @@ impl Following {
         let newest = self.newest.lock().expect("no holder of the newest commit panics");
         while self.events.try_recv().is_ok() {}
         newest.clone()
+    }
+
+    /// Where a person's words go.
+    pub fn words(&self) -> Words {
+        self.words.clone()
     }
 
     pub fn events(&mut self) -> &mut mpsc::UnboundedReceiver<GitEvent> {

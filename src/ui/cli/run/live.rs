@@ -1,5 +1,6 @@
 //! `provisor run --kubeconfig FILE`: the cluster is real; the machines are real or simulated, and the first line says which.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::commits::Commits;
 use super::ec2::Ec2Args;
-use super::{Args, deadline, listen};
+use super::{Args, Said, deadline, listen, not_understood, typed};
 use crate::capacity::engine::EngineSettings;
 use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
 use crate::gitops::policy::{SyncMode, SyncPolicy};
@@ -26,7 +27,7 @@ use crate::ui::cli::catalog::CatalogArgs;
 use crate::ui::cli::plan::BehaviorArgs;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::live_story::LiveStory;
+use crate::ui::live_story::{Consent, LiveStory};
 use crate::ui::metrics::{EndpointArgs, Metrics, serve};
 use crate::ui::story::say;
 
@@ -266,6 +267,7 @@ async fn keep<P: CloudProvider>(
         }
     };
     let mut commits = commits.follow(*console);
+    let (mut lines, words) = (typed(), commits.words());
     let metrics = Metrics::new();
     let _listening = serve(&args.live.endpoints, &metrics).await?;
     let living = async {
@@ -320,10 +322,16 @@ async fn keep<P: CloudProvider>(
         }
     };
     let mut living = std::pin::pin!(living);
-    let story = LiveStory::new(console, cloud == CloudKind::Simulated);
+    let consent = Consent { environment: environment.clone(), can_type: std::io::stdin().is_terminal() };
+    let story = LiveStory::new(console, cloud == CloudKind::Simulated, consent);
     loop {
         tokio::select! {
             outcome = &mut living => return outcome,
+            Some(line) = lines.recv() => match Said::read(&line) {
+                Said::Nothing => {}
+                Said::Confirm(named) => words.confirm(named),
+                Said::Other => console.notice(&not_understood(&line)),
+            },
             Some(report) = told.recv() => {
                 match &report {
                     Report::Decided(decision) => metrics.decided(clock::now(), decision),
