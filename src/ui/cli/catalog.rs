@@ -71,7 +71,9 @@ pub struct CatalogArgs {
     #[arg(long, value_name = "FILE")]
     catalog: Option<PathBuf>,
     /// The AWS region of the built-in catalogue; by default the one that the input speaks of, else us-east-1
-    #[arg(long, conflicts_with = "catalog", env = "AWS_REGION")]
+    // Not of the environment: it decides for a fleet that names its own region, and the same command would plan something else
+    // in another shell.
+    #[arg(long, conflicts_with = "catalog")]
     region: Option<String>,
 }
 

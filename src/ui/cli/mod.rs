@@ -25,7 +25,7 @@ mod completion;
 mod version;
 mod reference;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -140,6 +140,16 @@ pub fn main() -> ExitCode {
     run(std::env::args_os().collect()).into()
 }
 
+/// A variable that is set to nothing is as good as not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|arg| match arg.get_env().is_some_and(is_empty) {
+        true => arg.env(None),
+        false => arg,
+    });
+    command.mut_subcommands(without_empty_variables)
+}
+
 fn run(words: Vec<OsString>) -> Exit {
     let early = Early::read(&words);
     let console = Console::new(early.output, early.color);
@@ -149,6 +159,7 @@ fn run(words: Vec<OsString>) -> Exit {
         ColorChoice::Never => clap::ColorChoice::Never,
     });
     let command = if std::io::stdout().is_terminal() { command } else { command.term_width(HELP_WIDTH) };
+    let command = without_empty_variables(command);
     let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,

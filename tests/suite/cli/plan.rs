@@ -300,6 +300,24 @@ fn defaults_for_spreading_are_read_from_the_command_line_or_the_environment() {
     }
 }
 
+/// The shell of somebody who works with AWS names a region, and it is not that of every input.
+#[test]
+fn the_region_of_the_shell_decides_nothing() {
+    let dir = TempDir::new().expect("a temporary directory");
+    cluster(dir.path());
+    for verb in
+        [&format!("{PLAN} --output json"), "catalog show --output json", "plan --snapshot cluster.yaml"]
+    {
+        let plain = run(dir.path(), verb);
+        assert_eq!(code(&plain), 0, "{verb}: {}", err(&plain));
+        for region in ["eu-west-1", ""] {
+            let mut other = command(dir.path(), verb);
+            let done = other.env("AWS_REGION", region).output().expect("the program starts");
+            assert_eq!((code(&done), out(&done)), (0, out(&plain)), "{verb} in {region}: {}", err(&done));
+        }
+    }
+}
+
 /// In a manifest every variable may be there, most of them empty.
 #[test]
 fn variables_that_are_set_to_nothing_say_nothing() {
@@ -317,6 +335,9 @@ fn variables_that_are_set_to_nothing_say_nothing() {
         "UNSUPPORTED_STORAGE_DRIVERS",
         "UNSUPPORTED_STORAGE_TOPOLOGIES",
         "TERMINATION_GRACE_PERIOD",
+        "PREFERENCE_POLICY",
+        "MIN_VALUES_POLICY",
+        "PROVISOR_REPO",
     ] {
         let done = with(name, "");
         assert_eq!((code(&done), out(&done)), (0, plain.clone()), "{name}: {}", err(&done));
