@@ -8,7 +8,6 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -24,6 +23,7 @@ use crate::model::name::Zone;
 use crate::model::near::nearest;
 use crate::model::offering::InstanceType;
 use crate::model::requirement::{Operator, Requirement, Requirements};
+use crate::model::schedule;
 use crate::model::symbol::Symbol;
 
 /// The instance types that can be bought.
@@ -263,12 +263,15 @@ fn pool(
     let before = found.len();
     misunderstood(&asked, found);
     asked.iter().for_each(|one| words::check(one, instances, region, found));
-    contradictions(&asked, found);
+    let demanded: Vec<Asked<'_>> = requirements(draft).into_iter().chain(labels(draft)).collect();
+    let of_machines = demanded[asked.len()..].iter().filter(|one| decides_about_machines(one.key));
+    of_machines.for_each(|one| words::check(one, instances, region, found));
+    contradictions(&demanded, found);
     limits(draft, found);
     if !found[before..].iter().any(Diagnostic::is_error)
         && let Some(instances) = instances
     {
-        buyable(draft, &asked, instances, judged, found);
+        buyable(draft, &demanded, instances, judged, found);
     }
     gpu_without_taint(draft, &asked, found);
     gpu_taint_without_gpu(draft, &asked, found);
@@ -317,6 +320,32 @@ fn requirements(draft: &Draft) -> Vec<Asked<'_>> {
         out.push(Asked { key, operator, values, places, place, requirement });
     }
     out
+}
+
+/// The labels of a pool's nodes: what a node is labelled as, its machine has to be.
+fn labels(draft: &Draft) -> Vec<Asked<'_>> {
+    let labels = draft.manifest["spec"]["template"]["metadata"]["labels"].as_object().into_iter().flatten();
+    let asked = labels.filter_map(|(key, value)| {
+        let value = value.as_str()?;
+        let place = place_of(&draft.origins, &format!("spec.template.metadata.labels.{key}"))?;
+        let requirement = Requirement::new(Operator::In, [Symbol::new(value)]);
+        Some(Asked {
+            key,
+            operator: Operator::In,
+            values: vec![value],
+            places: vec![place],
+            place,
+            requirement,
+        })
+    });
+    asked.collect()
+}
+
+/// Whether machines differ in this label by what they are.
+fn decides_about_machines(key: &str) -> bool {
+    let key = label::canonical(Symbol::new(key));
+    [*label::ZONE, *label::CAPACITY_TYPE, *label::INSTANCE_TYPE, *label::ARCH, *label::OS].contains(&key)
+        || key.starts_with("karpenter.k8s.aws/instance-")
 }
 
 /// The requirements of a pool under the newest names of their labels.
@@ -486,7 +515,8 @@ fn buyable(
     judged: &mut BTreeMap<String, Option<Verdict>>,
     found: &mut Vec<Diagnostic>,
 ) {
-    let name = draft.manifest["spec"]["template"]["spec"]["requirements"].to_string();
+    let template = &draft.manifest["spec"]["template"];
+    let name = format!("{} {}", template["spec"]["requirements"], template["metadata"]["labels"]);
     let verdict = judged.entry(name).or_insert_with(|| judge(asked, instances));
     let pool = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
     let diagnostic = match verdict {
@@ -727,15 +757,13 @@ fn windows(draft: &Draft, found: &mut Vec<Diagnostic>) {
             continue;
         }
         let Some(duration) = text_form::duration(duration) else { continue };
-        if let Some((interval, better)) = shortest_interval(schedule)
-            && duration > interval
-        {
+        if schedule::starts_again_within(schedule, duration) {
             let message = format!(
                 "`{schedule}` starts again before the window of {} ends",
                 budget["duration"].as_str().unwrap_or_default()
             );
             found.push(Diagnostic::warning("PRV1606", place("schedule"), message).help(
-                better.unwrap_or_else(|| {
+                meant_by(schedule).unwrap_or_else(|| {
                     "so the window never closes in between; start it less often".to_owned()
                 }),
             ));
@@ -743,27 +771,21 @@ fn windows(draft: &Draft, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The shortest time between two starts, for the schedules that people get wrong, and what they meant.
-fn shortest_interval(schedule: &str) -> Option<(Duration, Option<String>)> {
+/// What was meant by a schedule that people get wrong.
+fn meant_by(schedule: &str) -> Option<String> {
     let fields: Vec<&str> = schedule.split_whitespace().collect();
     let [minute, hour, day, month, weekday] = fields.as_slice() else { return None };
-    const HOUR: u64 = 3600;
-    if minute.contains(['*', ',', '-', '/']) {
+    if minute.contains(['*', ',', '-', '/']) || *hour == "*" {
         return None;
     }
     if let Some((first, _)) = hour.split_once('-') {
         let meant = format!("{minute} {first} {day} {month} {weekday}");
-        let help = format!("it starts every hour of the range; to start once write \"{meant}\" (UTC)");
-        return Some((Duration::from_secs(HOUR), Some(help)));
+        return Some(format!("it starts every hour of the range; to start once write \"{meant}\" (UTC)"));
     }
-    if *hour == "*" {
-        return Some((Duration::from_secs(HOUR), None));
+    if *day != "*" || hour.contains(',') {
+        return None;
     }
-    let is_every_day = *weekday == "*" || weekday.contains([',', '-']);
-    (is_every_day && *day == "*" && !hour.contains(',')).then(|| {
-        let help = weekday.split([',', '-']).next().filter(|_| *weekday != "*").map(|first| {
-            format!("it starts every listed day; to start once write \"{minute} {hour} {day} {month} {first}\" (UTC)")
-        });
-        (Duration::from_secs(24 * HOUR), help)
-    })
+    let first = weekday.split_once([',', '-'])?.0;
+    let meant = format!("{minute} {hour} {day} {month} {first}");
+    Some(format!("it starts every listed day; to start once write \"{meant}\" (UTC)"))
 }

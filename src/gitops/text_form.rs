@@ -285,7 +285,7 @@ fn is_cron(text: &str) -> bool {
     }
     let fields: Vec<&str> = text.split_whitespace().collect();
     let limits =
-        [(0, 59, &[][..]), (0, 23, &[][..]), (1, 31, &[][..]), (1, 12, &MONTHS[..]), (0, 7, &DAYS[..])];
+        [(0, 59, &[][..]), (0, 23, &[][..]), (1, 31, &[][..]), (1, 12, &MONTHS[..]), (0, 6, &DAYS[..])];
     fields.len() == 5
         && fields.iter().zip(limits).all(|(field, (min, max, words))| is_cron_field(field, min, max, words))
 }

@@ -273,6 +273,34 @@ fn regions_and_zones_belong_together() {
 }
 
 #[test]
+fn ren_039_a_label_that_no_machine_of_the_pool_has_is_a_contradiction() {
+    let found = of_pool("labels = { 'kubernetes.io/arch' = 'arm64' }");
+    assert_eq!(places(&found), ["error PRV1601 4:35"], "{found:#?}");
+    for (key, value) in [
+        ("topology.kubernetes.io/zone", "eu-west-1a"),
+        ("karpenter.sh/capacity-type", "reserved"),
+        ("node.kubernetes.io/instance-type", "nope"),
+    ] {
+        let found = of_pool(&format!("labels = {{ '{key}' = '{value}' }}"));
+        assert!(found.iter().any(|one| one.is_error()), "{key}={value}: {found:#?}");
+    }
+    assert_eq!(of_pool("labels = { team = 'shop', 'kubernetes.io/arch' = 'amd64' }"), []);
+}
+
+#[test]
+fn a_window_that_never_closes_is_worth_a_look() {
+    let schedules = [("*/5 * * * *", "1h"), ("@hourly", "2h"), ("@daily", "25h"), ("0 9 * * 0", "170h")];
+    for (schedule, duration) in schedules {
+        let found = of_pool(&format!(
+            "budgets = [{{ nodes = '10%', schedule = '{schedule}', duration = '{duration}' }}]"
+        ));
+        assert_eq!(places(&found), ["warning PRV1606 4:40"], "{schedule}: {found:#?}");
+        assert!(found[0].message.contains("starts again before"), "{}", found[0]);
+    }
+    assert_eq!(of_pool("budgets = [{ nodes = '10%', schedule = '0 0 1 * *', duration = '600h' }]"), []);
+}
+
+#[test]
 fn a_window_that_never_opens_is_worth_a_look() {
     let found = of_pool("budgets = [{ nodes = '10%', schedule = '0 0 31 2 *', duration = '1h' }]");
     assert_eq!(places(&found), ["warning PRV1606 4:40"], "{found:#?}");

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use croner::Cron;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -16,6 +15,7 @@ use crate::model::claim::ConditionType;
 use crate::model::count::{agreeing, counted};
 use crate::model::name::PoolName;
 use crate::model::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
+use crate::model::schedule;
 
 /// No budget applies.
 pub const UNLIMITED: u32 = i32::MAX as u32;
@@ -112,7 +112,7 @@ pub fn allowed(
 /// A window is open at `now` if it last began less than its duration ago.
 fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, String> {
     let Some(window) = &budget.window else { return Ok(true) };
-    let cron = parse(&window.schedule)?;
+    let cron = schedule::parse(&window.schedule)?;
     let Ok(since) = now.checked_sub(window.duration) else { return Ok(true) };
     let begins = cron.find_next_occurrence(&since.to_zoned(TimeZone::UTC), false);
     Ok(begins.is_ok_and(|begins| begins.timestamp() <= now))
@@ -122,7 +122,7 @@ fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, String> {
 pub fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
     let edges =
         pool.disruption.budgets.iter().filter_map(|budget| budget.window.as_ref()).filter_map(|window| {
-            let cron = parse(&window.schedule).ok()?;
+            let cron = schedule::parse(&window.schedule).ok()?;
             let next = |after: Timestamp| {
                 let begins = cron.find_next_occurrence(&after.to_zoned(TimeZone::UTC), false).ok()?;
                 Some(begins.timestamp())
@@ -136,24 +136,6 @@ pub fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
             [opens, closes].into_iter().flatten().filter(|edge| *edge > now).min()
         });
     edges.min()
-}
-
-fn parse(schedule: &str) -> Result<Cron, String> {
-    let text = schedule.trim();
-    let fields = match text {
-        "@yearly" | "@annually" => "0 0 1 1 *",
-        "@monthly" => "0 0 1 * *",
-        "@weekly" => "0 0 * * 0",
-        "@daily" | "@midnight" => "0 0 * * *",
-        "@hourly" => "0 * * * *",
-        _ if text.starts_with('@') || text.split_whitespace().count() != 5 => {
-            return Err(format!(
-                "`{schedule}` is no schedule; write five cron fields or a macro such as @daily"
-            ));
-        }
-        _ => text,
-    };
-    fields.parse().map_err(|error| format!("`{schedule}` is no schedule: {error}"))
 }
 
 #[cfg(test)]
