@@ -13,13 +13,24 @@ use super::disruption::round::launched;
 use super::engine::EngineSettings;
 use super::provisioning::claims_for;
 use super::scheduling::{
-    Mode, NewNode, Request, Settings, Solution, Supply, moving_pods, provisionable_pods, solve,
+    Mode, NewNode, Request, Settings, Solution, Supply, moving_pods, provisionable_pods, solve, solve_bounded,
 };
 use super::static_capacity;
 use crate::model::claim::NodeClaim;
+use crate::model::money::UsdPerHour;
 
 /// Where pods that wait, or whose node is on its way out, would go; and the room that is to be kept.
 pub fn place(cluster: &Cluster, supply: &Supply, now: Timestamp, scheduling: &Settings) -> Solution {
+    asked(cluster, supply, now, scheduling, solve)
+}
+
+fn asked<T>(
+    cluster: &Cluster,
+    supply: &Supply,
+    now: Timestamp,
+    scheduling: &Settings,
+    solve: impl FnOnce(&Request) -> T,
+) -> T {
     let mut pods = provisionable_pods(cluster, scheduling).0;
     pods.extend(moving_pods(cluster, now));
     pods.extend(virtual_pods(cluster, scheduling));
@@ -58,9 +69,27 @@ pub fn plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Pla
 
 /// The same with a supply that is at hand.
 pub fn plan_with(cluster: &Cluster, supply: &Supply, now: Timestamp, settings: &EngineSettings) -> Plan {
+    judged(cluster, supply, place(cluster, supply, now, &settings.scheduling), now, settings)
+}
+
+/// The same, with the least that its new nodes cost in any plan: what pods need, and what static pools lack.
+pub fn bounded_plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> (Plan, UsdPerHour) {
+    let supply = Supply::of(cluster, &settings.scheduling);
+    let (provisioning, bound) = asked(cluster, &supply, now, &settings.scheduling, solve_bounded);
+    let plan = judged(cluster, &supply, provisioning, now, settings);
+    let fixed: UsdPerHour = plan.kept.iter().flat_map(|pool| &pool.new_nodes).map(NewNode::price).sum();
+    (plan, bound + fixed)
+}
+
+fn judged(
+    cluster: &Cluster,
+    supply: &Supply,
+    provisioning: Solution,
+    now: Timestamp,
+    settings: &EngineSettings,
+) -> Plan {
     let rejected = provisionable_pods(cluster, &settings.scheduling).1;
     let kept = static_capacity::keep_all(cluster, supply, &settings.scheduling, now);
-    let provisioning = place(cluster, supply, now, &settings.scheduling);
     let EngineSettings { scheduling, disruption: judging, .. } = settings;
     let disruption = disruption::plan(cluster, supply, &kept, &provisioning, scheduling, judging, now);
     Plan { kept, provisioning, rejected, disruption: Arc::new(disruption), ..Plan::default() }

@@ -24,6 +24,7 @@ mod relax;
 mod search;
 mod layout;
 mod sellers;
+mod bound;
 mod effective;
 mod explain;
 mod ground;
@@ -59,8 +60,8 @@ pub use pods::{
 };
 pub(crate) use pods::{judged, moving_from};
 pub use room::usage_by_pool;
-pub use search::solve;
 pub(crate) use search::{Beginning, arrange, begin, go_on, solve_on};
+pub use search::{solve, solve_bounded};
 pub use supply::{OfferingKey, Supply};
 pub use volumes::{UnsupportedStorage, VolumeFault};
 

@@ -205,7 +205,7 @@ impl Outlooks {
 
 /// Whether a node with requirements `node` can also meet `wanted`. What a label may be is for the pool to define: that an
 /// earlier pod refused some value of it defines nothing.
-fn can_become(of: &Template, node: &Requirements, wanted: &Requirements) -> Result<(), Conflict> {
+pub(super) fn can_become(of: &Template, node: &Requirements, wanted: &Requirements) -> Result<(), Conflict> {
     for (key, asked) in wanted.iter() {
         let is_defined =
             of.requirements.get(key).is_some() || label::is_well_known(key) || key == *label::HOSTNAME;

@@ -16,6 +16,7 @@ use fixedbitset::FixedBitSet;
 
 use super::amounts::{self, Amounts};
 use super::bin::{Admission, Bin, Guest, Surroundings};
+use super::bound::lower_bound;
 use super::demand::{Demand, DemandId, Level};
 use super::explain::{Refusal, Refused};
 use super::ground::{Ground, removed};
@@ -26,12 +27,21 @@ use super::sellers::new_node;
 use super::topology::{HostId, Leaving, RuleId, Sight, Spot, Topology};
 use super::{Mode, Request, Settings, Solution, Unschedulable};
 use crate::model::hash::FastMap;
+use crate::model::money::UsdPerHour;
 use crate::model::pod::{HostPort, Pod};
 use crate::model::quantity::resource;
 
 /// Places the pods of `request`, as few nodes and as cheap as first-fit finds them.
 pub fn solve(request: &Request) -> Solution {
     solve_on(&mut Ground::new(request.cluster, request.supply, request.pods), request)
+}
+
+/// The same, with the least that any new nodes cost which carry the pods that new nodes get here.
+pub fn solve_bounded(request: &Request) -> (Solution, UsdPerHour) {
+    let mut ground = Ground::new(request.cluster, request.supply, request.pods);
+    let solution = solve_on(&mut ground, request);
+    let bound = lower_bound(&ground, request, &solution);
+    (solution, bound)
 }
 
 /// The same in a picture that is prepared: `ground` is that of the request's cluster.

@@ -91,6 +91,10 @@ fn the_answer_has_the_shape_of_its_contract() {
     assert_eq!(node["labels"]["team"], "green");
     assert_eq!(node["pods"].as_array().map(Vec::len), Some(2));
     assert_eq!(provisioning["usdPerHour"], "0.096");
+    assert_eq!(
+        (&provisioning["lowerBoundUsdPerHour"], &provisioning["gap"]),
+        (&json!("0.096"), &json!("0.0000"))
+    );
     let left = &provisioning["unschedulable"][0];
     assert_eq!((&left["pod"], &left["reasons"][0]["pool"]), (&json!("shop/huge"), &json!("default")));
     assert_eq!(left["reasons"][0]["code"], "ResourcesExceedEveryType");
@@ -122,7 +126,8 @@ fn people_read_tables_and_learn_what_was_skipped() {
         assert!(out(&done).contains(part), "`{part}` is missing in\n{}", out(&done));
     }
     assert!(
-        out(&done).ends_with("1 new node for 2 pods at $0.096/h, 1 pod without a place\n"),
+        out(&done)
+            .ends_with("1 new node for 2 pods at $0.096/h (no plan is cheaper), 1 pod without a place\n"),
         "{}",
         out(&done)
     );
@@ -441,7 +446,12 @@ fn nodes_that_a_static_pool_lacks_are_among_the_new_nodes() {
     // Pods that wait come first and get nodes of their own.
     write(&format!("{FIXED}---{POOL}{DEPLOYMENT}"));
     let told = out(&run(dir.path(), &format!("{PLAN} --until-settled")));
-    assert!(told.contains("3 new nodes (2 of static pools) for 2 pods at $0.288/h, 1 pod without"), "{told}");
+    assert!(
+        told.contains(
+            "3 new nodes (2 of static pools) for 2 pods at $0.288/h (no plan is cheaper), 1 pod without"
+        ),
+        "{told}"
+    );
     let ids = |line: &&str| line.starts_with("new-") && line.contains(" base ");
     let named: Vec<&str> = told.lines().filter(ids).filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(named, ["new-2", "new-3", "new-2", "new-3"], "the end calls them by the same names");

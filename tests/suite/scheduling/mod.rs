@@ -16,6 +16,7 @@ mod spread;
 mod defaults;
 mod affinity;
 mod packing;
+mod bill;
 mod min_values;
 mod nodes;
 mod picture;

@@ -10,10 +10,11 @@ use super::document::{
 };
 use crate::capacity::buffers::{self, Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
+use crate::capacity::decision::Plan;
 use crate::capacity::disruption::{Destination, DisruptionPlan, Kind};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
-use crate::capacity::scheduling::{self, Refusal, Solution, provisionable_pods};
+use crate::capacity::scheduling::{self, Refusal, provisionable_pods};
 use crate::capacity::static_capacity::Keeping;
 use crate::model::buffer::{BufferCondition, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
@@ -23,11 +24,11 @@ use crate::model::name::ObjectKey;
 use crate::simulator::settle::{self, settle};
 
 pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, until_settled: bool) -> Capacity {
-    let plan = planning::plan(cluster, now, settings);
+    let (plan, bound) = planning::bounded_plan(cluster, now, settings);
     let waiting: BTreeSet<ObjectKey> =
         provisionable_pods(cluster, &settings.scheduling).0.iter().map(|pod| pod.key).collect();
     let mut ids = Ids::default();
-    let mut provisioning = provisioning(&plan.provisioning, &plan.kept, &waiting, &mut ids);
+    let mut provisioning = provisioning(&plan, bound, &waiting, &mut ids);
     let room = virtual_pods(cluster, &settings.scheduling);
     let names: BTreeSet<ObjectKey> = room.iter().map(|pod| pod.key).collect();
     for (shown, node) in provisioning.new_nodes.iter_mut().zip(&plan.provisioning.new_nodes) {
@@ -126,8 +127,8 @@ impl Ids {
 }
 
 fn provisioning(
-    solution: &Solution,
-    kept: &[Keeping],
+    Plan { provisioning: solution, kept, .. }: &Plan,
+    bound: UsdPerHour,
     waiting: &BTreeSet<ObjectKey>,
     ids: &mut Ids,
 ) -> Provisioning {
@@ -158,6 +159,8 @@ fn provisioning(
         buffers: Vec::new(),
         static_pools: kept.iter().map(static_pool).collect(),
         usd_per_hour: total.to_string(),
+        lower_bound_usd_per_hour: bound.to_string(),
+        gap: gap(total, bound),
     }
 }
 
@@ -179,6 +182,16 @@ fn static_pool(pool: &Keeping) -> StaticPool {
         reason: reason.to_owned(),
         message,
     }
+}
+
+/// By how much `total` exceeds `bound`, in parts of it with four decimals, rounded up.
+fn gap(total: UsdPerHour, bound: UsdPerHour) -> Option<String> {
+    let (excess, bound) = (i128::from(total.0) - i128::from(bound.0), i128::from(bound.0));
+    if bound <= 0 || excess < 0 {
+        return None;
+    }
+    let parts = (excess * 10_000 + bound - 1) / bound;
+    Some(format!("{}.{:04}", parts / 10_000, parts % 10_000))
 }
 
 fn new_node(node: &scheduling::NewNode, shown: Option<&BTreeSet<ObjectKey>>, ids: &mut Ids) -> NewNode {

@@ -49,6 +49,12 @@ pub struct Provisioning {
     pub static_pools: Vec<StaticPool>,
     /// What all of `newNodes` cost together, as launched.
     pub usd_per_hour: String,
+    /// No nodes that carry the pods of `newNodes` cost less together, whatever the plan. Rules about other pods, volumes, ports, limits, weights and
+    /// wishes are left out of it, so not every plan can come down to it.
+    pub lower_bound_usd_per_hour: String,
+    /// By how much `usdPerHour` exceeds `lowerBoundUsdPerHour`, as a part of the latter, rounded up: `0.0317` is 3.17 %. Absent if the bound is 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gap: Option<String>,
 }
 
 /// A node that would be bought.

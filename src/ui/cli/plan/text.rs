@@ -140,7 +140,8 @@ fn summary(plan: &PlanDocument) -> String {
         if fixed < new {
             nodes.push_str(&format!(" for {}", counted(placed, "pod")));
         }
-        said.push(format!("{nodes} at ${}/h", provisioning.usd_per_hour));
+        let excess = provisioning.gap.as_deref().filter(|_| fixed < new).and_then(excess);
+        said.push(format!("{nodes} at ${}/h{}", provisioning.usd_per_hour, excess.unwrap_or_default()));
     }
     if existing > 0 {
         said.push(format!("{} on nodes that exist", counted(existing, "pod")));
@@ -156,6 +157,16 @@ fn summary(plan: &PlanDocument) -> String {
         said.push(format!("{} {}", counted(kept, "node"), if kept == 1 { "stays" } else { "stay" }));
     }
     if said.is_empty() { "nothing to do".into() } else { said.join(", ") }
+}
+
+/// How far a plan is from the best, of its gap in parts with four decimals.
+fn excess(gap: &str) -> Option<String> {
+    let parts: u64 = gap.replace('.', "").parse().ok()?;
+    let tenths = parts.div_ceil(10);
+    Some(match tenths {
+        0 => " (no plan is cheaper)".to_owned(),
+        _ => format!(" (at most {}.{} % above any plan)", tenths / 10, tenths % 10),
+    })
 }
 
 fn dollars(amount: &str) -> String {
