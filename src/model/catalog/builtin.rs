@@ -224,7 +224,7 @@ fn each<T>(
 ) -> Result<Vec<T>, Vec<TableError>> {
     let table = Table::read(text, file, columns)?;
     let mut values = Vec::new();
-    let mut errors = Vec::new();
+    let mut errors: Vec<TableError> = table.misfits().collect();
     for mut row in table.rows() {
         values.extend(read(&mut row));
         errors.extend(row.errors());

@@ -38,7 +38,7 @@ type Offers = BTreeMap<(Zone, CapacityType), UsdPerHour>;
 
 pub(super) fn parse(text: &str, file: &str) -> Result<Catalog, Vec<TableError>> {
     let table = Table::read(text, file, &COLUMNS)?;
-    let mut errors = Vec::new();
+    let mut errors: Vec<TableError> = table.misfits().collect();
     let mut types: BTreeMap<TypeName, (TypeFacts, Offers)> = BTreeMap::new();
     for mut row in table.rows() {
         if let Some((facts, offers)) = read_row(&mut row) {
@@ -74,6 +74,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<Catalog, Vec<TableError>> 
             .push(whole_file("the catalogue has no instance type".into(), "add a line for each type".into()));
     }
     if !errors.is_empty() {
+        errors.sort_by_key(|error| (error.line, error.column));
         return Err(errors);
     }
     let mut regions = types

@@ -33,6 +33,7 @@ pub(super) struct Table {
     file: String,
     columns: BTreeMap<String, usize>,
     rows: Vec<Vec<Cell>>,
+    misfits: Vec<TableError>,
 }
 
 /// One row, and the mistakes found in it so far.
@@ -69,31 +70,37 @@ impl Table {
                 errors.push(error(cell.line, cell.column, message, "remove one"));
             }
         }
+        let mut missing = Vec::new();
         for name in required.iter().filter(|name| !columns.contains_key(**name)) {
             let others = columns.keys().map(String::as_str).filter(|present| !required.contains(present));
-            let (line, column, help) = match nearest(name, others) {
-                Some(present) => {
-                    let cell = &header[columns[present]];
-                    (cell.line, cell.column, format!("rename `{present}` to `{name}`"))
-                }
-                None => {
-                    (header[0].line, 1, format!("the first line names the columns: {}", required.join(",")))
-                }
+            let Some(present) = nearest(name, others) else {
+                missing.push(format!("`{name}`"));
+                continue;
             };
-            errors.push(error(line, column, format!("there is no column `{name}`"), &help));
+            let cell = &header[columns[present]];
+            let help = format!("rename `{present}` to `{name}`");
+            errors.push(error(cell.line, cell.column, format!("there is no column `{name}`"), &help));
         }
-        for row in &rows {
-            if row.len() != header.len() {
-                let message = format!("the row has {} cells, the header {}", row.len(), header.len());
-                errors.push(error(
-                    row[0].line,
-                    row[0].column,
-                    message,
-                    "an empty cell still needs its comma",
-                ));
-            }
+        if !missing.is_empty() {
+            let message = format!("there is no column {}", missing.join(", "));
+            let help = format!("the first line names the columns: {}", required.join(","));
+            errors.push(error(header[0].line, 1, message, &help));
         }
-        if errors.is_empty() { Ok(Self { file: file.into(), columns, rows }) } else { Err(errors) }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let (rows, misfits): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.len() == header.len());
+        let misfits = misfits.iter().map(|row| {
+            let message = format!("the row has {} cells, the header {}", row.len(), header.len());
+            error(row[0].line, row[0].column, message, "an empty cell still needs its comma")
+        });
+        let misfits = misfits.collect();
+        Ok(Self { file: file.into(), columns, rows, misfits })
+    }
+
+    /// Rows that are none, because their cells are too few or too many.
+    pub(super) fn misfits(&self) -> impl Iterator<Item = TableError> + '_ {
+        self.misfits.iter().cloned()
     }
 
     pub(super) fn rows(&self) -> impl Iterator<Item = Row<'_>> {
@@ -240,5 +247,21 @@ mod tests {
         let error = Table::read("instance_type,vcpus\nm5.large,2\n", "c.csv", &["instance_type", "vcpu"]);
         let errors = error.err().unwrap();
         assert_eq!(errors[0].to_string(), "c.csv:1:15: there is no column `vcpu`; rename `vcpus` to `vcpu`");
+    }
+
+    #[test]
+    fn a_header_that_is_none_is_one_mistake() {
+        let error = Table::read("a,b\n1,2\n", "c.csv", &["instance_type", "vcpu"]);
+        let errors = error.err().unwrap();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].message.contains("`instance_type`, `vcpu`"), "{}", errors[0]);
+    }
+
+    #[test]
+    fn a_row_with_too_few_cells_hides_no_other() {
+        let table = Table::read("a,b\n1\n2,3\n4,5,6\n", "c.csv", &["a", "b"]).ok().unwrap();
+        let lines: Vec<u64> = table.misfits().map(|error| error.line).collect();
+        assert_eq!(lines, [2, 4]);
+        assert_eq!(table.rows().map(|row| row.text("a").to_owned()).collect::<Vec<_>>(), ["2"]);
     }
 }
