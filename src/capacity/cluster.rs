@@ -243,13 +243,12 @@ impl Cluster {
 
     /// It waits like any other again.
     pub(crate) fn expect_no_more(&mut self, key: ObjectKey) {
-        let known = self.pods.get(&key).cloned();
-        if let (true, Some(pod)) = (self.guest_at.contains_key(&key), known) {
+        if self.guest_at.contains_key(&key) {
+            let known = self.pods.get(&key).cloned();
             self.remove_pod(key);
             self.guest_at.remove(&key);
-            self.put_pod(pod);
+            known.into_iter().for_each(|pod| self.put_pod(pod));
         }
-        self.guest_at.remove(&key);
     }
 
     /// Namespaces that there are: one with pods exists, even if nobody listed it.

@@ -13,6 +13,7 @@ use super::provisioning;
 use super::scheduling::{self, Code, NewNode, Refusal, Solution, Supply, is_protected};
 use crate::model::action::LaunchOption;
 use crate::model::claim::NodeClaim;
+use crate::model::count::counted;
 use crate::model::label::{self, Labels};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{NodeName, PoolName};
@@ -109,8 +110,7 @@ pub struct Keeping {
 impl Keeping {
     /// Why `new_nodes` are launched.
     pub fn why(&self) -> String {
-        let nodes = if self.replicas == 1 { "node" } else { "nodes" };
-        format!("pool {} keeps {} {nodes}", self.pool, self.replicas)
+        format!("pool {} keeps {}", self.pool, counted(self.replicas, "node"))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::action::Action;
+use provisor::model::claim::{ConditionStatus, ConditionType};
 use provisor::model::name::ObjectKey;
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
@@ -100,6 +101,23 @@ fn a_node_that_goes_lets_its_pods_wait_again() {
         assert!(waits(pod), "{} waits like any other", pod.key);
     }
     world.take_news();
+}
+
+#[test]
+fn a_nomination_is_given_up_when_its_node_was_open_long_enough() {
+    let (world, mut engine) = told();
+    let (now, pod) = (world.now(), nominated(&world)[0].clone());
+    let cluster = engine.cluster();
+    let node = &cluster.nodes[&pod.nominated_node.expect("it is nominated")];
+    let mut claim = (**cluster.claim_of(node).expect("it was bought")).clone();
+    claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", now);
+    engine.observe(now, Observation::Claim(Arc::new(claim)));
+    let mut waits_after = |seconds: i64| {
+        engine.decide(now + SignedDuration::from_secs(seconds));
+        engine.cluster().waiting_pods().any(|waiting| waiting.key == pod.key)
+    };
+    assert!(!waits_after(19));
+    assert!(waits_after(20), "kube-scheduler has had its time");
 }
 
 #[test]
