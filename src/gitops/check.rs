@@ -4,6 +4,7 @@
 //! itself, what can never be bought, what surely means something else than it says.
 
 mod class;
+mod room;
 mod words;
 
 use std::collections::BTreeMap;
@@ -64,12 +65,15 @@ impl Instances {
 
     /// Whether any type is as wanted; places and ways to pay are not looked at.
     pub(crate) fn has_type_for(&self, wanted: &Requirements) -> bool {
-        let suits = |shape: &InstanceType| {
+        self.types.is_empty() || self.types_for(wanted).next().is_some()
+    }
+
+    fn types_for(&self, wanted: &Requirements) -> impl Iterator<Item = &InstanceType> {
+        self.types.iter().filter(|shape| {
             wanted.iter().all(|(key, asked)| {
                 shape.requirements.get(key).is_none_or(|has| self.ignores(key) || has.agrees_with(asked))
             })
-        };
-        self.types.is_empty() || self.types.iter().any(suits)
+        })
     }
 
     /// What the built-in catalogue knows of a region; nothing for a region that it does not have.
@@ -149,6 +153,7 @@ pub(crate) fn drafts(
         }
     }
     overlap::check(drafts, instances, found);
+    room::check(drafts, instances, found);
 }
 
 fn is_allowed(draft: &Draft, found: &mut Vec<Diagnostic>) -> bool {
@@ -220,6 +225,17 @@ fn person_place<'d>(draft: &'d Draft, path: &str) -> Option<&'d Place> {
     near.or_else(|| draft.origins.get("")).or(place)
 }
 
+/// The name of a cluster is part of names and tags, where nothing at all is no name.
+pub(crate) fn cluster(node: &Node, found: &mut Vec<Diagnostic>) {
+    if node.as_text().is_some_and(|text| text.trim().is_empty()) {
+        let message = "`cluster` is an empty text, which no cluster is called";
+        found.push(
+            Diagnostic::error("PRV1627", node.place.clone(), message)
+                .help("write the cluster's name, or leave the field out for FLEET-ENVIRONMENT"),
+        );
+    }
+}
+
 /// The regions of the built-in catalogue.
 fn known_regions() -> &'static BTreeMap<String, Vec<Zone>> {
     static KNOWN: LazyLock<BTreeMap<String, Vec<Zone>>> = LazyLock::new(regions);
@@ -233,10 +249,18 @@ pub(crate) fn region(node: &Node, found: &mut Vec<Diagnostic>) {
     if known.contains_key(&**text) {
         return;
     }
+    if text.trim().is_empty() {
+        found.push(
+            Diagnostic::error("PRV1627", node.place.clone(), "`region` is an empty text, which is no region")
+                .help("write it like \"eu-west-1\", or leave the field out"),
+        );
+        return;
+    }
     let near = nearest(text, known.keys().map(String::as_str));
     let is_named_so = region_of(Zone::new(&format!("{text}a"))) == Some(&**text);
     let help = match near {
         Some(near) => format!("did you mean `{near}`?"),
+        None if !is_named_so => "regions are named like `eu-west-1`".to_owned(),
         None => "the catalogue of this build does not have it; what it sells is taken on trust".to_owned(),
     };
     let diagnostic = match is_named_so {

@@ -310,7 +310,7 @@ pub(crate) fn check_class(class: &Node, found: &mut Vec<Diagnostic>) {
 
 /// A family of images where an image is expected. It would be taken for the name of an image, and no image is named so.
 fn no_version(node: &Node) -> Option<Diagnostic> {
-    let text = node.as_text()?;
+    let text = node.as_text().filter(|text| !text.trim().is_empty())?;
     // No image has these letters in its name, so this is an alias with another sign than `@`.
     let (family, version) = text.split_once([':', '=']).unwrap_or((text, "latest"));
     let (_, name, alias) = FAMILIES

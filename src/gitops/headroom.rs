@@ -8,6 +8,8 @@ use crate::gitops::rendered::{Draft, Origins};
 use crate::gitops::tree::{Entry, Node, Tree};
 use crate::model::buffer::ACTIVE_CAPACITY;
 
+/// What the pods to come are labelled with, and the pool whose headroom they are.
+pub(crate) const LABEL: &str = "provisor.dev/headroom";
 /// Never pulled: the pods exist nowhere.
 const IMAGE: &str = "registry.k8s.io/pause:3.10";
 
@@ -26,7 +28,7 @@ pub(crate) fn drafts(name: &str, entry: &Entry, drafts: &[Draft]) -> Vec<Draft> 
         "kind": "PodTemplate",
         "metadata": metadata,
         "template": {
-            "metadata": { "labels": { "provisor.dev/headroom": name } },
+            "metadata": { "labels": { LABEL: name } },
             "spec": {
                 "nodeSelector": { "karpenter.sh/nodepool": pool_name },
                 "tolerations": taints.iter().map(toleration).collect::<Value>(),
@@ -48,10 +50,11 @@ pub(crate) fn drafts(name: &str, entry: &Entry, drafts: &[Draft]) -> Vec<Draft> 
     let mut of_template = Origins::new();
     of_template.insert("".into(), entry.key.clone());
     let request = "template.spec.containers[0].resources.requests";
-    for key in ["cpu", "memory"] {
-        if let Some(node) = headroom.get(key) {
-            of_template.insert(format!("{request}.{key}").into(), node.place.clone());
-        }
+    let others = headroom.get("resources").and_then(Node::as_map);
+    let others = others.into_iter().flat_map(|map| map.iter()).map(|(key, entry)| (&**key, &entry.node));
+    let own = ["cpu", "memory"].into_iter().filter_map(|key| Some((key, headroom.get(key)?)));
+    for (key, node) in own.chain(others) {
+        of_template.insert(format!("{request}.{key}").into(), node.place.clone());
     }
     let mut of_buffer = Origins::new();
     of_buffer.insert("".into(), entry.key.clone());

@@ -78,7 +78,7 @@ fn overlaps(
 }
 
 /// What a node of the pool is like: its requirements and its labels.
-fn asks(draft: &Draft) -> Requirements {
+pub(crate) fn asks(draft: &Draft) -> Requirements {
     let mut asks = Requirements::new();
     for (key, requirement) in canonical_requirements(draft) {
         asks.add(key, requirement);

@@ -672,6 +672,7 @@ impl<'a> Run<'a> {
             subject: subject.clone(),
         };
         let mut drafts = self.rendered("ec2nodeclass.yaml.j2", context, &roots, &key);
+        drafts.iter_mut().for_each(|draft| rendered::trace_class(draft, &node));
         self.override_one(&mut drafts, "EC2NodeClass", name, &node, &subject, &key);
         self.add(drafts, &format!("classes.{name}"));
     }
@@ -823,6 +824,9 @@ impl<'a> Run<'a> {
         check::drafts(&self.drafts, instances.as_deref(), region, &mut self.found);
         if let Some(region) = self.resolved.tree.get("region") {
             check::region(region, &mut self.found);
+        }
+        if let Some(cluster) = self.resolved.tree.get("cluster") {
+            check::cluster(cluster, &mut self.found);
         }
         let has_pools = self.entries("pools").next().is_some();
         let is_pool = |draft: &Draft| draft.manifest["kind"] == "NodePool";

@@ -300,6 +300,39 @@ pub(crate) fn trace_requirements(draft: &mut Draft, pool: &Node) {
     }
 }
 
+/// Fields of a disk in the strategy, and where they come to stand.
+const DISK_FIELDS: [(&str, &str); 9] = [
+    ("device", "deviceName"),
+    ("size", "ebs.volumeSize"),
+    ("type", "ebs.volumeType"),
+    ("iops", "ebs.iops"),
+    ("throughput", "ebs.throughput"),
+    ("encrypted", "ebs.encrypted"),
+    ("kms-key", "ebs.kmsKeyID"),
+    ("snapshot", "ebs.snapshotID"),
+    ("delete-on-termination", "ebs.deleteOnTermination"),
+];
+
+/// Disks are written by a loop, and user data may be a file; each goes back to what asked for it.
+pub(crate) fn trace_class(draft: &mut Draft, class: &Node) {
+    let disks = draft.manifest["spec"]["blockDeviceMappings"].as_array().map_or(0, Vec::len);
+    let volumes =
+        class.get("volumes").filter(|volumes| volumes.as_list().is_some_and(|list| list.len() == disks));
+    for (at, volume) in volumes.and_then(Node::as_list).unwrap_or_default().iter().enumerate() {
+        let path = format!("spec.blockDeviceMappings[{at}]");
+        draft.origins.insert(path.as_str().into(), volume.place.clone());
+        for (field, rendered) in DISK_FIELDS {
+            let known = draft.origins.get_mut(format!("{path}.{rendered}").as_str());
+            if let (Some(known), Some(node)) = (known, volume.get(field)) {
+                *known = node.place.clone();
+            }
+        }
+    }
+    if let (Some(known), Some(file)) = (draft.origins.get_mut("spec.userData"), class.get("user-data-file")) {
+        *known = file.place.clone();
+    }
+}
+
 /// A path one key longer. Keys with dots in them stand as they are: the parents of a path are found by cutting it.
 pub(crate) fn joined(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }

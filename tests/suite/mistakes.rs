@@ -222,7 +222,7 @@ fn nothing_stands_beside_a_removal() {
     assert_eq!(places(&found), ["error PRV1625 4:48"], "{found:#?}");
     let found =
         of_pool("[classes.default]\nvolumes = [{ size = '20Gi' }, { device = '/dev/xvda', size = '30Gi' }]");
-    assert_eq!(places(&found), ["error PRV1625 5:11"], "{found:#?}");
+    assert_eq!(places(&found), ["error PRV1625 5:42"], "{found:#?}");
 }
 
 #[test]
@@ -359,4 +359,128 @@ fn one_mistake_is_one_error_where_it_was_written() {
     assert_eq!(places(&found), ["error PRV1503 4:64"], "{found:#?}");
     assert_eq!(&**found[0].place.file(), "environments/prod.toml");
     assert_eq!(found[0].severity, Severity::Error);
+}
+
+#[test]
+fn an_empty_text_where_a_name_belongs_is_told() {
+    for (lines, place) in [
+        ("[classes.default]\nami = ''", "5:7"),
+        ("[classes.default]\nami = [{ name = '', owner = 'self' }]\nami-family = 'AL2023'", "5:17"),
+        ("[classes.default]\nsecurity-groups = [{ name = '' }]", "5:29"),
+        ("[classes.default]\nvolumes = [{ device = '', size = '20Gi' }]", "5:23"),
+        ("[classes.default]\nvolumes = [{ size = '20Gi', kms-key = '' }]", "5:39"),
+        ("[classes.default]\nvolumes = [{ snapshot = ' ' }]", "5:25"),
+    ] {
+        let found = of_pool(lines);
+        assert_eq!(places(&found), [format!("error PRV1627 {place}")], "{lines}: {found:#?}");
+        assert!(!help(&found[0]).is_empty());
+    }
+    assert!(help(&of_pool("[classes.default]\nami = ''")[0]).contains("al2023@latest"));
+    for (field, place) in [("region", "1:10"), ("cluster", "1:11")] {
+        let found = errors(&fleet(&format!("{field} = ''\n[pools.a]\nstrategy = 'spot'\n")));
+        assert!(places(&found).contains(&format!("error PRV1627 {place}")), "{found:#?}");
+        assert!(!help(&found[0]).contains("trust"), "{found:#?}");
+    }
+    // Values of tags and labels may be empty.
+    assert_eq!(of_pool("labels = { team = '' }\n[classes.default]\ntags = { team = '' }"), []);
+}
+
+#[test]
+fn user_data_that_ec2_does_not_take_is_told() {
+    let script = |bytes: usize| format!("#!/bin/sh\n{}", "#".repeat(bytes - 10));
+    let prod = "[pools.a]\nstrategy = 'spot'\n[classes.default]\nuser-data-file = 'boot.sh'\n";
+    let of = |bytes: usize| {
+        let script = script(bytes);
+        told(&[("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", prod), ("boot.sh", &script)])
+    };
+    let found = of(16_385);
+    assert_eq!(places(&found), ["error PRV1628 4:18"], "{found:#?}");
+    assert!(found[0].message.contains("16385 bytes"), "{found:#?}");
+    assert_eq!(of(16_384), []);
+    let found = of_pool(&format!("[classes.default]\nuser-data = '''{}'''", script(20_000)));
+    assert_eq!(places(&found), ["error PRV1628 5:13"], "{found:#?}");
+}
+
+#[test]
+fn disks_have_the_speeds_that_their_type_has() {
+    let of = |disk: &str| of_pool(&format!("[classes.default]\nvolumes = [{{ size = '20Gi', {disk} }}]"));
+    for (disk, place, advice) in [
+        ("type = 'gp2', iops = 3000", "5:50", "`gp3`, `io1` or `io2`"),
+        ("type = 'st1', throughput = 250", "5:56", "the type `gp3`"),
+        ("type = 'io2', iops = 4000, throughput = 250", "5:69", "the type `gp3`"),
+        ("iops = 2000", "5:36", "3000 to 80000"),
+        ("iops = 80001", "5:36", "3000 to 80000"),
+        ("type = 'io1', iops = 64001", "5:50", "100 to 64000"),
+        ("type = 'io2', iops = 256001", "5:50", "100 to 256000"),
+        ("type = 'io1'", "5:36", "from 100 to 64000"),
+        ("throughput = 124", "5:42", "125 to 2000"),
+        ("throughput = 2001", "5:42", "125 to 2000"),
+    ] {
+        let found = of(disk);
+        assert_eq!(places(&found), [format!("error PRV1629 {place}")], "{disk}: {found:#?}");
+        assert!(help(&found[0]).contains(advice), "{disk}: {found:#?}");
+    }
+    for disk in [
+        "iops = 3000, throughput = 2000",
+        "iops = 80000",
+        "type = 'io1', iops = 64000",
+        "type = 'io2', iops = 256000",
+        "type = 'gp2'",
+        "throughput = 125",
+    ] {
+        assert_eq!(of(disk), [], "{disk}");
+    }
+}
+
+#[test]
+fn pods_per_node_are_a_number() {
+    let of = |pods: &str| of_pool(&format!("[classes.default.kubelet]\nmaxPods = {pods}"));
+    for (pods, advice) in
+        [("'many'", "such as 110"), ("'110'", "without quotes: 110"), ("'-5'", "such as 110")]
+    {
+        let found = of(pods);
+        assert_eq!(places(&found), ["error PRV1623 5:11"], "{pods}: {found:#?}");
+        assert!(help(&found[0]).contains(advice), "{found:#?}");
+    }
+    assert_eq!(of("110"), []);
+}
+
+#[test]
+fn room_that_is_never_kept_is_worth_a_look() {
+    for (lines, place, said) in [
+        ("[buffers.b]\nreplicas = 3", "4:10", "for which pods"),
+        ("headroom = { pods = 4 }", "4:1", "ask for nothing"),
+        ("headroom = { pods = 4, cpu = '10000' }", "4:30", "asks for 10000 of `cpu`, and the largest has"),
+        ("headroom = { cpu = 1, memory = '900Ti' }", "4:32", "of `memory`"),
+        ("headroom = { cpu = 1, resources = { 'nvidia.com/gpu' = 1 } }", "4:56", "of `nvidia.com/gpu`"),
+    ] {
+        let found = of_pool(lines);
+        assert_eq!(places(&found), [format!("warning PRV1630 {place}")], "{lines}: {found:#?}");
+        assert!(found[0].message.contains(said), "{found:#?}");
+    }
+    // The pool decides what the largest is.
+    let found = of_pool("instance-types = ['m5.large']\nheadroom.cpu = 3");
+    assert_eq!(places(&found), ["warning PRV1630 5:16"], "{found:#?}");
+    for fine in [
+        "headroom = { pods = 4, cpu = '500m', memory = '1Gi' }",
+        "instance-types = ['m5.large']\nheadroom.cpu = 1",
+        // Devices of a plugin, and of an overlay.
+        "headroom.resources = { 'example.com/fpga' = 1 }",
+        "headroom.resources = { 'nvidia.com/gpu' = 1 }\n[overlays.o]\nrequirements = []\ncapacity = { 'nvidia.com/gpu' = '4' }",
+        "[buffers.b]\nreplicas = 3\nscalableRef = { apiGroup = 'apps', kind = 'Deployment', name = 'web' }",
+    ] {
+        assert_eq!(of_pool(fine), [], "{fine}");
+    }
+}
+
+#[test]
+fn a_fixed_size_above_the_limit_is_worth_a_look() {
+    let of = |lines: &str| {
+        let prod = format!("region = 'us-east-1'\n[pools.a]\nstrategy = 'static'\n{lines}\n");
+        told(&[("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", &prod)])
+    };
+    let found = of("replicas = 5\nlimits.nodes = 3");
+    assert_eq!(places(&found), ["warning PRV1631 4:12"], "{found:#?}");
+    assert_eq!(found[0].chain[0].place.position(), (5, 16));
+    assert_eq!(of("replicas = 5\nlimits.nodes = 5"), []);
 }
