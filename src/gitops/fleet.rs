@@ -115,6 +115,17 @@ impl<'r> Fleet<'r> {
         }
         let name = fleet.tree.as_ref().and_then(|tree| tree.get("name")?.as_text().cloned());
         let name = name.unwrap_or_else(|| "fleet".into());
+        for path in repository.files.keys().filter(|path| is_other_fleet_file(path)) {
+            let place = Place::start_of(&Source::nameless_text(path.clone()));
+            stray.push(
+                Diagnostic::warning(
+                    "PRV1105",
+                    place,
+                    "this file is ignored: the fleet is described in fleet.toml",
+                )
+                .help("move what it says to fleet.toml, and remove it"),
+            );
+        }
         if files.is_empty() {
             stray.push(
                 Diagnostic::error("PRV1102", Place::start_of(&fleet.source), "the fleet has no environments")
@@ -176,7 +187,10 @@ impl<'r> Fleet<'r> {
             Ok(chain) => chain,
             Err(diagnostic) => {
                 found.extend(file.found.iter().cloned());
-                found.push(*diagnostic);
+                // What cannot be a name is told already.
+                if !found.iter().any(|one| one.is_error() && one.place == diagnostic.place) {
+                    found.push(*diagnostic);
+                }
                 return Err(sorted(found));
             }
         };
@@ -198,7 +212,8 @@ impl<'r> Fleet<'r> {
 
     /// The layers of an environment without what is wrong in them by itself; `None` if too little is left.
     pub fn resolve_rest(&self, name: &str) -> Option<Resolved> {
-        let file = self.files.get(name)?;
+        // Under a name that cannot be, every object would be wrong.
+        let file = self.files.get(name).filter(|_| is_name(name))?;
         let chain = self.chain(file).ok()?;
         let right = |file: &File| {
             let wrong = file.found.iter().filter(|found| found.is_error()).map(|found| found.place.clone());
@@ -379,6 +394,12 @@ fn no_fleet(repository: &Repository, path: &Arc<str>) -> Diagnostic {
         return Diagnostic::error("PRV1101", place, "the repository is empty: there is no fleet.toml")
             .help("run `provisor init` in it, commit and push");
     }
+    if let Some(other) = repository.files.keys().find(|path| is_other_fleet_file(path)) {
+        let place = Place::start_of(&Source::nameless_text(other.clone()));
+        let message = format!("there is no fleet.toml; `{other}` is there, and nothing reads it");
+        let help = "write it as TOML, with `name = \"…\"` at its head, and call it fleet.toml";
+        return Diagnostic::error("PRV1101", place, message).help(help);
+    }
     let elsewhere = repository.files.keys().find(|file| file.ends_with("/fleet.toml"));
     let diagnostic = Diagnostic::error("PRV1101", place, "there is no fleet.toml");
     match elsewhere {
@@ -388,6 +409,12 @@ fn no_fleet(repository: &Repository, path: &Arc<str>) -> Diagnostic {
         }
         None => diagnostic.help("add one with `name = \"…\"`, or run `provisor init`"),
     }
+}
+
+/// The fleet file under a name that it does not have.
+fn is_other_fleet_file(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase();
+    path != FLEET_FILE && ["fleet.toml", "fleet.yaml", "fleet.yml", "fleet.json"].contains(&lower.as_str())
 }
 
 fn load_environment(path: &Arc<str>, name: &str, format: Format, bytes: &[u8]) -> File {

@@ -183,12 +183,8 @@ fn follow(target: &mut Value, at: At, steps: &[Step], key_place: &Place, node: &
         Step::Key(key) => At { path: joined(&at.path, key), free: !at.free && FREE.contains(&key.as_str()) },
         Step::Index(index) => At { path: format!("{}[{index}]", at.path), free: false },
     };
-    if is_identity(&at.path) {
-        let message = format!("`{}` names the object and cannot be overridden", at.path);
-        notes.found.push(
-            Diagnostic::error("PRV1508", key_place.clone(), message)
-                .help("rename the pool or class in the strategy instead"),
-        );
+    if let Some((message, help)) = untouchable(&at.path) {
+        notes.found.push(Diagnostic::error("PRV1508", key_place.clone(), message).help(help));
         return;
     }
     let slot = match step {
@@ -213,9 +209,27 @@ fn follow(target: &mut Value, at: At, steps: &[Step], key_place: &Place, node: &
     set(slot, at, node, notes);
 }
 
-fn is_identity(path: &str) -> bool {
-    matches!(path, "apiVersion" | "kind" | "metadata.name" | "metadata.namespace" | "status")
-        || path.starts_with("status.")
+/// Why a part of the object is not the strategy's to change, and what to do instead.
+fn untouchable(path: &str) -> Option<(String, &'static str)> {
+    let named = |why: &str| format!("`{path}` {why} and cannot be overridden");
+    match path {
+        "apiVersion" | "kind" => Some((
+            named("says what kind of object this is"),
+            "remove it; a template of your own decides which objects are rendered",
+        )),
+        "metadata.name" => {
+            Some((named("names the object"), "rename the pool or class in the strategy instead"))
+        }
+        "metadata.namespace" => Some((
+            named("would place the object in a namespace"),
+            "remove it: pools and classes belong to the cluster as a whole",
+        )),
+        _ if path == "status" || path.starts_with("status.") => Some((
+            format!("`{path}` is written by the cluster, not by people"),
+            "remove it; what you want of the object stands under `spec`",
+        )),
+        _ => None,
+    }
 }
 
 /// The place of a key, made if it is not there; `None` after a removal or a mistake.

@@ -33,6 +33,8 @@ use crate::model::repository::{Refusal, Repository};
 
 /// Objects of one environment.
 pub(crate) const OBJECTS_MAX: usize = 500;
+/// What makes the node classes.
+const CLASS_TEMPLATE: &str = "ec2nodeclass.yaml.j2";
 /// Bytes that the templates of one environment may render together.
 const RENDERED_MAX: usize = 8 * 1024 * 1024;
 
@@ -480,6 +482,15 @@ impl<'a> Run<'a> {
         };
         let wanted = strategy.as_text()?;
         let template = format!("{wanted}.yaml.j2");
+        if template == CLASS_TEMPLATE {
+            let known = listed(self.engine.strategies());
+            let message = format!("`{wanted}` is no strategy: its template makes classes, and no pools");
+            self.found.push(
+                Diagnostic::error("PRV1401", strategy.place.clone(), message)
+                    .help(format!("the strategies are {known}")),
+            );
+            return None;
+        }
         if self.engine.is_broken(&template) {
             let broken = self.engine.found.iter().filter(|found| found.is_error());
             let path = format!("templates/{template}");
@@ -671,7 +682,7 @@ impl<'a> Run<'a> {
             entry: key.clone(),
             subject: subject.clone(),
         };
-        let mut drafts = self.rendered("ec2nodeclass.yaml.j2", context, &roots, &key);
+        let mut drafts = self.rendered(CLASS_TEMPLATE, context, &roots, &key);
         drafts.iter_mut().for_each(|draft| rendered::trace_class(draft, &node));
         self.override_one(&mut drafts, "EC2NodeClass", name, &node, &subject, &key);
         self.add(drafts, &format!("classes.{name}"));

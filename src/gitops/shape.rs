@@ -268,7 +268,7 @@ impl Check<'_> {
         }
         let shape = self.shape;
         match &shape.nodes[kind] {
-            Kind::Anything => {}
+            Kind::Anything => self.rounded(node),
             Kind::Choice(choices) => self.choice(choices, node, name),
             Kind::Bool => {
                 if !matches!(node.value, Tree::Bool(_)) {
@@ -281,6 +281,7 @@ impl Check<'_> {
                         self.out_of_range(node, name, *min, *max);
                     }
                 }
+                _ if is_huge(node) => self.out_of_range(node, name, *min, *max),
                 _ => self.wrong_type(node, name, "a whole number", example, None),
             },
             Kind::Text { form, one_of, example } => self.text(node, name, form.as_deref(), one_of, example),
@@ -296,6 +297,18 @@ impl Check<'_> {
                 _ => self.wrong_type(node, name, "a table", "{ … }", None),
             },
         }
+    }
+
+    /// A whole number that is more than any field holds would be another one in the rendered object.
+    fn rounded(&mut self, node: &Node) {
+        if is_huge(node) {
+            let message = format!("the number {} is too large", node.shown());
+            self.found
+                .push(Diagnostic::error("PRV1206", node.place.clone(), message).help("write it as a text"));
+        }
+        node.as_list().into_iter().flatten().for_each(|item| self.rounded(item));
+        let entries = node.as_map().into_iter().flat_map(|map| map.iter());
+        entries.for_each(|(_, entry)| self.rounded(&entry.node));
     }
 
     fn list(&mut self, inner: usize, items: &[Node], name: &str) {
@@ -474,7 +487,8 @@ impl Check<'_> {
         {
             let message = format!("`{name}` is {}, which is not {}", node.shown(), wrong.expected);
             let example = if example.is_empty() { wrong.example } else { example };
-            let help = wrong.help.unwrap_or_else(|| format!("write it like {example}"));
+            let of_file = named_as_file(text).filter(|_| form == "name" && name == "extends");
+            let help = of_file.or(wrong.help).unwrap_or_else(|| format!("write it like {example}"));
             let code = if form == "name" { "PRV1207" } else { "PRV1203" };
             self.found.push(Diagnostic::error(code, node.place.clone(), message).help(help));
         }
@@ -552,7 +566,7 @@ impl Check<'_> {
             (Some(min), Some(max)) => format!("from {min} to {max}"),
             (Some(min), None) => format!("{min} or more"),
             (None, Some(max)) => format!("at most {max}"),
-            (None, None) => String::new(),
+            (None, None) => format!("from {} to {}", i64::MIN, i64::MAX),
         };
         let message = format!("`{name}` is {}, which is out of range", node.shown());
         let help = format!("it takes whole numbers {range}");
@@ -572,6 +586,15 @@ pub(crate) fn beside_removal(marker: &Node, identity: &[&str]) -> Option<Diagnos
 
 fn subject(name: &str) -> String {
     if name == "the file" { name.to_owned() } else { format!("`{name}`") }
+}
+
+/// A whole number with more digits than there are.
+fn is_huge(node: &Node) -> bool {
+    let is_whole = |text: &str| {
+        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    matches!(&node.value, Tree::Float(text) if is_whole(text))
 }
 
 /// How a number or a word is written that shall be a text.
@@ -596,6 +619,14 @@ fn in_quotes_as_amount(number: &str, resource: &str) -> Option<String> {
         "cpu" => Some(format!("{quoted}, or count thousandths of a core: \"{}m\"", quantity.millis())),
         _ => Some(quoted),
     }
+}
+
+/// The name of an environment where its file is written.
+fn named_as_file(text: &str) -> Option<String> {
+    let file = text.rsplit('/').next().unwrap_or(text);
+    let name = [".toml", ".yaml", ".yml"].iter().find_map(|ending| file.strip_suffix(ending)).unwrap_or(file);
+    (name != text && text_form::is_name(name))
+        .then(|| format!("write the name without folder and ending: `extends = \"{name}\"`"))
 }
 
 /// The first line of a value, so that a caret does not underline a whole table.

@@ -484,3 +484,78 @@ fn a_fixed_size_above_the_limit_is_worth_a_look() {
     assert_eq!(found[0].chain[0].place.position(), (5, 16));
     assert_eq!(of("replicas = 5\nlimits.nodes = 5"), []);
 }
+
+#[test]
+fn what_makes_classes_is_no_strategy() {
+    let found = errors(&fleet("[pools.a]\nstrategy = 'ec2nodeclass'\n"));
+    assert_eq!(places(&found), ["error PRV1401 2:12"], "{found:#?}");
+    assert!(found[0].message.contains("`ec2nodeclass` is no strategy"), "{found:#?}");
+    assert!(help(&found[0]).contains("`spot`") && !help(&found[0]).contains("ec2nodeclass"), "{found:#?}");
+}
+
+#[test]
+fn a_base_is_named_without_its_ending() {
+    for named in ["base.toml", "environments/base.toml", "base.yaml"] {
+        let prod = format!("extends = '{named}'\n[pools.a]\nstrategy = 'spot'\n");
+        let found = told(&[
+            ("fleet.toml", "name = 'shop'\n"),
+            ("environments/base.toml", "abstract = true\n"),
+            ("environments/prod.toml", &prod),
+        ]);
+        assert_eq!(places(&found), ["error PRV1207 1:11"], "{named}: {found:#?}");
+        assert!(help(&found[0]).ends_with("`extends = \"base\"`"), "{found:#?}");
+    }
+}
+
+#[test]
+fn what_no_override_changes_is_said_with_its_reason() {
+    for (path, message, advice) in [
+        ("status", "written by the cluster, not by people", "under `spec`"),
+        ("'status.nodes'", "written by the cluster, not by people", "under `spec`"),
+        ("kind", "what kind of object", "a template of your own"),
+        ("'metadata.name'", "names the object", "rename the pool"),
+        ("'metadata.namespace'", "in a namespace", "cluster as a whole"),
+    ] {
+        let found = of_pool(&format!("overrides = {{ {path} = 'x' }}"));
+        assert_eq!(places(&found), ["error PRV1508 4:15"], "{path}: {found:#?}");
+        assert!(found[0].message.contains(message) && help(&found[0]).contains(advice), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_number_beyond_all_numbers_is_told_the_range_of_its_field() {
+    for number in ["99999999999999999999", "-99999999999999999999"] {
+        let found = of_pool(&format!("weight = {number}"));
+        assert_eq!(places(&found), ["error PRV1206 4:10"], "{found:#?}");
+        assert_eq!(help(&found[0]), "it takes whole numbers from 1 to 100");
+    }
+    // Where any value will do it would become another number.
+    for lines in
+        ["variables.n = 99999999999999999999", "overrides = { 'spec.weight' = 99999999999999999999 }"]
+    {
+        let found = of_pool(lines);
+        assert!(found[0].code == "PRV1206" && help(&found[0]) == "write it as a text", "{lines}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_fleet_file_under_another_name_is_named() {
+    let prod = ("environments/prod.toml", "[pools.a]\nstrategy = 'spot'\n");
+    for name in ["fleet.yaml", "fleet.yml", "fleet.json", "Fleet.toml"] {
+        let found = told(&[(name, "name: shop\n"), prod]);
+        assert_eq!(places(&found), ["error PRV1101 1:1"], "{found:#?}");
+        assert_eq!(&**found[0].place.file(), name);
+        assert!(help(&found[0]).contains("call it fleet.toml"), "{found:#?}");
+        let found = told(&[("fleet.toml", "name = 'shop'\n"), (name, "name: shop\n"), prod]);
+        assert_eq!(places(&found), ["warning PRV1105 1:1"], "{found:#?}");
+    }
+}
+
+#[test]
+fn a_file_name_that_is_no_name_is_one_mistake() {
+    let found = told(&[
+        ("fleet.toml", "name = 'shop'\n"),
+        ("environments/my dev.toml", "[pools.a]\nstrategy = 'spot'\n"),
+    ]);
+    assert_eq!(places(&found), ["error PRV1106 1:1"], "{found:#?}");
+}

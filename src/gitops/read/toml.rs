@@ -66,6 +66,8 @@ impl Build<'_> {
             DeValue::String(text) => Tree::Text(text.as_ref().into(), Quoting::Quoted),
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => Tree::Int(number),
+                // Which numbers would do, only the field knows.
+                Err(_) if number.radix() == 10 => Tree::Float(number.as_str().into()),
                 Err(_) => {
                     let place = Place::new(self.source, span);
                     let message = format!("the number {} is too large", number.as_str());
