@@ -241,6 +241,11 @@ impl Diagnostic {
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
+
+    /// Where its code is explained, as a path in the repository of this program.
+    pub fn documentation(&self) -> String {
+        format!("docs/guide/strategy.md#{}", self.code.to_lowercase())
+    }
 }
 
 fn bounded(words: String) -> String {
@@ -276,8 +281,7 @@ impl Serialize for Diagnostic {
         map.serialize_entry("excerpt", &self.place.excerpt().text)?;
         map.serialize_entry("chain", &self.chain)?;
         map.serialize_entry("help", &self.help)?;
-        let anchor = self.code.to_lowercase();
-        map.serialize_entry("documentation", &format!("docs/guide/strategy.md#{anchor}"))?;
+        map.serialize_entry("documentation", &self.documentation())?;
         map.end()
     }
 }

@@ -1,4 +1,5 @@
-//! Diagnostics drawn for people: the sentence, the excerpt with the place underlined, what else belongs to it, what to do.
+//! Diagnostics drawn for people: the sentence, the excerpt with the place underlined, what else belongs to it, what to do,
+//! and where more is said of it.
 //!
 //! Letters that cannot be seen are shown before anything is drawn, so that what is underlined stands above its line. Lines
 //! and columns that are named are those of the file.
@@ -64,7 +65,7 @@ fn draw_one(diagnostic: &Diagnostic, is_colored: bool) -> String {
             ));
         }
     }
-    text.push('\n');
+    text.push_str(&format!("\n  see: {}\n", diagnostic.documentation()));
     text
 }
 
@@ -264,6 +265,7 @@ mod tests {
  5 │ weight = 1
    ╰────
   help: did you mean `limits`?
+  see: docs/guide/strategy.md#prv1203
 "
         );
     }
@@ -288,7 +290,10 @@ mod tests {
         assert!(drawn.contains("environments/dev.toml:1:7]"), "{drawn}");
         let nothing = Place::start_of(&Source::nameless_text("fleet.toml"));
         let drawn = draw(&Diagnostic::error("PRV2", nothing, "there is no fleet").into(), false);
-        assert_eq!(drawn, "error[PRV2]: fleet.toml:1:1: there is no fleet\n");
+        assert_eq!(
+            drawn,
+            "error[PRV2]: fleet.toml:1:1: there is no fleet\n  see: docs/guide/strategy.md#prv2\n"
+        );
     }
     #[test]
     fn hidden_letters_are_shown_and_the_mistake_stays_underlined() {

@@ -1,5 +1,6 @@
 //! The JSON Schemas that editors use are made from the types of the language, and checked in.
 
+use provisor::gitops::diagnostic::{Diagnostic, Place, Source};
 use provisor::gitops::schema::{Draft, SchemaKind, schema_of};
 
 /// File names of the checked-in schemas.
@@ -72,6 +73,16 @@ fn the_guide_lists_every_code() {
     }
     assert_eq!(used.difference(&listed).collect::<Vec<_>>(), [""; 0], "not in the guide");
     assert_eq!(listed.difference(&used).collect::<Vec<_>>(), [""; 0], "in the guide only");
+    // Every diagnostic names the anchor of its code.
+    let source = Source::nameless_text("fleet.toml");
+    for code in &used {
+        let code: &'static str = code.clone().leak();
+        let link = Diagnostic::error(code, Place::start_of(&source), "").documentation();
+        let (page, anchor) = link.split_once('#').expect("an anchor");
+        assert_eq!(page, "docs/guide/strategy.md");
+        let anchor = format!("<a id=\"{anchor}\"></a>");
+        assert_eq!(guide.matches(&anchor).count(), 1, "{code} has not one anchor in the guide");
+    }
 }
 
 /// Every file that the guide shows is a valid one.

@@ -33,6 +33,8 @@ pub struct DiagnosticDocument {
     pub chain: Vec<LinkDocument>,
     /// What to do.
     pub help: Option<String>,
+    /// Where the code is explained, in the documentation that comes with the program.
+    pub documentation: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -59,6 +61,7 @@ impl From<&Diagnostic> for DiagnosticDocument {
             excerpt: diagnostic.place.excerpt().text,
             chain: diagnostic.chain.iter().map(LinkDocument::from).collect(),
             help: diagnostic.help.clone(),
+            documentation: diagnostic.documentation(),
         }
     }
 }
