@@ -144,3 +144,120 @@ fn unknown(kind: &str) -> Failure {
     let names: Vec<String> = names().into_iter().map(|(name, _)| name).collect();
     Failure::usage(format!("there is no schema `{kind}`")).help(format!("There are {}.", names.join(", ")))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+
+    use crate::gitops::diagnostic::Source;
+    use crate::gitops::policy::RepositoryRules;
+    use crate::gitops::read::{Format, document};
+    use crate::gitops::shape::Shape;
+
+    fn root(path: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+    }
+
+    fn text(path: &Path) -> String {
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// Every file below a folder, in order.
+    fn files_below(folder: &str) -> Vec<PathBuf> {
+        let mut open = vec![root(folder)];
+        let mut files = Vec::new();
+        while let Some(path) = open.pop() {
+            match std::fs::read_dir(&path) {
+                Ok(entries) => open.extend(entries.map(|entry| entry.expect("an entry").path())),
+                Err(_) => files.push(path),
+            }
+        }
+        files.sort();
+        files
+    }
+
+    /// The schema of a file, as its path or its first line says it; `None` for what has none.
+    fn kind_of(path: &str, text: &str) -> Option<&'static str> {
+        let named = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
+        match () {
+            () if path.ends_with(".yaml") && path.contains("/workload/") => None,
+            () if text.contains("config-schema/simulation") || path.ends_with("simulation.toml") => {
+                Some("simulation")
+            }
+            () if named == "fleet.toml" || path.ends_with("fleet.toml") => Some("fleet"),
+            () if named == "provisor.lock" || path.ends_with("provisor.lock") => Some("lock"),
+            () if text.contains("[[guardrail]]") => Some("policy"),
+            () if text.contains("[[windows]]") => Some("windows"),
+            () => Some("environment"),
+        }
+    }
+
+    /// The examples by the name of their place: blocks of the guide and of pages for people, files of examples and of the
+    /// starter.
+    fn examples() -> Vec<(String, Format, String)> {
+        let mut found = Vec::new();
+        let pages = ["docs", "examples"].iter().flat_map(|folder| files_below(folder));
+        let pages =
+            pages.chain([root("README.md")]).filter(|path| path.extension().is_some_and(|end| end == "md"));
+        for page in pages {
+            for (at, block) in text(&page).split("```").skip(1).step_by(2).enumerate() {
+                let Some((language, block)) = block.split_once('\n') else { continue };
+                let format = match (language, block.starts_with("# provisor.lock")) {
+                    ("toml", _) | ("text", true) => Format::Toml,
+                    ("yaml", _) => Format::Yaml,
+                    _ => continue,
+                };
+                found.push((format!("{} block {at}", page.display()), format, block.to_owned()));
+            }
+        }
+        for folder in ["examples", "src/ui/cli/init/starter", "benches/peer-kwok/fleet"] {
+            for file in files_below(folder) {
+                let name = file.display().to_string();
+                if let Some(format) = Format::of(&name) {
+                    // `provisor init` fills this in.
+                    found.push((name, format, text(&file).replace("\"FLEET\"", "\"shop\"")));
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn ren_038_emitted_schemas_take_every_example_and_fixture_in_both_drafts() {
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        for (name, format, text) in examples() {
+            let Some(kind) = kind_of(&name, &text) else { continue };
+            *seen.entry(kind).or_default() += 1;
+            let read = || {
+                let mut found = Vec::new();
+                let tree = document(&Source::new(name.as_str(), text.as_str()), format, &mut found);
+                tree.unwrap_or_else(|| panic!("{name}: {found:?}"))
+            };
+            if kind == "windows" {
+                let rules = serde_json::from_value::<RepositoryRules>(read().to_json());
+                rules.unwrap_or_else(|error| panic!("{name}: {error}"));
+                continue;
+            }
+            for draft in ["", ".draft4"] {
+                let schema = self::text(&root(&format!("config-schema/{kind}{draft}.schema.json")));
+                let shape = Shape::compile(&serde_json::from_str(&schema).expect("a schema is JSON"));
+                let mut found = Vec::new();
+                shape.check(&read(), &mut found);
+                assert!(found.is_empty(), "{name} is no {kind}{draft}: {found:#?}");
+            }
+        }
+        let least = [
+            ("environment", 18),
+            ("fleet", 9),
+            ("lock", 1),
+            ("policy", 2),
+            ("simulation", 6),
+            ("windows", 1),
+        ];
+        for (kind, least) in least {
+            let seen = seen.get(kind).copied().unwrap_or_default();
+            assert!(seen >= least, "{seen} examples of {kind}, fewer than {least}");
+        }
+    }
+}
