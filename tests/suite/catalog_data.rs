@@ -634,6 +634,18 @@ fn all_mistakes_of_a_file_are_named_with_their_place() {
             "c.csv:4:8: `vcpu` is zero; a machine has at least one",
         ]
     );
+    assert_eq!(
+        mistakes(
+            "m5.large,amd64,2,8192,3,9000Mi,29,,,0.09600001,0.05370000,us-west-2a,on-demand spot\n\
+             m5.xlarge,amd64,4,16384,4,16Gi,58,,,0.192000,0.0000004,us-west-2a,on-demand spot\n"
+        ),
+        [
+            "c.csv:2:23: `alloc_cpu` is 3, and the machine has 2; write what is left for pods, at most `vcpu`",
+            "c.csv:2:25: `alloc_memory` is 9000Mi, and the machine has 8Gi; write what is left for pods, at most `memory_mib`",
+            "c.csv:2:37: `0.09600001` in `on_demand_usd_per_hour` is finer than a micro-dollar; prices are exact to the micro-dollar: write at most six decimals",
+            "c.csv:3:46: `0.0000004` in `spot_usd_per_hour` is finer than a micro-dollar; prices are exact to the micro-dollar: write at most six decimals",
+        ]
+    );
     let row = "m5.large,amd64,2,8192,1930m,6903Mi,29,,,0.096,,us-west-2a,on-demand\n";
     assert!(mistakes(&format!("{row}{row}"))[0].contains("second price as on-demand in us-west-2a"));
     assert!(mistakes("m5.large,amd64\n")[0].starts_with("c.csv:2:1: the row has 2 cells, the header 13"));

@@ -171,6 +171,7 @@ fn read_row(row: &mut Row<'_>) -> Option<(TypeFacts, Offers)> {
         memory: quantity(row, "alloc_memory", *resource::MEMORY),
         pods: quantity(row, "alloc_pods", *resource::PODS),
     };
+    check_stated(row, &stated, vcpu, memory_mib);
     let gpus = row.count("nvidia_gpu").filter(|count| *count > 0);
     let devices = row.count("neuron").filter(|count| *count > 0);
     let offers = offers(row);
@@ -215,6 +216,34 @@ fn read_row(row: &mut Row<'_>) -> Option<(TypeFacts, Offers)> {
     Some((facts, offers?))
 }
 
+/// More decimals than a price keeps: it would be another price.
+fn is_too_fine(price: &str) -> bool {
+    price.split_once('.').is_some_and(|(_, decimals)| decimals.trim_end_matches('0').len() > 6)
+}
+
+/// Nothing has more for pods than it has.
+fn check_stated(row: &mut Row<'_>, stated: &Stated, vcpu: Option<u32>, memory_mib: Option<u32>) {
+    let most = [
+        ("alloc_cpu", *resource::CPU, stated.cpu, vcpu.map(|count| i64::from(count) * 1_000), "vcpu"),
+        (
+            "alloc_memory",
+            *resource::MEMORY,
+            stated.memory,
+            memory_mib.map(|mib| i64::from(mib) << 20),
+            "memory_mib",
+        ),
+    ];
+    for (column, name, left, most, of) in most {
+        if let (Some(left), Some(most)) = (left, most)
+            && left > most
+        {
+            let message =
+                format!("`{column}` is {}, and the machine has {}", name.render(left), name.render(most));
+            row.refuse(column, message, &format!("write what is left for pods, at most `{of}`"));
+        }
+    }
+}
+
 fn positive(row: &mut Row<'_>, column: &str) -> Option<u32> {
     row.required(column)?;
     let count = row.count(column)?;
@@ -239,6 +268,10 @@ fn offers(row: &mut Row<'_>) -> Option<Offers> {
         [(CapacityType::OnDemand, "on_demand_usd_per_hour"), (CapacityType::Spot, "spot_usd_per_hour")]
     {
         let price: Option<UsdPerHour> = row.value(column, "a price", "dollars an hour, such as `0.096`");
+        if price.is_some() && is_too_fine(row.text(column)) {
+            let message = format!("`{}` in `{column}` is finer than a micro-dollar", row.text(column));
+            row.refuse(column, message, "prices are exact to the micro-dollar: write at most six decimals");
+        }
         if price.is_some_and(|price| price.0 < 0) {
             row.refuse(
                 column,

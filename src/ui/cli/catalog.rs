@@ -98,8 +98,13 @@ impl CatalogArgs {
             });
         };
         let (bytes, name) = read_input(file)?;
-        let text = String::from_utf8(bytes).map_err(|_| {
-            Failure::input(format!("`{name}` is not UTF-8 text")).help("Save the catalogue as UTF-8.")
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let right = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+            let right = String::from_utf8_lossy(right);
+            let right = right.strip_prefix('\u{feff}').unwrap_or(&right);
+            let (line, column) = (right.matches('\n').count(), right.rsplit('\n').next().unwrap_or_default());
+            let place = format!("{name}:{}:{}", line + 1, column.chars().count() + 1);
+            Failure::input(format!("{place}: this is not UTF-8 text")).help("Save the catalogue as UTF-8.")
         })?;
         Catalog::parse_csv(&text, &name).map(Arc::new).map_err(|errors| {
             let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();

@@ -474,3 +474,16 @@ fn nodes_of_a_static_pool_that_a_repository_wants_are_planned_for() {
     assert_eq!(plan["capacity"]["provisioning"]["newNodes"].as_array().map(Vec::len), Some(3));
     assert_eq!(plan["sync"]["changes"].as_array().map(Vec::len), Some(2));
 }
+
+#[test]
+fn a_catalogue_of_other_bytes_than_text_names_the_place() {
+    let dir = TempDir::new().expect("a directory");
+    let mut bytes = CATALOG.as_bytes().to_vec();
+    bytes.extend("zones: «ä».\u{e9}".as_bytes());
+    bytes.push(0xe9);
+    std::fs::write(dir.path().join("latin.csv"), bytes).expect("the catalogue is written");
+    let output = run(dir.path(), "catalog show --catalog latin.csv");
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("latin.csv:4:13: this is not UTF-8 text"), "{}", err(&output));
+    assert!(err(&output).contains("Save the catalogue as UTF-8."), "{}", err(&output));
+}
