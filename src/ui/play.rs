@@ -175,18 +175,14 @@ impl Play {
     fn load_workloads(&mut self) -> Result<(), Failure> {
         let mut texts = Vec::new();
         for path in &self.script.workloads {
-            let Some(bytes) = self.repository.files.get(path.as_str()) else {
-                return Err(Failure::input(format!("{SCRIPT}: there is no file {path} in the repository")));
-            };
-            let text = String::from_utf8(bytes.to_vec())
-                .map_err(|_| Failure::input(format!("{path} is not UTF-8")))?;
-            texts.push((path.clone(), text));
+            texts.push((path.clone(), script::workload(&self.repository, path)?));
         }
         if !self.repository.files.contains_key(SCRIPT) {
             texts.push(("the made-up workload".to_string(), STAND_IN.to_string()));
         }
         for (path, text) in texts {
-            let read = snapshot::read(&text, &path).map_err(|error| Failure::input(error.to_string()))?;
+            let read = snapshot::read(&text, &path)
+                .map_err(|error| Failure::input(error.to_string()).help(script::MANIFESTS))?;
             for object in read.objects {
                 // Pods of a controller are made by the world, as often as they are needed.
                 if !matches!(&object, Object::Pod(pod) if pod.controller().is_some()) {
@@ -301,7 +297,8 @@ impl Play {
                 return Err(Failure::input(format!(
                     "{SCRIPT}: the commit `{}` needs {from}, which is not there",
                     commit.message
-                )));
+                ))
+                .help(format!("Add the file, or correct the commit in {SCRIPT}.")));
             };
             changed.insert(Arc::from(path.as_str()), content.clone());
         }

@@ -21,6 +21,7 @@ use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::time::{parse_duration, render_duration};
 use crate::simulator::script::{Scale, Script, schema};
+use crate::ui::exit::Failure;
 
 /// Where the script of a fleet stands.
 pub const SCRIPT: &str = "simulation.toml";
@@ -41,6 +42,20 @@ pub fn read(repository: &Repository) -> Result<Option<Script>, Diagnostics> {
         false => Ok(script),
     }
 }
+
+/// What a workload of the script says.
+pub fn workload(repository: &Repository, path: &str) -> Result<String, Failure> {
+    let Some(bytes) = repository.files.get(path) else {
+        return Err(Failure::input(format!("{SCRIPT}: there is no file {path} in the repository")).help(
+            format!("Add it, or correct `workloads` in {SCRIPT}: paths begin at the directory of the fleet."),
+        ));
+    };
+    String::from_utf8(bytes.to_vec())
+        .map_err(|_| Failure::input(format!("{path} is not UTF-8")).help("Save it as UTF-8."))
+}
+
+/// What to do about manifests that cannot be read.
+pub const MANIFESTS: &str = "Write them as `kubectl apply` would take them.";
 
 /// The same, with every mistake and warning pushed to `found`; `None` if there is no script, or if it cannot be read.
 pub fn judge(repository: &Repository, found: &mut Vec<Diagnostic>) -> Option<Script> {
@@ -370,4 +385,28 @@ fn span(node: &Node) -> Option<SignedDuration> {
 fn is_inside(path: &str) -> bool {
     let is_part = |part: &str| !matches!(part, "" | "." | "..") && !part.eq_ignore_ascii_case(".git");
     !path.contains('\\') && !path.chars().any(char::is_control) && path.split('/').all(is_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::repository::{CommitId, Revision};
+
+    #[test]
+    fn a_workload_that_cannot_be_read_says_what_to_do() {
+        let revision = Revision {
+            commit: CommitId::parse(&"a".repeat(40)).expect("forty digits"),
+            reference: None,
+            subject: "test".into(),
+            author: "nobody".into(),
+        };
+        let files = [("good.yaml", &b"kind: Pod"[..]), ("bad.yaml", &b"\xff"[..])];
+        let files = files.into_iter().map(|(path, bytes)| (Arc::from(path), Arc::from(bytes))).collect();
+        let repository = Repository { revision, files, refused: Default::default() };
+        assert_eq!(workload(&repository, "good.yaml").ok().as_deref(), Some("kind: Pod"));
+        for (path, advice) in [("bad.yaml", "UTF-8"), ("none.yaml", "`workloads` in simulation.toml")] {
+            let failure = workload(&repository, path).expect_err("it cannot be read");
+            assert!(failure.help.is_some_and(|help| help.contains(advice)), "{path}");
+        }
+    }
 }

@@ -126,7 +126,10 @@ fn concrete(repository: &Repository) -> Result<Vec<String>, Failure> {
 
 fn one(repository: &Repository, environment: &str) -> Result<DesiredState, Failure> {
     let (mut states, _) = states(repository, Some(environment), &RenderSettings::default())?;
-    states.pop().ok_or_else(|| Failure::input(format!("there is no environment `{environment}`")))
+    states.pop().ok_or_else(|| {
+        Failure::input(format!("there is no environment `{environment}`"))
+            .help("`provisor validate` names those that there are.")
+    })
 }
 
 fn compare(

@@ -195,6 +195,7 @@ impl Picture {
                 let origin = wanted.origin("").map(|origin| format!("{origin}: ")).unwrap_or_default();
                 let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 Failure::input(format!("{origin}{name} cannot be used: {}", errors.join("; ")))
+                    .help("Correct it where it is rendered; `provisor render` shows the whole object.")
             })?;
             // An update keeps the identity of an object and what others found out about it.
             let object = match object {

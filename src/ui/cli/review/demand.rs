@@ -27,7 +27,7 @@ use crate::ui::cli::plan::Picture;
 use crate::ui::console::Console;
 use crate::ui::exit::Failure;
 use crate::ui::play::{price_notice, script_of};
-use crate::ui::script::SCRIPT;
+use crate::ui::script::{self, SCRIPT};
 
 /// Workloads that the sentence about the demand names.
 const NAMED_MAX: usize = 5;
@@ -138,11 +138,9 @@ fn of_script(
     let peaks = peaks(script);
     let mut said: Vec<(u32, String)> = Vec::new();
     for path in &script.workloads {
-        let Some(bytes) = repository.files.get(path.as_str()) else {
-            return Err(Failure::input(format!("{SCRIPT}: there is no file {path} in the repository")));
-        };
-        let text = std::str::from_utf8(bytes).map_err(|_| Failure::input(format!("{path} is not UTF-8")))?;
-        let read = api::snapshot::read(text, path).map_err(|error| Failure::input(error.to_string()))?;
+        let text = script::workload(repository, path)?;
+        let read = api::snapshot::read(&text, path)
+            .map_err(|error| Failure::input(error.to_string()).help(script::MANIFESTS))?;
         for object in read.objects {
             match object {
                 Object::Workload(workload) => {
