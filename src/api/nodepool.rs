@@ -14,6 +14,7 @@ use crate::model::pool::{
     Budget, BudgetNodes, BudgetWindow, ClassRef, ConsolidationPolicy, Disruption, DisruptionReason, NodePool,
     NodeTemplate, PoolUse,
 };
+use crate::model::schedule;
 use crate::model::symbol::Symbol;
 use crate::model::time::{Patience, SignedDuration, parse_duration, render_duration};
 
@@ -314,8 +315,7 @@ fn check_schedule(field: &Field<'_, '_>, text: &str) {
         return;
     }
     // The schema lets more through than cron understands; the pool would then never disrupt anything.
-    let is_cron = text.split_whitespace().count() == 5 && text.parse::<croner::Cron>().is_ok();
-    if starts_with_macro || !is_cron {
+    if starts_with_macro || schedule::parse(text).is_err() {
         field.note(Stage::Runtime, format!("`{text}` is not a cron schedule"), Some(help.into()));
     }
 }

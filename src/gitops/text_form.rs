@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::model::schedule::{self, MONTHS};
+
 /// Why a text is not of its form.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wrong {
@@ -53,7 +55,7 @@ const FORMS: [Form; 13] = [
         name: "cron",
         expected: "a schedule of five cron fields",
         example: "\"0 9 * * mon-fri\"",
-        matches: is_cron,
+        matches: schedule::is_well_formed,
         hint: |_| None,
     },
     Form {
@@ -277,49 +279,12 @@ fn quantity_hint(text: &str) -> Option<String> {
     Some(format!("write \"{number}{scale}\""))
 }
 
-/// Five fields or a macro; what each field may hold is checked with the API's own rule later.
-fn is_cron(text: &str) -> bool {
-    let macros = ["@annually", "@yearly", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
-    if text.starts_with('@') {
-        return macros.contains(&text);
-    }
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    let limits =
-        [(0, 59, &[][..]), (0, 23, &[][..]), (1, 31, &[][..]), (1, 12, &MONTHS[..]), (0, 6, &DAYS[..])];
-    fields.len() == 5
-        && fields.iter().zip(limits).all(|(field, (min, max, words))| is_cron_field(field, min, max, words))
-}
-
-const MONTHS: [&str; 12] =
-    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-
-fn is_cron_field(field: &str, min: u32, max: u32, words: &[&str]) -> bool {
-    let is_value = |value: &str| {
-        words.contains(&value.to_lowercase().as_str())
-            || (is_digits(value) && value.parse::<u32>().is_ok_and(|value| (min..=max).contains(&value)))
-    };
-    field.split(',').all(|part| {
-        let (range, step) = match part.split_once('/') {
-            Some((range, step)) => (range, Some(step)),
-            None => (part, None),
-        };
-        let is_step =
-            step.is_none_or(|step| is_digits(step) && step.parse::<u32>().is_ok_and(|step| step > 0));
-        let is_range = match range.split_once('-') {
-            Some((from, to)) => is_value(from) && is_value(to),
-            None => range == "*" || range == "?" || is_value(range),
-        };
-        is_step && is_range
-    })
-}
-
 /// Whether a schedule that is written well still names no day that there is, such as the 31st of February.
 pub(crate) fn never_starts(schedule: &str) -> bool {
     let fields: Vec<&str> = schedule.split_whitespace().collect();
     let [_, _, day, month, weekday] = fields.as_slice() else { return false };
     // A restricted weekday is an alternative to the day of the month.
-    if !is_cron(schedule) || !matches!(*weekday, "*" | "?") {
+    if !schedule::is_well_formed(schedule) || !matches!(*weekday, "*" | "?") {
         return false;
     }
     let (days, months) = (values_of(day, 1, 31, &[]), values_of(month, 1, 12, &MONTHS));

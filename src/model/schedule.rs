@@ -10,6 +10,60 @@ use jiff::tz::TimeZone;
 const STARTS: usize = 64;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
+pub(crate) const MONTHS: [&str; 12] =
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
+
+const MACROS: [&str; 7] = ["@annually", "@yearly", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
+
+/// What the five fields may hold: a name, the least and the most, and words for the numbers.
+const FIELDS: [(&str, u32, u32, &[&str]); 5] = [
+    ("minute", 0, 59, &[]),
+    ("hour", 0, 23, &[]),
+    ("day", 1, 31, &[]),
+    ("month", 1, 12, &MONTHS),
+    ("weekday", 0, 6, &DAYS),
+];
+
+/// Whether Karpenter could read it.
+pub(crate) fn is_well_formed(schedule: &str) -> bool {
+    MACROS.contains(&schedule) || (!schedule.starts_with('@') && fault(schedule).is_none())
+}
+
+/// The first field that Karpenter could not read, and what it takes. Its cron knows fewer forms than others: no weekday 7, no
+/// ranges over the end, no `L`, `W` or `#`.
+fn fault(schedule: &str) -> Option<String> {
+    let fields: Vec<&str> = schedule.split_whitespace().collect();
+    if fields.len() != FIELDS.len() {
+        return Some(format!("it has {} fields, not five", fields.len()));
+    }
+    let mut fields = fields.into_iter().zip(FIELDS);
+    let (field, (name, min, max, _)) =
+        fields.find(|(field, (_, min, max, words))| !is_field(field, *min, *max, words))?;
+    Some(format!("the {name} `{field}` is not made of numbers from {min} to {max}"))
+}
+
+fn is_field(field: &str, min: u32, max: u32, words: &[&str]) -> bool {
+    let number = |text: &str| {
+        let word = words.iter().position(|word| text.eq_ignore_ascii_case(word)).map(|at| at as u32 + min);
+        let is_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        word.or_else(|| text.parse().ok().filter(|_| is_digits)).filter(|number| (min..=max).contains(number))
+    };
+    field.split(',').all(|part| {
+        let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
+        let is_step = step.is_none_or(|step| {
+            !step.is_empty()
+                && step.bytes().all(|byte| byte.is_ascii_digit())
+                && step.parse::<u32>().is_ok_and(|step| step > 0)
+        });
+        let is_range = match range.split_once('-') {
+            Some((from, to)) => number(from).zip(number(to)).is_some_and(|(from, to)| from <= to),
+            None => matches!(range, "*" | "?") || number(range).is_some(),
+        };
+        is_step && is_range
+    })
+}
+
 /// The `Err` says what is wrong with it.
 pub fn parse(schedule: &str) -> Result<Cron, String> {
     let text = schedule.trim();
@@ -24,7 +78,10 @@ pub fn parse(schedule: &str) -> Result<Cron, String> {
                 "`{schedule}` is no schedule; write five cron fields or a macro such as @daily"
             ));
         }
-        _ => text,
+        _ => match fault(text) {
+            Some(fault) => return Err(format!("`{schedule}` is no schedule: {fault}")),
+            None => text,
+        },
     };
     fields.parse().map_err(|error| format!("`{schedule}` is no schedule: {error}"))
 }
@@ -52,6 +109,26 @@ pub fn starts_again_within(schedule: &str, duration: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_karpenter_cannot_read_is_no_schedule() {
+        for (schedule, why) in [
+            ("0 9 * * 7", "the weekday `7` is not made of numbers from 0 to 6"),
+            ("0 9 * * 1-7", "the weekday"),
+            ("0 9 * * fri-mon", "the weekday"),
+            ("0 22-4 * * *", "the hour"),
+            ("0 9 L * *", "the day"),
+            ("0 9 * * mon#2", "the weekday"),
+            ("61 * * * *", "the minute"),
+        ] {
+            let error = parse(schedule).expect_err("it is refused");
+            assert!(error.contains(why), "{error}");
+            assert!(!is_well_formed(schedule));
+        }
+        for schedule in ["*/5 0-6 1,15 jan mon-fri", "0 9 ? * SUN", "@daily", "0 0-23/2 * * 0"] {
+            assert!(parse(schedule).is_ok() && is_well_formed(schedule), "{schedule}");
+        }
+    }
 
     #[test]
     fn a_window_may_be_open_when_the_next_one_begins() {

@@ -124,7 +124,7 @@ fn a_budget_says_how_many_and_optionally_when() {
 
 #[test]
 fn a_schedule_that_only_the_schema_likes_is_found() {
-    for schedule in ["@daily anything", "61 * * * *", "a b c d e"] {
+    for schedule in ["@daily anything", "61 * * * *", "0 9 * * 7", "a b c d e"] {
         let budget = budget(json!({ "nodes": "10", "schedule": schedule, "duration": "20m" }));
         fails_at_runtime(&budget, "spec.disruption.budgets[0].schedule");
     }
