@@ -204,7 +204,7 @@ impl Console {
         }
         if self.is_json() {
             let message = match failure.message.as_str() {
-                "" => failure.diagnostics.shown().first().map_or("", |first| first.message.as_str()),
+                "" => reason(failure),
                 message => message,
             };
             let document = ErrorDocument {
@@ -263,6 +263,13 @@ fn bounded(words: &str) -> String {
 fn paint(is_colored: bool, tone: Tone, text: &str) -> String {
     let [.., end] = MARKS;
     if is_colored { format!("{}{text}{end}", tone.mark()) } else { text.to_owned() }
+}
+
+/// The sentence of the first mistake: warnings before it are not why.
+fn reason(failure: &Failure) -> &str {
+    let mut all = failure.diagnostics.iter();
+    let first = all.find(|one| one.is_error()).or_else(|| failure.diagnostics.iter().next());
+    first.map_or("", |first| first.message.as_str())
 }
 
 #[cfg(test)]

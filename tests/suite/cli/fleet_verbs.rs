@@ -234,3 +234,15 @@ fn ren_047_ren_049_a_run_remembers_promotions_of_the_run_before() {
     }
     drop(dir);
 }
+
+#[test]
+fn the_reason_of_a_failure_is_its_first_error_and_no_warning_before_it() {
+    let prod = "region = 'us-east-1'\n[pools.a]\nstrategy = 'spot'\nheadroom.cpu = 10000\n[classes.default]\nami = ''\n";
+    let (_dir, path) = made(&[("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", prod)]);
+    let output = run(&path, "validate --output json");
+    assert_eq!(code(&output), 2);
+    let error = &parsed(&err(&output))["error"];
+    assert_eq!(error["diagnostics"][0]["code"], "PRV1630", "{error}");
+    assert_eq!(error["diagnostics"][0]["documentation"], "docs/guide/strategy.md#prv1630");
+    assert!(error["message"].as_str().is_some_and(|message| message.contains("empty text")), "{error}");
+}
