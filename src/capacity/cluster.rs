@@ -17,7 +17,7 @@ use crate::model::hash::FastMap;
 use crate::model::name::{ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName, ProviderId};
 use crate::model::node::Node;
 use crate::model::observation::Observation;
-use crate::model::pod::{Pod, PodPhase, PodShape};
+use crate::model::pod::{Pod, PodShape};
 use crate::model::pool::{NodeOverlay, NodePool};
 use crate::model::quantity::ResourceName;
 use crate::model::symbol::Symbol;
@@ -286,7 +286,7 @@ impl Cluster {
 
     /// Whether `pod` is one of them, or would be.
     pub fn foresees(&self, pod: &Pod) -> bool {
-        is_unjudged(pod) && self.waiting_shapes.contains_key(&pod.shape)
+        pod.is_unjudged() && self.waiting_shapes.contains_key(&pod.shape)
     }
 
     /// Services of `namespace`, by name.
@@ -384,15 +384,11 @@ impl Cluster {
                 self.touched.nodes.insert(node);
                 self.guests.entry(node).or_default().insert(pod.key, pod.clone());
             }
-            _ if pod.is_unschedulable
-                && pod.nominated_node.is_none()
-                && !pod.is_gated
-                && !pod.is_terminal() =>
-            {
+            _ if pod.waits() => {
                 self.waiting_pods.insert(pod.key);
                 *self.waiting_shapes.entry(pod.shape.clone()).or_default() += 1;
             }
-            _ if is_unjudged(&pod) => {
+            _ if pod.is_unjudged() => {
                 self.unjudged_pods.entry(pod.shape.clone()).or_default().insert(pod.key);
             }
             _ => {}
@@ -443,16 +439,6 @@ impl Cluster {
             drop_from(&mut self.daemons, &set, &(former.created, key));
         }
     }
-}
-
-/// Whether kube-scheduler has yet to look at `pod`.
-fn is_unjudged(pod: &Pod) -> bool {
-    pod.node.is_none()
-        && !pod.is_unschedulable
-        && pod.nominated_node.is_none()
-        && !pod.is_gated
-        && pod.deleted.is_none()
-        && pod.phase == PodPhase::Pending
 }
 
 /// The DaemonSets that `pod` is of.

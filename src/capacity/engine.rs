@@ -368,15 +368,10 @@ impl Engine {
             self.nominations.forget(pod);
             self.note_pod_event(at, pod);
         }
-        let waits = pod.node.is_none()
-            && pod.is_unschedulable
-            && pod.nominated_node.is_none()
-            && !pod.is_gated
-            && !self.cluster.is_expected(pod.key);
+        let waits = pod.waits() && !self.cluster.is_expected(pod.key);
         let is_foreseen = self.settings.foresees_pods && self.cluster.foresees(pod);
         let is_planned = waits && self.provisioning.has_foreseen(pod.uid);
-        if (waits || is_foreseen) && !is_planned && !pod.is_terminal() && !pod.is_daemon() && !pod.is_mirror()
-        {
+        if (waits || is_foreseen) && !is_planned && !pod.is_daemon() && !pod.is_mirror() {
             self.batch.trigger(pod.uid, at);
         }
         if let Some(node) = pod.node {

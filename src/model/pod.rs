@@ -227,6 +227,24 @@ impl Pod {
         !self.is_terminal() && self.deleted.is_none()
     }
 
+    /// Whether nothing but a place is missing for it to run, as far as anybody knows.
+    pub fn needs_place(&self) -> bool {
+        self.node.is_none() && self.nominated_node.is_none() && !self.is_gated && !self.is_terminal()
+    }
+
+    /// Whether it waits for room: kube-scheduler looked and found no place.
+    pub fn waits(&self) -> bool {
+        self.is_unschedulable && self.needs_place()
+    }
+
+    /// Whether kube-scheduler has yet to look at it.
+    pub fn is_unjudged(&self) -> bool {
+        !self.is_unschedulable
+            && self.needs_place()
+            && self.phase == PodPhase::Pending
+            && self.deleted.is_none()
+    }
+
     pub fn is_owned_by(&self, kind: &str) -> bool {
         self.owners.iter().any(|owner| &*owner.kind == kind)
     }
