@@ -123,6 +123,7 @@ pub struct Engine {
 impl Engine {
     pub fn new(settings: EngineSettings) -> Self {
         Self {
+        let nominations = Nominations::new(settings.nominates);
             settings,
             cluster: Cluster::default(),
             is_synced: false,
@@ -139,7 +140,7 @@ impl Engine {
             replicas_changed: BTreeSet::new(),
             tally: Tally::default(),
             registrations: Registrations::default(),
-            nominations: Nominations::default(),
+            nominations,
             uncounted: BTreeSet::new(),
             overlays_changed: false,
             buffers_changed: BTreeSet::new(),
@@ -279,10 +280,8 @@ impl Engine {
             Observation::Service(_) | Observation::ServiceGone(_) => self.see_companions_change(),
             Observation::Synced => {
                 self.is_synced = true;
-                if self.settings.nominates {
-                    for pod in self.nominations.take_over(&self.cluster) {
-                        self.take_in(at, Observation::Pod(pod));
-                    }
+                for pod in self.nominations.take_over(&self.cluster) {
+                    self.take_in(at, Observation::Pod(pod));
                 }
             }
             Observation::Launched { claim, instance } => {
@@ -692,7 +691,7 @@ impl Engine {
             Action::UpdateClaim { claim, change } => Some((*claim, change.node?)),
             _ => None,
         });
-        if let Some((claim, node)) = joined.filter(|_| self.settings.nominates) {
+        if let Some((claim, node)) = joined {
             let told = self.nominations.tell(claim, node, &mut self.cluster);
             self.take(told, now, out);
         }

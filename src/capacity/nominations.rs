@@ -21,8 +21,10 @@ use crate::model::pod::Pod;
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Nominations {
+    /// If not, nothing is remembered.
+    is_wanted: bool,
     /// Waiting pods by the claim that they were planned on last, and the other way round.
     pods_of: BTreeMap<ClaimName, BTreeSet<ObjectKey>>,
     claim_of: BTreeMap<ObjectKey, ClaimName>,
@@ -31,8 +33,16 @@ pub(crate) struct Nominations {
 }
 
 impl Nominations {
+    pub fn new(is_wanted: bool) -> Self {
+        let (pods_of, claim_of, told) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { is_wanted, pods_of, claim_of, told }
+    }
+
     /// `pods` were planned on `place`.
     pub fn plan(&mut self, pods: &[ObjectKey], place: &Place) {
+        if !self.is_wanted {
+            return;
+        }
         for pod in pods {
             self.forget_plan(pod);
             if let Place::Claim(claim) = place {
@@ -88,6 +98,9 @@ impl Nominations {
     /// Takes over what a former process nominated; pods that count otherwise from now on. Who nominated is not written
     /// anywhere, but those whom kube-scheduler puts out are still leaving that node.
     pub fn take_over(&mut self, cluster: &Cluster) -> Vec<Arc<Pod>> {
+        if !self.is_wanted {
+            return Vec::new();
+        }
         let nominated = cluster.pods.values().filter(|pod| pod.node.is_none() && pod.deleted.is_none());
         let ours = nominated.filter_map(|pod| {
             let node = pod.nominated_node?;
@@ -118,6 +131,22 @@ impl Nominations {
             if pods.is_empty() {
                 self.pods_of.remove(&claim);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_pods_are_planned_is_remembered_only_for_nominations() {
+        for is_wanted in [false, true] {
+            let mut nominations = Nominations::new(is_wanted);
+            let pods = [ObjectKey::new("default", "web")];
+            nominations.plan(&pods, &Place::Claim(ClaimName::new("one")));
+            assert_eq!(nominations.claim_of.len(), usize::from(is_wanted));
+            assert_eq!(nominations.pods_of.len(), usize::from(is_wanted));
         }
     }
 }
