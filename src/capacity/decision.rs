@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::disruption::DisruptionPlan;
 use super::scheduling::{EffectiveZone, Rejected, Solution};
 use super::static_capacity::Keeping;
-use crate::model::action::Action;
+use crate::model::action::{Action, Subject};
 
 /// Why something is done: a stable word for programs, a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +50,20 @@ pub struct Plan {
     pub disruption: Arc<DisruptionPlan>,
 }
 
+/// Something that should happen and does not: what stays as it is, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stay {
+    pub subject: Subject,
+    pub reason: Reason,
+}
+
 /// The answer to "what now?".
 #[derive(Clone, Debug, Default)]
 pub struct Decision {
     /// In the order in which they are to be carried out.
     pub actions: Vec<Planned>,
+    /// What is not done although it should be, each once until its reason is another one.
+    pub stays: Vec<Stay>,
     /// What was judged last, done and not done; shared, because most decisions judge nothing anew.
     pub plan: Arc<Plan>,
     /// Ask again by then, even if nothing happens. `None`: only when something happens.

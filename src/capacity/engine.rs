@@ -6,6 +6,7 @@
 //! decided twice while the answer is on its way.
 
 mod property;
+mod held;
 mod memory;
 mod rounds;
 mod reports;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 pub use super::batching::BatchWindow;
-pub use super::decision::{Decision, Plan, Planned, Reason};
+pub use super::decision::{Decision, Plan, Planned, Reason, Stay};
 
 use super::agenda::Agenda;
 use super::assume::assume;
@@ -122,8 +123,8 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(settings: EngineSettings) -> Self {
-        Self {
         let nominations = Nominations::new(settings.nominates);
+        Self {
             settings,
             cluster: Cluster::default(),
             is_synced: false,
@@ -558,7 +559,9 @@ impl Engine {
             Action::Publish(notice) => told.is_news(notice, now),
             _ => true,
         });
-        Decision { actions, plan: self.plan.clone(), wake_at }
+        let (stays, notices) = self.disrupting.held.take_news();
+        actions.extend(notices);
+        Decision { actions, stays, plan: self.plan.clone(), wake_at }
     }
 
     /// Takes over `steps`: they change the picture as they will change the cluster.

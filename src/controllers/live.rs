@@ -316,7 +316,7 @@ impl<P: CloudProvider> Live<P> {
             drop(self.reports.send(Report::Planned(watch.elapsed())));
         }
         let mut wakes = vec![decision.wake_at];
-        if !decision.actions.is_empty() {
+        if !decision.actions.is_empty() || !decision.stays.is_empty() {
             let objects = self.performer.take(decision.actions.clone(), self.engine.cluster());
             self.believed.writing(&objects);
             decision.wake_at = None;

@@ -144,7 +144,7 @@ impl Reconciler {
             }
             let acted = !decision.actions.is_empty();
             turn.wake_at = earliest([synced.1, decision.wake_at]);
-            if acted {
+            if acted || !decision.stays.is_empty() {
                 turn.decisions.push(decision);
             }
             if !has_news && !synced.0 && !acted {

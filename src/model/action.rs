@@ -3,6 +3,7 @@
 //! Every action is safe to repeat: a driver that dies in the middle is followed by one that sees the objects and is
 //! told again. What a driver learns from carrying one out comes back as an `Observation`.
 
+use std::fmt;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -172,6 +173,17 @@ pub enum Subject {
     Claim(ClaimName),
     Node(NodeName),
     Pod(ObjectKey),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(name) => name.fmt(out),
+            Self::Claim(name) => name.fmt(out),
+            Self::Node(name) => name.fmt(out),
+            Self::Pod(key) => key.fmt(out),
+        }
+    }
 }
 
 /// An event for people.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::model::action::{Notice, Subject};
+use crate::model::action::Notice;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, TypeName, Zone};
 use crate::model::offering::CapacityType;
@@ -103,12 +103,7 @@ impl Happening {
             }
             Self::Shortage { .. } => "ec2".to_string(),
             Self::ZoneLost { zone } => zone.to_string(),
-            Self::Notice(notice) => match notice.subject {
-                Subject::Pool(name) => name.to_string(),
-                Subject::Claim(name) => name.to_string(),
-                Subject::Node(name) => name.to_string(),
-                Subject::Pod(key) => key.to_string(),
-            },
+            Self::Notice(notice) => notice.subject.to_string(),
         }
     }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::cli::line::LineDocument;
 use super::console::{Console, Tone};
 use super::exit::Failure;
-use crate::capacity::decision::{Decision, Planned};
+use crate::capacity::decision::{Decision, Planned, Reason};
 use crate::controllers::live::Report;
 use crate::gitops::sync::SyncDecision;
 use crate::gitops::tracking::ANNOTATION_CONFIRM;
@@ -81,6 +81,13 @@ impl<'c> LiveStory<'c> {
             let Some((tone, word, subject)) = shown(planned, self.console.is_json()) else { continue };
             self.line(now, tone, word, planned.reason.code, &subject, &planned.reason.message)?;
         }
+        for stay in &decision.stays {
+            // Programs have what is an event at an object already.
+            if !(self.console.is_json() && matches!(stay.subject, Subject::Pool(_))) {
+                let Reason { code, message } = &stay.reason;
+                self.line(now, Tone::Notice, "stays", code, &stay.subject.to_string(), message)?;
+            }
+        }
         for (code, pods) in evicted {
             let message = format!("{} {} asked to go", counted(pods, "pod"), agreeing(pods, "is", "are"));
             self.line(now, Tone::Notice, "evict", code, "", &message)?;
@@ -122,13 +129,7 @@ fn shown(planned: &Planned, is_for_programs: bool) -> Option<(Tone, &'static str
         Action::Publish(notice)
             if is_for_programs || (notice.is_warning && !matches!(notice.subject, Subject::Node(_))) =>
         {
-            let subject = match notice.subject {
-                Subject::Pool(name) => name.to_string(),
-                Subject::Claim(name) => name.to_string(),
-                Subject::Node(name) => name.to_string(),
-                Subject::Pod(key) => key.to_string(),
-            };
-            (Tone::Bad, "trouble", subject)
+            (Tone::Bad, "trouble", notice.subject.to_string())
         }
         _ => return None,
     })

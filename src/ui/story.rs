@@ -10,7 +10,6 @@ use super::exit::Failure;
 use crate::capacity::decision::Reason;
 use crate::controllers::reconciler::{Reconciler, Turn};
 use crate::model::action::{Action, Subject};
-use crate::model::claim::ConditionType;
 use crate::model::name::NodeName;
 use crate::model::taint::Taint;
 use crate::model::time::render_duration;
@@ -75,39 +74,13 @@ fn decided_about_nodes(reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
     told
 }
 
-/// Nodes that should go and cannot, and the rule that keeps each, as it was told.
-#[derive(Default)]
-pub struct Stays(BTreeMap<NodeName, &'static str>);
-
-impl Stays {
-    /// Nodes that are not as wanted any more and still stay, where that is new. That a budget lets them go one after the other is
-    /// no news, that it lets none go is.
-    pub fn news(&mut self, reconciler: &Reconciler, turn: &Turn) -> Vec<Decided> {
-        if turn.decisions.is_empty() {
-            return Vec::new();
-        }
-        let cluster = reconciler.engine().cluster();
-        let plan = reconciler.engine().plan();
-        let is_outdated = |node: &NodeName| {
-            let claim = cluster.nodes.get(node).and_then(|node| cluster.claim_of(node));
-            claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted))
-        };
-        let is_rolling = !plan.disruption.commands.is_empty()
-            || cluster.claims.values().any(|claim| claim.conditions.is_true(ConditionType::DisruptionReason));
-        let kept = plan.disruption.kept.iter();
-        let kept: Vec<_> = kept
-            .filter(|kept| is_outdated(&kept.node) && !(is_rolling && kept.code == "BudgetExhausted"))
-            .collect();
-        let news = kept.iter().filter(|kept| self.0.get(&kept.node) != Some(&kept.code));
-        let told = news.map(|kept| Decided {
-            kind: kept.code.to_owned(),
-            subject: kept.node.to_string(),
-            message: kept.message.clone(),
-        });
-        let told = told.collect();
-        self.0 = kept.iter().map(|kept| (kept.node, kept.code)).collect();
-        told
-    }
+/// What a turn found that should happen and does not, and why.
+pub fn stays(turn: &Turn) -> impl Iterator<Item = Decided> {
+    turn.decisions.iter().flat_map(|decision| &decision.stays).map(|stay| Decided {
+        kind: stay.reason.code.to_owned(),
+        subject: stay.subject.to_string(),
+        message: stay.reason.message.clone(),
+    })
 }
 
 /// Prints what is new since the last time: lines for people, one JSON document a line for programs.
@@ -115,7 +88,6 @@ pub struct Narrator<'c> {
     console: &'c Console,
     start: Timestamp,
     told: usize,
-    stays: Stays,
 }
 
 /// One line: when, what, to whom.
@@ -128,7 +100,7 @@ struct Line {
 
 impl<'c> Narrator<'c> {
     pub fn new(console: &'c Console, start: Timestamp) -> Self {
-        Self { console, start, told: 0, stays: Stays::default() }
+        Self { console, start, told: 0 }
     }
 
     /// Tells of a turn; `pause` is called before each line with its moment, for those who watch.
@@ -150,7 +122,7 @@ impl<'c> Narrator<'c> {
             let text = format!("{subject}: {message}");
             lines.push(Line { at: now, tone: Tone::Notice, word: "decide", text });
         }
-        for Decided { subject, message, .. } in self.stays.news(reconciler, turn) {
+        for Decided { subject, message, .. } in stays(turn) {
             lines.push(Line {
                 at: now,
                 tone: Tone::Notice,
@@ -199,8 +171,7 @@ impl Narrator<'_> {
         for decision in &turn.promotions {
             LineDocument::promotion(now, decision).tell(self.console)?;
         }
-        let stays = self.stays.news(reconciler, turn);
-        for Decided { kind, subject, message } in decided(reconciler, turn).into_iter().chain(stays) {
+        for Decided { kind, subject, message } in decided(reconciler, turn).into_iter().chain(stays(turn)) {
             LineDocument::event(now, &kind, subject, message).tell(self.console)?;
         }
         let story = reconciler.cluster().world().story();

@@ -27,6 +27,8 @@ pub struct Allowance {
     pub nodes: u32,
     /// Of these, on their way out or not ready.
     pub away: u32,
+    /// Of these, on their way out.
+    pub leaving: u32,
     pub allowed: u32,
     /// What cannot be read about the pool's budgets.
     pub fault: Option<String>,
@@ -35,6 +37,17 @@ pub struct Allowance {
 impl Allowance {
     pub fn remaining(&self) -> u32 {
         self.allowed.saturating_sub(self.away)
+    }
+
+    /// One more is on its way out.
+    pub(super) fn take(&mut self) {
+        self.away += 1;
+        self.leaving += 1;
+    }
+
+    /// Whether there is no room, and none will come of what is under way.
+    pub(super) fn is_closed(&self) -> bool {
+        self.remaining() == 0 && (self.allowed == 0 || self.leaving == 0)
     }
 
     /// Why nothing more may go, for people.
@@ -64,26 +77,27 @@ pub fn allowances(
     reason: DisruptionReason,
     now: Timestamp,
 ) -> BTreeMap<PoolName, Allowance> {
-    let mut counted: BTreeMap<PoolName, (u32, u32)> = BTreeMap::new();
+    let mut counted: BTreeMap<PoolName, (u32, u32, u32)> = BTreeMap::new();
     for node in cluster.nodes.values() {
         let Some(claim) = cluster.claim_of(node) else { continue };
         let Some(pool) = claim.pool() else { continue };
         let counts = claim.conditions.is_true(ConditionType::Initialized)
             && !claim.conditions.is_true(ConditionType::InstanceTerminating);
         if counts {
-            let (nodes, away) = counted.entry(pool).or_default();
+            let (nodes, away, leaving) = counted.entry(pool).or_default();
             *nodes += 1;
-            let is_away = !node.is_ready() || node.deleted.is_some() || is_leaving(claim);
-            *away += u32::from(is_away);
+            let leaves = node.deleted.is_some() || is_leaving(claim);
+            *away += u32::from(leaves || !node.is_ready());
+            *leaving += u32::from(leaves);
         }
     }
     let of_pool = |pool: &NodePool| {
-        let (nodes, away) = counted.get(&pool.name).copied().unwrap_or_default();
+        let (nodes, away, leaving) = counted.get(&pool.name).copied().unwrap_or_default();
         let (allowed, fault) = match allowed(&pool.disruption.budgets, reason, nodes, now) {
             Ok(allowed) => (allowed, None),
             Err(fault) => (0, Some(fault)),
         };
-        (pool.name, Allowance { nodes, away, allowed, fault })
+        (pool.name, Allowance { nodes, away, leaving, allowed, fault })
     };
     cluster.pools.values().map(|pool| of_pool(pool)).collect()
 }

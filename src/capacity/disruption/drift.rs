@@ -27,6 +27,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         if allowance.remaining() == 0 {
             let why = allowance.why(candidate.pool, DisruptionReason::Drifted);
             round.note(candidate.node, "BudgetExhausted", format!("drifted, but {why}"));
+            round.hold(&candidate, allowance, DisruptionReason::Drifted);
             continue;
         }
         let pods = round.leaving_pods(candidate.node);
@@ -72,6 +73,9 @@ pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
         for candidate in candidates.iter().filter(|candidate| candidate.pool == name) {
             if left == 0 {
                 round.note(candidate.node, why.0, format!("drifted, but {}", why.1));
+                if why.0 == "BudgetExhausted" {
+                    round.hold(candidate, allowance, DisruptionReason::Drifted);
+                }
                 continue;
             }
             let Some(node) = static_capacity::new_node(&round.cluster, round.supply, &pool) else {

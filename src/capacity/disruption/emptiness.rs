@@ -34,9 +34,10 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         if allowance.remaining() == 0 {
             let why = allowance.why(candidate.pool, DisruptionReason::Empty);
             round.note(candidate.node, "BudgetExhausted", why);
+            round.hold(&candidate, allowance, DisruptionReason::Empty);
             continue;
         }
-        allowance.away += 1;
+        allowance.take();
         chosen.push(candidate);
     }
     if chosen.is_empty() {

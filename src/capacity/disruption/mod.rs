@@ -36,8 +36,9 @@ use round::Round;
 
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::label;
-use crate::model::name::{NodeName, Uid};
+use crate::model::name::{NodeName, PoolName, Uid};
 use crate::model::node::{Node, NodeCondition};
+use crate::model::pool::DisruptionReason;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -51,6 +52,8 @@ pub struct Kept {
     pub node: NodeName,
     pub code: &'static str,
     pub message: String,
+    /// Why it should go, if it should and nothing that is under way will let it.
+    pub held_for: Option<DisruptionReason>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,6 +62,8 @@ pub struct DisruptionPlan {
     pub commands: Vec<Command>,
     /// Every other node of ours, by name.
     pub kept: Vec<Kept>,
+    /// Pools with nodes that would go for a reason, and whose budgets let none go for it now.
+    pub blocked: BTreeSet<(PoolName, DisruptionReason)>,
 }
 
 /// Everything that would start at `now` after the nodes of `kept` and then `provisioned` were bought, within the budgets of `now`.
@@ -97,7 +102,7 @@ pub(crate) fn plan_in(round: &mut Round, commands_max: usize) -> DisruptionPlan 
         }
     }
     let kept = kept(round, &commands);
-    DisruptionPlan { commands, kept }
+    DisruptionPlan { commands, kept, blocked: std::mem::take(&mut round.blocked) }
 }
 
 /// One pass: what the first method that finds anything wants to start.
@@ -193,7 +198,13 @@ fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
     });
     ours.map(|node| {
         let KeepReason { code, message } = stays(round, node.name);
-        Kept { node: node.name, code, message }
+        let claim = round.cluster.claim_of(node);
+        let is_outdated = claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted));
+        let held_for = match code {
+            "BudgetExhausted" => round.held.get(&node.name).copied(),
+            _ => is_outdated.then_some(DisruptionReason::Drifted),
+        };
+        Kept { node: node.name, code, message, held_for }
     })
     .collect()
 }

@@ -19,7 +19,9 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
     candidates.retain(|candidate| {
         let Some(allowance) = allowances.get_mut(&candidate.pool) else { return false };
         let is_allowed = allowance.remaining() > 0;
-        allowance.away += u32::from(is_allowed);
+        if is_allowed {
+            allowance.take();
+        }
         is_allowed
     });
     if candidates.len() < 2 {

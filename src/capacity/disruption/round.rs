@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::budgets::Allowance;
 use super::candidates::{Candidate, Class, KeepReason, admit};
 use super::command::{Command, is_waiting};
 use super::{Settings, marking};
@@ -20,8 +21,9 @@ use crate::capacity::scheduling::{
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::FastSet;
 use crate::model::label;
-use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, ProviderId};
+use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, ProviderId};
 use crate::model::pod::Pod;
+use crate::model::pool::DisruptionReason;
 use crate::model::workload::PodDisruptionBudget;
 
 pub(crate) struct Round<'a> {
@@ -36,6 +38,10 @@ pub(crate) struct Round<'a> {
     pub made: BTreeSet<ClaimName>,
     /// Why a node stays, as far as some method said so.
     pub notes: BTreeMap<NodeName, KeepReason>,
+    /// Nodes that would go, and that nothing but the budgets of their pools keeps.
+    pub held: BTreeMap<NodeName, DisruptionReason>,
+    /// Pools with such nodes, and for which reasons they let none go.
+    pub blocked: BTreeSet<(PoolName, DisruptionReason)>,
     /// Nodes that were judged one by one and stay: as commands start there is only less room for their pods.
     pub hopeless: BTreeMap<NodeName, KeepReason>,
     /// Nodes that take no moved pods yet, because their own are too fresh.
@@ -99,6 +105,8 @@ impl<'a> Round<'a> {
             nominated: BTreeSet::new(),
             made: BTreeSet::new(),
             notes: BTreeMap::new(),
+            held: BTreeMap::new(),
+            blocked: BTreeSet::new(),
             hopeless: BTreeMap::new(),
             settling: BTreeSet::new(),
             waiting,
@@ -184,6 +192,17 @@ impl<'a> Round<'a> {
 
     pub fn note(&mut self, node: NodeName, code: &'static str, message: impl Into<String>) {
         self.notes.insert(node, KeepReason::new(code, message));
+    }
+
+    /// `candidate` would go for `reason`, but for `allowance`, in which there is no room. That one goes after the other is the
+    /// purpose of a budget; that none goes is something to know.
+    pub fn hold(&mut self, candidate: &Candidate, allowance: &Allowance, reason: DisruptionReason) {
+        if allowance.is_closed() {
+            self.held.insert(candidate.node, reason);
+        }
+        if allowance.allowed == 0 {
+            self.blocked.insert((candidate.pool, reason));
+        }
     }
 
     pub fn claim(&self, candidate: &Candidate) -> &Arc<NodeClaim> {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::balanced::Totals;
-use super::budgets::allowances;
-use super::candidates::{Candidate, Class};
+use super::budgets::{Allowance, allowances};
+use super::candidates::{Candidate, Class, KeepReason};
 use super::command::{Command, Method};
-use super::consolidation::{decide, sort, wants};
+use super::consolidation::{Refused, decide, sort, wants};
 use super::round::Round;
 use crate::model::name::PoolName;
 use crate::model::pool::DisruptionReason;
@@ -26,33 +26,50 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
     let allowances = allowances(&round.cluster, DisruptionReason::Underutilized, round.now);
     let totals = Totals::of(round);
     for candidate in interleaved(candidates) {
-        if allowances.get(&candidate.pool).is_none_or(|allowance| allowance.remaining() == 0) {
-            if let Some(allowance) = allowances.get(&candidate.pool) {
-                let why = allowance.why(candidate.pool, DisruptionReason::Underutilized);
-                note(round, &candidate, ("BudgetExhausted", why));
-            }
+        let Some(allowance) = allowances.get(&candidate.pool) else { continue };
+        if allowance.remaining() == 0 {
+            let why = allowance.why(candidate.pool, DisruptionReason::Underutilized);
+            note(round, &candidate, ("BudgetExhausted", why));
+            hold_if_it_would_go(round, &totals, &candidate, allowance);
             continue;
         }
         if let Some(known) = round.hopeless.get(&candidate.node).cloned() {
             note(round, &candidate, (known.code, known.message));
             continue;
         }
-        let one = std::slice::from_ref(&candidate);
-        let decided = totals.precheck(round, &candidate).and_then(|()| {
-            let command = decide(round, Method::SingleNodeConsolidation, one)?;
-            totals.approve(round, one, command.savings)?;
-            Ok(command)
-        });
-        match decided {
+        match alone(round, &totals, &candidate) {
             Ok(command) => return Some(command),
             Err((code, message)) => {
-                let reason = super::candidates::KeepReason::new(code, message.clone());
-                round.hopeless.insert(candidate.node, reason);
+                round.hopeless.insert(candidate.node, KeepReason::new(code, message.clone()));
                 note(round, &candidate, (code, message));
             }
         }
     }
     None
+}
+
+/// What would be done if `candidate` were the only node.
+fn alone(round: &Round, totals: &Totals, candidate: &Candidate) -> Result<Command, Refused> {
+    totals.precheck(round, candidate)?;
+    let one = std::slice::from_ref(candidate);
+    let command = decide(round, Method::SingleNodeConsolidation, one)?;
+    totals.approve(round, one, command.savings)?;
+    Ok(command)
+}
+
+/// Finds out whether `candidate` is kept by nothing but its pool's budgets: if they are closed, it is judged as if they were
+/// open. Most nodes are used as they should be, and of those there is nothing to tell.
+fn hold_if_it_would_go(round: &mut Round, totals: &Totals, candidate: &Candidate, allowance: &Allowance) {
+    let is_judged = round.held.contains_key(&candidate.node) || round.hopeless.contains_key(&candidate.node);
+    if is_judged || !allowance.is_closed() {
+        return;
+    }
+    match alone(round, totals, candidate) {
+        Ok(_) => round.hold(candidate, allowance, DisruptionReason::Underutilized),
+        Err((code, message)) => {
+            round.hopeless.insert(candidate.node, KeepReason::new(code, message));
+        }
+    }
 }
 
 /// A drift that could not be carried out says more than consolidation does.

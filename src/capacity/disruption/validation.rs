@@ -27,7 +27,7 @@ pub(crate) fn validate(round: &mut Round, command: &Command) -> Result<Command, 
     for candidate in standing {
         let allowance = allowances.entry(candidate.pool).or_default();
         if allowance.remaining() > 0 {
-            allowance.away += 1;
+            allowance.take();
             within.push(candidate);
         } else if command.method != Method::Emptiness {
             return Err(allowance.why(candidate.pool, command.reason()));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::held::Held;
 use super::{Engine, EngineSettings};
 use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
@@ -90,6 +91,7 @@ pub(super) struct Disrupting {
     last: Option<(Timestamp, u64)>,
     /// When something changes that nobody tells of: a budget's window opens or closes, a node is kept for a pod no longer.
     window_at: Option<Timestamp>,
+    pub held: Held,
 }
 
 impl Disrupting {
@@ -283,6 +285,10 @@ impl Engine {
         let plan = disruption::plan_in(&mut round, COMMANDS_MAX);
         let returned = round.give_back();
         self.take_back(&supply, returned);
+        // Else some method was not asked.
+        if plan.commands.len() < COMMANDS_MAX {
+            self.disrupting.held.learn(&plan, now);
+        }
         for command in &plan.commands {
             if command.method.is_validated() {
                 self.disrupting.proposals.push((now + validation::PAUSE, command.clone()));

@@ -21,7 +21,7 @@ use crate::ui::exit::{Exit, Failure};
 use crate::ui::play::{Play, engine_notice, engine_of, price_notice, script_of, scripted_policy};
 use crate::ui::progress::Progress;
 use crate::ui::script::DURATION_MAX;
-use crate::ui::story::{Decided, Stays, decided};
+use crate::ui::story::{Decided, decided, stays};
 use crate::ui::table::Table;
 
 /// Play a fleet on a simulated cluster: hours in a moment, the same seed always the same story
@@ -183,14 +183,13 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let mut promotions = Vec::new();
     let progress = Progress::start(console, "simulating");
     let mut decisions = Vec::new();
-    let mut stays = Stays::default();
     loop {
         let start = play.start();
         let commit = play.run_to_commit(|reconciler, turn| {
             let now = reconciler.now();
             promotions.extend(turn.promotions.iter().map(|decision| PromotionDocument::of(now, decision)));
             progress.step("simulating", &render_duration(now.duration_since(start)));
-            let told = decided(reconciler, turn).into_iter().chain(stays.news(reconciler, turn));
+            let told = decided(reconciler, turn).into_iter().chain(stays(turn));
             decisions.extend(told.map(|one| (now, one)));
         });
         let Some(commit) = commit else { break };

@@ -11,3 +11,4 @@ mod status;
 mod property;
 mod kept;
 mod nominations;
+mod held;

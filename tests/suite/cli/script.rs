@@ -10,6 +10,17 @@ fn write(fleet: &Path, path: &str, text: &str) {
     std::fs::write(file, text).expect("written");
 }
 
+fn commit_all(fleet: &Path) {
+    for words in ["add -A", "commit -q -m script"] {
+        let done = std::process::Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b.c"])
+            .args(words.split(' '))
+            .current_dir(fleet)
+            .status();
+        assert!(done.expect("git starts").success());
+    }
+}
+
 const WEB: &str = "\
 apiVersion: apps/v1
 kind: Deployment
@@ -50,14 +61,7 @@ fn mistakes(text: &str) -> Vec<(String, u64, u64)> {
     let mut answers = Vec::new();
     for line in ["validate -o json", "simulate --repo . -o json", "run --repo . --for 1s -o json"] {
         if line.starts_with("run") {
-            for words in ["add -A", "commit -q -m script"] {
-                let done = std::process::Command::new("git")
-                    .args(["-c", "user.name=a", "-c", "user.email=a@b.c"])
-                    .args(words.split(' '))
-                    .current_dir(&fleet)
-                    .status();
-                assert!(done.expect("git starts").success());
-            }
+            commit_all(&fleet);
         }
         let done = run(&fleet, line);
         assert_eq!(code(&done), 2, "{line}: {}", err(&done));
@@ -229,6 +233,46 @@ fn a_node_that_no_budget_lets_go_is_among_the_events() {
     assert_eq!(json(&out(&played))["counts"]["BudgetExhausted"], 1, "{}{}", out(&played), err(&played));
     let told = out(&run(&fleet, "simulate --repo ."));
     assert!(told.contains("drifted, but the budgets of pool a allow no"), "{told}");
+}
+
+/// Rows: DIS-113
+#[test]
+fn dis_113_what_a_window_keeps_is_told_once_with_its_reason() {
+    let (_dir, fleet) = fleet();
+    let budget = r#"{ name = "freeze", nodes = 0, schedule = "10 8 * * mon", duration = "30m" }"#;
+    let dev = format!(
+        "region = \"us-west-2\"\n[pools.a]\nstrategy = \"spot\"\nconsolidate-after = \"30s\"\nbudgets = [{budget}]\n"
+    );
+    write(&fleet, "environments/dev.toml", &dev);
+    write(&fleet, "workload/web.yaml", WEB);
+    let script = "environment = \"dev\"\nduration = \"1h\"\nregion = \"us-west-2\"\nworkloads = [\"workload/web.yaml\"]\n\
+                  [[events]]\nat = \"11m\"\nscale = { workload = \"default/web\", to = 0 }\n";
+    write(&fleet, "simulation.toml", script);
+
+    let reason = "the budgets of pool a allow no disruption for reason Empty now";
+    let blocked = "No allowed disruptions for disruption reason Empty due to blocking budget";
+    let document = json(&out(&run(&fleet, "simulate --repo . -o json")));
+    let told = |kind: &str| {
+        let events = document["events"].as_array().expect("a list").iter();
+        let of_kind = events.filter(|event| event["kind"] == kind);
+        of_kind.map(|event| (event["subject"].clone(), event["message"].clone())).collect::<Vec<_>>()
+    };
+    let nodes = told("BudgetExhausted");
+    assert_eq!(nodes.len(), 1, "{nodes:?}");
+    assert_eq!(nodes[0].1, reason);
+    assert_eq!(told("DisruptionBlocked"), [("a".into(), blocked.into())]);
+    assert_eq!(told("NodeGone").len(), 1, "after the window");
+
+    let text = out(&run(&fleet, "simulate --repo ."));
+    for sentence in [reason, blocked] {
+        assert_eq!(text.matches(sentence).count(), 1, "{text}");
+    }
+    commit_all(&fleet);
+    for line in ["run --repo . --speed 600 --for 6s", "run --repo . --speed 600 --for 6s -o json"] {
+        let text = out(&run(&fleet, line));
+        assert_eq!(text.matches(reason).count(), 1, "{line}: {text}");
+        assert!(text.contains(blocked), "{line}: {text}");
+    }
 }
 
 #[test]

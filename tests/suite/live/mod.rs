@@ -8,3 +8,4 @@ mod crash;
 mod rest;
 mod confirm;
 mod start;
+mod held;
