@@ -1,49 +1,55 @@
-//! kube-scheduler keeps the room of a new node for the pods that it was bought for.
+//! The pods that a node was bought for are told of it.
+//!
+//! Whether kube-scheduler keeps the room is its own affair: it clears a nomination when it tries the pod before the node is
+//! ready. What becomes of the room is tested against the simulated scheduler (`capacity::nominations`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::bench::{Bench, text};
 
-/// For every pod the claims that it was planned on, one after the other.
-fn planned(log: &str) -> BTreeMap<String, Vec<String>> {
-    let mut claims: BTreeMap<String, Vec<String>> = BTreeMap::new();
+/// What was said of `kind`: of whom, and what.
+fn said(log: &str, kind: &str) -> Vec<(String, String)> {
     let documents = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    for document in documents.filter(|document| document["kind"] == "Nominated") {
-        if let Some((_, claim)) = text(&document, "/message").rsplit_once("nodeclaim/") {
-            claims.entry(text(&document, "/subject").to_owned()).or_default().push(claim.to_owned());
-        }
-    }
-    claims
+    let of_kind = documents.filter(|document| document["kind"] == kind);
+    of_kind.map(|told| (text(&told, "/subject").to_owned(), text(&told, "/message").to_owned())).collect()
 }
 
 #[test]
-fn small_pods_that_come_first_do_not_take_the_room_of_large_ones() {
+fn the_pods_that_a_node_was_bought_for_are_told_of_it() {
     let bench = Bench::new();
     bench.deploy("early", 40, "200m", "256Mi");
     bench.deploy("late", 7, "3500m", "1Gi");
     let running = bench.start(&["--output", "json"]);
     bench.wait("all running", || bench.all_run(47));
 
-    let plan = planned(&running.log());
-    let first: BTreeSet<&String> = plan.values().filter_map(|claims| claims.first()).collect();
-    let made = bench.claims_made();
-    assert_eq!(
-        made.iter().collect::<BTreeSet<_>>(),
-        first,
-        "nothing is bought but what was planned at first"
-    );
-    assert!(made.len() > 1, "one node alone shows nothing");
-
-    let claims = bench.claims();
-    let node_of: BTreeMap<&str, &str> =
-        claims.iter().map(|claim| (text(claim, "/metadata/name"), text(claim, "/status/nodeName"))).collect();
-    for pod in bench.pods().iter().filter(|pod| text(pod, "/metadata/labels/app") == "late") {
-        let key = format!("{}/{}", bench.namespace, text(pod, "/metadata/name"));
-        let claim = plan[&key].last().expect("it was planned");
-        assert_eq!(text(pod, "/spec/nodeName"), node_of[claim.as_str()], "{key} is bound as planned");
+    let log = running.log();
+    let mut plan: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (pod, place) in said(&log, "Nominated") {
+        plan.entry(pod)
+            .or_default()
+            .extend(place.rsplit_once("nodeclaim/").map(|(_, claim)| claim.to_owned()));
     }
+    let joined = said(&log, "Registered").into_iter();
+    let claim_of: BTreeMap<String, String> =
+        joined.map(|(claim, node)| (node.trim_start_matches("joined as ").to_owned(), claim)).collect();
+    assert!(claim_of.len() > 1, "one node alone shows nothing");
+
     let told = bench.requests_for("pods", "patch");
-    assert!(told.iter().any(|request| request["objectRef"]["subresource"] == "status"), "they were told");
+    let told: Vec<(&str, &str)> = told
+        .iter()
+        .map(|request| (request, text(request, "/requestObject/status/nominatedNodeName")))
+        .filter(|(_, node)| !node.is_empty())
+        .map(|(request, node)| (text(request, "/objectRef/name"), node))
+        .collect();
+    assert!(!told.is_empty(), "they were told\n{}", bench.logs());
+    for (pod, node) in told {
+        let claims = &plan[&format!("{}/{pod}", bench.namespace)];
+        let claim = claim_of[node];
+        assert!(
+            claims.iter().any(|planned| planned == claim),
+            "{pod} was planned on {claims:?}, not on {claim}"
+        );
+    }
 }

@@ -363,9 +363,14 @@ fn write_kubeconfig(home: &Home, ports: Ports, user: &str, identity: &Identity) 
 pub(crate) const AUDITED: &str = "provisor";
 
 fn audit_policy() -> String {
+    let statuses = json!([{ "group": "", "resources": ["pods/status"] }]);
     json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
-        "rules": [{ "level": "Metadata", "users": [AUDITED] }, { "level": "None" }],
+        "rules": [
+            { "level": "Request", "users": [AUDITED], "resources": statuses },
+            { "level": "Metadata", "users": [AUDITED] },
+            { "level": "None" },
+        ],
     })
     .to_string()
 }
