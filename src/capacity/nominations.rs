@@ -3,7 +3,8 @@
 //! A node opens to every pod that waits: kube-scheduler spreads small ones over it, those that it was bought for find it full,
 //! and another is bought for them. A pod's `status.nominatedNodeName` makes kube-scheduler try that node first for the pod,
 //! and keep its room from pods of the same or a lower priority (KEP-1923; KEP-5278 says that a provisioner may write it).
-//! It stays a wish: kube-scheduler clears it when it tries the pod before the node is ready, and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
+//! It stays a wish: kube-scheduler clears it when it tries the pod before the node is ready, and a pod that does not fit there
+//! after all is placed like any other, by kube-scheduler and by us.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
