@@ -26,6 +26,9 @@ use crate::model::taint::{Taint, merge_taints};
 /// EC2 takes no more, before it is put into base64.
 pub const BYTES_MAX: usize = 16_384;
 
+/// What the script of `self-managed` leaves open: the endpoint of the cluster, a token to join it with, the hash of its authority.
+const NOT_FILLED_IN: [&str; 3] = ["${CLUSTER_ENDPOINT}", "${BOOTSTRAP_TOKEN}", "${CA_CERT_HASH}"];
+
 /// Whose labels the kubelet may not set on its own node.
 const FOREIGN_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "node-restriction.kubernetes.io"];
 
@@ -57,6 +60,10 @@ pub enum UserDataError {
     Merge(String),
     #[error("the user data has {0} bytes; EC2 takes {BYTES_MAX}")]
     TooLong(usize),
+    #[error(
+        "`userData` has {0}, which nothing fills in yet, so that its machines would not join; let the script find it out itself"
+    )]
+    Unfilled(&'static str),
     #[error("machines of the family {0:?} cannot be bought yet; AL2023, Bottlerocket and Custom can")]
     Family(AmiFamily),
 }
@@ -67,7 +74,10 @@ pub fn render(boot: &Boot<'_>) -> Result<String, UserDataError> {
     let text = match boot.class.ami_family {
         AmiFamily::Al2023 => nodeadm::render(boot, own)?,
         AmiFamily::Bottlerocket => bottlerocket::render(boot, own)?,
-        AmiFamily::Custom => own.to_owned(),
+        AmiFamily::Custom => match NOT_FILLED_IN.iter().find(|name| own.contains(**name)) {
+            Some(name) => return Err(UserDataError::Unfilled(name)),
+            None => own.to_owned(),
+        },
         family => return Err(UserDataError::Family(family)),
     };
     if text.len() > BYTES_MAX {

@@ -276,6 +276,14 @@ fn aws_290_custom_user_data_is_left_alone() {
 }
 
 #[test]
+fn a_script_that_nothing_completes_is_refused() {
+    for open in ["${CLUSTER_ENDPOINT}", "${BOOTSTRAP_TOKEN}", "${CA_CERT_HASH}"] {
+        let class = custom(json!({ "userData": format!("#!/bin/bash\nkubeadm join {open}\n") }));
+        assert_eq!(rendered(&class), Err(UserDataError::Unfilled(open)));
+    }
+}
+
+#[test]
 fn too_much_user_data_is_refused_before_ec2_refuses_it() {
     let class = custom(json!({ "userData": "x".repeat(BYTES_MAX + 1) }));
     assert_eq!(rendered(&class), Err(UserDataError::TooLong(BYTES_MAX + 1)));
