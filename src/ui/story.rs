@@ -113,8 +113,12 @@ impl<'c> Narrator<'c> {
         if self.console.is_json() {
             return self.tell_programs(reconciler, turn);
         }
-        let mut lines = Vec::new();
         let now = reconciler.now();
+        let story = reconciler.cluster().world().story();
+        let happened = || story.since(self.told).iter();
+        // What was decided comes after its causes.
+        let causes = happened().filter(|(_, happening)| is_cause(happening));
+        let mut lines: Vec<Line> = causes.filter_map(|(at, happening)| line(*at, happening)).collect();
         for reason in turn.syncs.iter().flat_map(|sync| &sync.news) {
             lines.push(Line { at: now, tone: Tone::Notice, word: "sync", text: reason.message.clone() });
         }
@@ -134,10 +138,9 @@ impl<'c> Narrator<'c> {
             let tone = if decision.outcome.is_ok() { Tone::Good } else { Tone::Notice };
             lines.push(Line { at: now, tone, word: "promote", text: decision.to_string() });
         }
-        let story = reconciler.cluster().world().story();
         let mut bound: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
         let mut evicted: BTreeMap<NodeName, Vec<String>> = BTreeMap::new();
-        for (at, happening) in story.since(self.told) {
+        for (at, happening) in happened().filter(|(_, happening)| !is_cause(happening)) {
             match happening {
                 Happening::Bound { pod, node } => bound.entry(*node).or_default().push(pod.name.to_string()),
                 Happening::Evicted { pod, node: Some(node) } => {
@@ -195,6 +198,18 @@ fn listed(names: &[String]) -> String {
 }
 
 /// A line for what a person wants to follow; `None` for the rest, which the JSON of `simulate` has.
+/// Whether it comes from elsewhere; the rest is what became of decisions.
+fn is_cause(happening: &Happening) -> bool {
+    matches!(
+        happening,
+        Happening::NodeReady { .. }
+            | Happening::Scaled { .. }
+            | Happening::SpotWarning { .. }
+            | Happening::Shortage { .. }
+            | Happening::ZoneLost { .. }
+    )
+}
+
 fn line(at: Timestamp, happening: &Happening) -> Option<Line> {
     let (tone, word) = match happening {
         Happening::Launched { .. } => (Tone::Good, "launch"),

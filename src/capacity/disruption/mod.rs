@@ -202,6 +202,7 @@ fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
         let is_outdated = claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted));
         let held_for = match code {
             "BudgetExhausted" => round.held.get(&node.name).copied(),
+            "BeingDisrupted" => None,
             _ => is_outdated.then_some(DisruptionReason::Drifted),
         };
         Kept { node: node.name, code, message, held_for }
