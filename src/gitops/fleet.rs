@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source};
 use crate::gitops::guardrail::Guardrails;
 use crate::gitops::hidden::without;
-use crate::gitops::lock::Book;
+use crate::gitops::lock::{Book, LOCK_FILE};
 use crate::gitops::migrate::modernise_tree;
 use crate::gitops::normal;
 use crate::gitops::overlay::{Layer, merge};
@@ -115,15 +115,13 @@ impl<'r> Fleet<'r> {
         }
         let name = fleet.tree.as_ref().and_then(|tree| tree.get("name")?.as_text().cloned());
         let name = name.unwrap_or_else(|| "fleet".into());
-        for path in repository.files.keys().filter(|path| is_other_fleet_file(path)) {
+        for path in repository.files.keys() {
+            let Some(file) = file_meant(path) else { continue };
             let place = Place::start_of(&Source::nameless_text(path.clone()));
+            let message = format!("this file is ignored: it would have to be {file}");
             stray.push(
-                Diagnostic::warning(
-                    "PRV1105",
-                    place,
-                    "this file is ignored: the fleet is described in fleet.toml",
-                )
-                .help("move what it says to fleet.toml, and remove it"),
+                Diagnostic::warning("PRV1105", place, message)
+                    .help(format!("move what it says to {file}, and remove it")),
             );
         }
         if files.is_empty() {
@@ -394,7 +392,7 @@ fn no_fleet(repository: &Repository, path: &Arc<str>) -> Diagnostic {
         return Diagnostic::error("PRV1101", place, "the repository is empty: there is no fleet.toml")
             .help("run `provisor init` in it, commit and push");
     }
-    if let Some(other) = repository.files.keys().find(|path| is_other_fleet_file(path)) {
+    if let Some(other) = repository.files.keys().find(|path| file_meant(path) == Some(FLEET_FILE)) {
         let place = Place::start_of(&Source::nameless_text(other.clone()));
         let message = format!("there is no fleet.toml; `{other}` is there, and nothing reads it");
         let help = "write it as TOML, with `name = \"…\"` at its head, and call it fleet.toml";
@@ -411,10 +409,16 @@ fn no_fleet(repository: &Repository, path: &Arc<str>) -> Diagnostic {
     }
 }
 
-/// The fleet file under a name that it does not have.
-fn is_other_fleet_file(path: &str) -> bool {
+/// Which file of a fleet is under a name that it does not have.
+fn file_meant(path: &str) -> Option<&'static str> {
     let lower = path.to_ascii_lowercase();
-    path != FLEET_FILE && ["fleet.toml", "fleet.yaml", "fleet.yml", "fleet.json"].contains(&lower.as_str())
+    let is_meant = |file: &&str| match file.strip_suffix(".toml") {
+        Some(stem) => lower
+            .rsplit_once('.')
+            .is_some_and(|(name, ending)| name == stem && ["toml", "yaml", "yml", "json"].contains(&ending)),
+        None => lower == **file,
+    };
+    [FLEET_FILE, "simulation.toml", LOCK_FILE].into_iter().find(is_meant).filter(|file| path != *file)
 }
 
 fn load_environment(path: &Arc<str>, name: &str, format: Format, bytes: &[u8]) -> File {

@@ -1,4 +1,4 @@
-//! What may not be, whoever wants it: rules in CEL from `policies/*.toml`, judged on what was rendered.
+//! What may not be, whoever wants it: rules in CEL from the files of `policies/`, judged on what was rendered.
 //!
 //! A commit never weakens its own judge: the rules of the commit that is in force count beside its own. Rules are checked
 //! when they are read, as far as that can be known: a field that does not exist or an answer that is no yes or no
@@ -17,7 +17,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::gitops::check::{buys_gpus, requirement_on};
-use crate::gitops::diagnostic::{Diagnostic, Place, listed};
+use crate::gitops::diagnostic::{Diagnostic, Place, Source, listed};
 use crate::gitops::fleet::refused;
 use crate::gitops::read::{Format, document, text_of};
 use crate::gitops::rendered::Draft;
@@ -139,8 +139,7 @@ pub struct Guardrails {
 
 impl Guardrails {
     pub fn read(repository: &Repository) -> Self {
-        let is_rule = |path: &&Arc<str>| path.starts_with(POLICIES) && path.ends_with(".toml");
-        if !repository.files.keys().chain(repository.refused.keys()).any(|path| is_rule(&path)) {
+        if !repository.files.keys().chain(repository.refused.keys()).any(|path| path.starts_with(POLICIES)) {
             return Self::default();
         }
         on_a_tall_stack(|| Self::read_all(repository))
@@ -149,22 +148,19 @@ impl Guardrails {
     fn read_all(repository: &Repository) -> Self {
         let mut all = Self::default();
         for (path, refusal) in &repository.refused {
-            if path.starts_with(POLICIES) && path.ends_with(".toml") {
+            if policy_format(path).is_some() {
                 all.mistakes.push(refused(path, *refusal));
             }
         }
         for (path, bytes) in &repository.files {
-            if !path.starts_with(POLICIES) || !path.ends_with(".toml") {
-                continue;
-            }
             let found = &mut all.mistakes;
-            let tree = text_of(path, bytes, found).and_then(|source| document(&source, Format::Toml, found));
-            let Some(tree) = tree else { continue };
-            let before = found.len();
-            shape_of(SchemaKind::Policy).check(&tree, found);
-            if found[before..].iter().any(Diagnostic::is_error) {
+            let Some(format) = policy_format(path) else {
+                found.extend(path.strip_prefix(POLICIES).and_then(|file| stranger(path, file)));
                 continue;
-            }
+            };
+            let tree = text_of(path, bytes, found).and_then(|source| document(&source, format, found));
+            let Some(tree) = tree else { continue };
+            shape_of(SchemaKind::Policy).check(&tree, found);
             for node in tree.get("guardrail").and_then(Node::as_list).unwrap_or_default() {
                 let Some(rule) = rule(node, &mut all.mistakes) else { continue };
                 if let Some(first) = all.rules.iter().find(|known| known.id == rule.id) {
@@ -247,6 +243,22 @@ impl Guardrails {
         });
         changed.collect()
     }
+}
+
+/// The format of a file with rules; `None`: it has none.
+fn policy_format(path: &str) -> Option<Format> {
+    let file = path.strip_prefix(POLICIES)?;
+    Format::of(file).filter(|_| !file.starts_with('.') && !file.contains("/."))
+}
+
+/// A file among those with rules that is none of them. Pages for people and hidden files are nobody's mistake.
+fn stranger(path: &Arc<str>, file: &str) -> Option<Diagnostic> {
+    if file.starts_with('.') || file.contains("/.") || file.to_ascii_lowercase().ends_with(".md") {
+        return None;
+    }
+    let place = Place::start_of(&Source::nameless_text(path.clone()));
+    let warning = Diagnostic::warning("PRV1105", place, "this file has no guardrails and is ignored");
+    Some(warning.help("guardrails are in policies/NAME.toml, .yaml or .yml"))
 }
 
 /// Work where deep recursion has room.

@@ -314,6 +314,8 @@ pub enum LockFailure {
     Files(Vec<Diagnostic>),
     /// Versions that nobody gave.
     Unknown(Vec<Entry>),
+    /// A version was given for an image that nobody asks for; which ones are asked for.
+    Unasked { family: Arc<str>, asked: Vec<Arc<str>> },
 }
 
 /// What is to be kept, and what is to be looked up again.
@@ -345,8 +347,15 @@ pub(crate) fn plan_lock(
     let old = &book.lock;
     let mut lock = Lock::default();
     let mut unknown = Vec::new();
-    let mut needed = book.asked();
-    needed.extend(images.keys().map(|family| Entry::Image { family: family.clone() }));
+    let needed = book.asked();
+    let asked = needed.iter().filter_map(|entry| match entry {
+        Entry::Image { family } => Some(family.clone()),
+        Entry::Type { .. } => None,
+    });
+    let asked: Vec<Arc<str>> = asked.collect();
+    if let Some(family) = images.keys().find(|family| !asked.contains(family)) {
+        return Err(LockFailure::Unasked { family: family.clone(), asked });
+    }
     for entry in needed {
         match &entry {
             Entry::Image { family } => match images.get(family).or_else(|| old.images.get(family)) {

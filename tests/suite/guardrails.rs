@@ -226,3 +226,32 @@ fn nodes_kept_free_for_gpus_should_have_some() {
     let neuron = "[pools.a]\nstrategy = 'on-demand'\ninstance-families = ['inf2']\ntaints = ['aws.amazon.com/neuron=true:NoSchedule']\n";
     assert_eq!(said(&fleet("", neuron)), [""; 0]);
 }
+
+#[test]
+fn rules_are_read_from_yaml_too_and_other_files_are_named() {
+    let of = |path: &str, text: &str| {
+        said(&repository(&[
+            ("fleet.toml", "name = 'shop'\ndefaults.region = 'us-east-1'\n"),
+            ("environments/prod.toml", "[pools.a]\nstrategy = 'spot'\n"),
+            (path, text),
+        ]))
+    };
+    let yaml = "guardrail:\n  - id: no\n    check: \"false\"\n";
+    for path in ["policies/no.yaml", "policies/no.yml"] {
+        let denied = of(path, &yaml.replace("id: no", "id: nothing"));
+        assert!(denied.iter().any(|one| one.contains("denied by the guardrail `nothing`")), "{denied:?}");
+    }
+    let ignored = of("policies/no.TOML", "x");
+    assert!(matches!(ignored.as_slice(), [one] if one.contains("PRV1105")), "{ignored:?}");
+    assert_eq!(of("policies/README.md", "x"), [""; 0]);
+}
+
+#[test]
+fn mistakes_in_rules_are_told_with_those_of_their_shape() {
+    let policy = "[[guardrail]]\nid = 'a'\ncheck = 'poool.weight > 1'\n[[guardrail]]\nid = 'a'\nseverity = 'loud'\ncheck = 'true'\n[[guardrail]]\nid = 'a'\ncheck = 'true'\n";
+    let found = found(&fleet(policy, "[pools.a]\nstrategy = 'spot'\n"));
+    let codes: Vec<&str> = found.iter().map(|one| one.code).collect();
+    for code in ["PRV1205", "PRV1804", "PRV1805"] {
+        assert!(codes.contains(&code), "{code} is not in {codes:?}: {found:#?}");
+    }
+}

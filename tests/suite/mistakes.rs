@@ -549,6 +549,12 @@ fn a_fleet_file_under_another_name_is_named() {
         let found = told(&[("fleet.toml", "name = 'shop'\n"), (name, "name: shop\n"), prod]);
         assert_eq!(places(&found), ["warning PRV1105 1:1"], "{found:#?}");
     }
+    let fleet = ("fleet.toml", "name = 'shop'\n");
+    for (name, meant) in [("simulation.yaml", "simulation.toml"), ("Provisor.lock", "provisor.lock")] {
+        let found = told(&[fleet, (name, "x: 1\n"), prod]);
+        assert_eq!(places(&found), ["warning PRV1105 1:1"], "{found:#?}");
+        assert!(found[0].message.contains(meant), "{found:#?}");
+    }
 }
 
 #[test]

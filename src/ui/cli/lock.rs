@@ -12,6 +12,7 @@ use super::rewrite;
 use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::lock::{Entry, LOCK_FILE, LockChange, LockFailure, Renewal};
 use crate::gitops::render::lock_of;
+use crate::model::near::nearest;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::table::Table;
@@ -123,6 +124,19 @@ fn refused(failure: LockFailure) -> Failure {
             let mut all = Diagnostics::default();
             all.extend(found);
             all.sorted().into()
+        }
+        LockFailure::Unasked { family, asked } => {
+            let known = asked.iter().map(|family| &**family);
+            let help = match nearest(&family, known.clone()) {
+                Some(near) => format!("did you mean {near}?"),
+                None if asked.is_empty() => {
+                    format!(
+                        "write `ami = \"{family}@locked\"` into a class first; what nobody asks for is not kept"
+                    )
+                }
+                None => format!("asked for are {}", known.collect::<Vec<_>>().join(", ")),
+            };
+            Failure::input(format!("no class asks for a locked version of the image `{family}`")).help(help)
         }
         LockFailure::Unknown(entries) => {
             let names: Vec<String> = entries.iter().map(ToString::to_string).collect();

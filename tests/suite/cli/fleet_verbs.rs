@@ -85,6 +85,9 @@ fn ren_046_what_the_lock_lacks_is_an_error_with_the_command_that_adds_it() {
     assert_eq!(code(&unknown), 2);
     assert!(err(&unknown).contains("provisor lock --image al2023=VERSION"), "{}", err(&unknown));
     assert!(!fleet.join("provisor.lock").exists(), "nothing is half written");
+    let unasked = run(&fleet, "lock --image al2024=v20250920");
+    assert_eq!(code(&unasked), 2);
+    assert!(err(&unasked).contains("did you mean al2023?"), "{}", err(&unasked));
     assert_eq!(code(&run(&fleet, "lock --image al2023=v20250920 --check")), 1);
     let locked = run(&fleet, "lock --image al2023=v20250920 --output json");
     assert_eq!(code(&locked), 0, "{}", err(&locked));
