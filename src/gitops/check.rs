@@ -9,6 +9,7 @@ mod words;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -725,14 +726,25 @@ fn startup_taints(draft: &Draft, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Whoever wants nodes to live shorter has mistaken a unit.
+const LIFETIME_LEAST: Duration = Duration::from_secs(600);
+
 fn lifetimes(draft: &Draft, spec: &Value, found: &mut Vec<Diagnostic>) {
     let read = |key: &str| spec[key].as_str().and_then(text_form::duration);
-    let (Some(expiry), Some(grace)) = (read("expireAfter"), read("terminationGracePeriod")) else { return };
+    let place_at = |path: &str| place_of(&draft.origins, path).unwrap_or(&draft.origins[""]).clone();
+    let Some(expiry) = read("expireAfter") else { return };
+    if expiry < LIFETIME_LEAST {
+        let message = "nodes expire while their pods are still settling: every one is replaced for ever";
+        let place = place_at("spec.template.spec.expireAfter");
+        found.push(
+            Diagnostic::warning("PRV1632", place, message)
+                .help("a machine takes a minute or two until its pods run; give it hours, such as `720h`"),
+        );
+    }
+    let Some(grace) = read("terminationGracePeriod") else { return };
     if expiry < grace {
-        let path = "spec.template.spec.terminationGracePeriod";
-        let place = place_of(&draft.origins, path).unwrap_or(&draft.origins[""]).clone();
-        let other =
-            place_of(&draft.origins, "spec.template.spec.expireAfter").unwrap_or(&draft.origins[""]).clone();
+        let place = place_at("spec.template.spec.terminationGracePeriod");
+        let other = place_at("spec.template.spec.expireAfter");
         found.push(
             Diagnostic::error("PRV1615", place, "nodes may take longer to drain than they may live")
                 .also("they expire after this", other)

@@ -539,6 +539,16 @@ fn a_number_beyond_all_numbers_is_told_the_range_of_its_field() {
 }
 
 #[test]
+fn nodes_that_expire_before_they_are_of_use_are_worth_a_look() {
+    for (lifetime, codes) in [("0s", &["PRV1632"][..]), ("9m59s", &["PRV1632"]), ("10m", &[]), ("Never", &[])]
+    {
+        let found = of_pool(&format!("expire-after = '{lifetime}'"));
+        assert_eq!(found.iter().map(|one| one.code).collect::<Vec<_>>(), codes, "{lifetime}: {found:#?}");
+        assert!(found.iter().all(|one| !one.is_error()));
+    }
+}
+
+#[test]
 fn a_fleet_file_under_another_name_is_named() {
     let prod = ("environments/prod.toml", "[pools.a]\nstrategy = 'spot'\n");
     for name in ["fleet.yaml", "fleet.yml", "fleet.json", "Fleet.toml"] {

@@ -6,13 +6,16 @@ use super::candidates::Candidate;
 use super::command::{Command, Destination, Method, destinations, replacements};
 use super::round::Round;
 use crate::capacity::scheduling::Place;
-use crate::model::claim::NodeClaim;
+use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{NodeName, PoolName};
 
-/// When `claim` is too old; `None`: never.
+/// When `claim` is too old; `None`: never, or not before its machine has joined. The next one would take as long.
 pub(crate) fn due(claim: &NodeClaim) -> Option<Timestamp> {
+    if !claim.conditions.is_true(ConditionType::Registered) {
+        return None;
+    }
     claim.created?.checked_add(claim.spec.expire_after.duration?).ok()
 }
 

@@ -10,5 +10,6 @@ mod buffers;
 mod status;
 mod property;
 mod kept;
+mod lifetimes;
 mod nominations;
 mod held;
