@@ -200,8 +200,7 @@ fn refused_by_api(draft: &Draft, error: &FieldError) -> Diagnostic {
         diagnostic = diagnostic.also("rendered for this entry", entry.clone());
     }
     let general = || "correct the value here; `provisor render` shows the whole object".to_owned();
-    diagnostic.help = Some(error.help.clone().unwrap_or_else(general));
-    diagnostic
+    diagnostic.help(error.help.clone().unwrap_or_else(general))
 }
 
 /// Whether a template that comes with the program says it.

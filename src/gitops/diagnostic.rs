@@ -2,15 +2,19 @@
 //!
 //! A position always refers to the input. Whatever is found later, even in rendered output, travels back to
 //! the key that fed it before it becomes a [`Diagnostic`]. Drawing them in colour is the printer's work.
+//!
+//! Secrets that somebody left in a file are in no sentence and in no excerpt: sentences lose them when a [`Diagnostic`] is
+//! made, and what is shown of a file is [`Source::shown`].
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::gitops::desired::Origin;
+use crate::model::secret::{self, Secrets};
 use crate::model::visible::shortened;
 
 /// How many diagnostics of one run are shown; the rest is counted.
@@ -25,12 +29,13 @@ pub const LINE_MAX: usize = 400;
 const AROUND: usize = 100;
 
 /// One text file with its line starts, shared by everything that points into it.
-#[derive(PartialEq, Eq)]
 pub struct Source {
     /// Path inside the repository, or `built-in:NAME` for what is compiled in.
     pub path: Arc<str>,
     pub text: Arc<str>,
     line_starts: Vec<u32>,
+    /// Looked for when something is said of it for the first time.
+    secrets: OnceLock<Secrets>,
 }
 
 impl Source {
@@ -38,7 +43,7 @@ impl Source {
         let text = text.into();
         let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let line_starts = std::iter::once(0).chain(newlines.map(|(at, _)| at as u32 + 1)).collect();
-        Arc::new(Self { path: path.into(), text, line_starts })
+        Arc::new(Self { path: path.into(), text, line_starts, secrets: OnceLock::new() })
     }
 
     /// A file of which only the name is known, because it is missing or may not be read.
@@ -71,7 +76,24 @@ impl Source {
         let end = rest.find('\n').unwrap_or(rest.len());
         rest[..end].trim_end_matches('\r')
     }
+
+    pub(crate) fn secrets(&self) -> &Secrets {
+        self.secrets.get_or_init(|| Secrets::of(&self.text))
+    }
+
+    /// The text for people to see: of the same length, with stars for what looks like a secret.
+    pub fn shown(&self) -> Cow<'_, str> {
+        self.secrets().starred(&self.text, 0..self.text.len())
+    }
 }
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.text == other.text
+    }
+}
+
+impl Eq for Source {}
 
 impl fmt::Debug for Source {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,25 +144,23 @@ impl Place {
 
     /// The line of the place, without its end; of a long one the part around the place.
     pub fn excerpt(&self) -> Excerpt {
-        let text: &str = &self.source.text;
         let number = self.position().0 as usize;
-        let line = self.source.line(number);
         let line_start = self.source.line_start(number);
-        let line_end = line_start + line.len();
+        let line_end = line_start + self.source.line(number).len();
+        let line = self.source.secrets().starred(&self.source.text, line_start..line_end);
         let start = self.bytes().start.clamp(line_start, line_end);
         let end = self.bytes().end.clamp(start, line_end);
         if line.len() <= LINE_MAX || line.char_indices().nth(LINE_MAX).is_none() {
-            return Excerpt { text: line.to_owned(), bytes: start - line_start..end - line_start };
+            return Excerpt { bytes: start - line_start..end - line_start, text: line.into_owned() };
         }
-        let shown_end = text[start..end].char_indices().nth(AROUND).map_or(end, |(at, _)| start + at);
-        let before = text[line_start..start].char_indices().rev().take(AROUND).last();
-        let first = before.map_or(start, |(at, _)| line_start + at);
-        let last =
-            text[shown_end..line_end].char_indices().nth(AROUND).map_or(line_end, |(at, _)| shown_end + at);
-        let lead = if first > line_start { "…" } else { "" };
-        let tail = if last < line_end { "…" } else { "" };
+        let (start, end) = (boundary(&line, start - line_start), boundary(&line, end - line_start));
+        let shown_end = line[start..end].char_indices().nth(AROUND).map_or(end, |(at, _)| start + at);
+        let first = line[..start].char_indices().rev().take(AROUND).last().map_or(start, |(at, _)| at);
+        let last = line[shown_end..].char_indices().nth(AROUND).map_or(line.len(), |(at, _)| shown_end + at);
+        let lead = if first > 0 { "…" } else { "" };
+        let tail = if last < line.len() { "…" } else { "" };
         let at = lead.len() + start - first;
-        Excerpt { text: format!("{lead}{}{tail}", &text[first..last]), bytes: at..at + (shown_end - start) }
+        Excerpt { text: format!("{lead}{}{tail}", &line[first..last]), bytes: at..at + (shown_end - start) }
     }
 
     fn order(&self) -> (&str, u32, u32) {
@@ -213,7 +233,7 @@ impl Diagnostic {
         Self {
             code,
             severity: Severity::Error,
-            message: bounded(message.into()),
+            message: sentence(message.into(), [&*place.source]),
             place,
             chain: Vec::new(),
             help: None,
@@ -226,16 +246,26 @@ impl Diagnostic {
 
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(bounded(help.into()));
+        self.help = Some(sentence(help.into(), self.sources()));
         self
     }
 
     #[must_use]
     pub fn also(mut self, message: impl Into<String>, place: Place) -> Self {
         if self.chain.len() < CHAIN_MAX {
-            self.chain.push(Link { message: bounded(message.into()), place });
+            let message = sentence(message.into(), self.sources().chain([&*place.source]));
+            // What was said before may quote this file too.
+            let links = self.chain.iter_mut().map(|link| &mut link.message);
+            for said in links.chain([&mut self.message]).chain(&mut self.help) {
+                *said = sentence(std::mem::take(said), [&*place.source]);
+            }
+            self.chain.push(Link { message, place });
         }
         self
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &Source> {
+        std::iter::once(&*self.place.source).chain(self.chain.iter().map(|link| &*link.place.source))
     }
 
     pub fn is_error(&self) -> bool {
@@ -248,11 +278,29 @@ impl Diagnostic {
     }
 }
 
-fn bounded(words: String) -> String {
-    match shortened(&words, WORDS_MAX) {
-        Cow::Borrowed(_) => words,
-        Cow::Owned(short) => short,
+/// Words without the secrets of the files that they are about, and not too many.
+fn sentence<'a>(words: String, sources: impl IntoIterator<Item = &'a Source>) -> String {
+    let mut words = words;
+    replace(&mut words, secret::masked);
+    for source in sources {
+        let secrets = source.secrets();
+        if !secrets.is_empty() {
+            replace(&mut words, |words| secrets.masked(&source.text, words));
+        }
     }
+    replace(&mut words, |words| shortened(words, WORDS_MAX));
+    words
+}
+
+fn replace(words: &mut String, change: impl Fn(&str) -> Cow<'_, str>) {
+    if let Cow::Owned(changed) = change(words) {
+        *words = changed;
+    }
+}
+
+/// The nearest beginning of a letter at or before a byte.
+fn boundary(text: &str, byte: usize) -> usize {
+    (0..=byte.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 impl fmt::Display for Diagnostic {

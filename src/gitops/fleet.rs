@@ -440,10 +440,13 @@ fn load(path: &Arc<str>, format: Format, bytes: &[u8], kind: SchemaKind) -> File
     let mut found = Vec::new();
     let source = text_of(path, bytes, &mut found);
     let mut tree = source.as_ref().and_then(|source| document(source, format, &mut found));
+    if let Some(source) = &source {
+        let is_whole = tree.is_some() && !found.iter().any(Diagnostic::is_error);
+        crate::gitops::credential::check(source, tree.as_ref(), is_whole, &mut found);
+    }
     if let Some(tree) = &mut tree {
         modernise_tree(tree, kind, &mut found);
         shape_of(kind).check(tree, &mut found);
-        crate::gitops::credential::check(tree, &mut found);
     }
     let source = source.unwrap_or_else(|| Source::nameless_text(path.clone()));
     // A tree with mistakes of form is kept only for its names; nothing is rendered from it.

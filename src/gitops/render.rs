@@ -548,7 +548,7 @@ impl<'a> Run<'a> {
                 }
                 if let Some(name) = failure.undefined.as_deref().and_then(|name| self.suggestion(name, roots))
                 {
-                    diagnostic.help = Some(format!("did you mean `{name}`?"));
+                    diagnostic = diagnostic.help(format!("did you mean `{name}`?"));
                 }
                 self.found.push(diagnostic.also(format!("rendered for {}", roots.subject), entry.clone()));
                 Vec::new()

@@ -229,7 +229,7 @@ impl<'a> Trace<'a> {
         });
         let message = format!("{} does not render to YAML: {}", self.roots.subject, problem.message);
         let shown = problem.place.excerpt().text.trim().to_owned();
-        let mut diagnostic = match value {
+        let diagnostic = match value {
             Some(value) => Diagnostic::error("PRV1501", value, message)
                 .also(format!("put into the template here, giving the line `{shown}`"), template),
             None => Diagnostic::error("PRV1501", template, message).also(
@@ -237,8 +237,7 @@ impl<'a> Trace<'a> {
                 self.roots.entry.clone(),
             ),
         };
-        diagnostic.help = Some("put values into the template through `| tojson`".to_owned());
-        diagnostic
+        diagnostic.help("put values into the template through `| tojson`")
     }
 }
 

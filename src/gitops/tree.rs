@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use crate::gitops::diagnostic::Place;
+use crate::model::secret::masked;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Node {
@@ -166,8 +167,9 @@ fn float(text: &str) -> Value {
     number.map_or_else(|| Value::from(text), Value::Number)
 }
 
-/// One line of at most forty characters.
+/// One line of at most forty characters. A secret is not only cut.
 fn shortened(text: &str) -> String {
+    let text: &str = &masked(text);
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(40) {
         Some((end, _)) => format!("{}…", &line[..end]),

@@ -1,6 +1,7 @@
 //! The words everything else is written in.
 
 pub mod visible;
+pub(crate) mod secret;
 pub mod symbol;
 pub(crate) mod hash;
 pub(crate) mod near;

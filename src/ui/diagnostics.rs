@@ -88,14 +88,16 @@ fn seen(diagnostic: &Diagnostic) -> (Diagnostic, Option<VisibleText>) {
 }
 
 fn shown_place(place: &mut Place) -> Option<VisibleText> {
-    let changed = VisibleText::of(&place.source.text);
+    let text = place.source.shown();
+    let changed = VisibleText::of(&text);
     let path = visible_line(&place.source.path);
-    if changed.is_none() && matches!(path, Cow::Borrowed(_)) {
+    if changed.is_none() && matches!((&path, &text), (Cow::Borrowed(_), Cow::Borrowed(_))) {
         return None;
     }
     let path: Arc<str> = path.into();
-    *place = match &changed {
-        None => Place { source: Source::new(path, place.source.text.clone()), ..*place },
+    let place_of = |source| Place { source, ..*place };
+    let seen = match &changed {
+        None => place_of(Source::new(path, text)),
         Some(shown) => {
             let bytes = place.bytes();
             Place::new(
@@ -104,6 +106,7 @@ fn shown_place(place: &mut Place) -> Option<VisibleText> {
             )
         }
     };
+    *place = seen;
     changed
 }
 

@@ -27,5 +27,6 @@ mod rendering;
 mod review;
 mod scheduling;
 mod schemas;
+mod secrets;
 mod strategy;
 mod sync;

@@ -34,6 +34,25 @@ fn shown(fleet: &Path, line: &str, expected: i32) -> String {
 }
 
 #[test]
+fn ren_044_no_verb_repeats_a_credential() {
+    let (_dir, fleet) = fleet();
+    let secret = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+    for file in ["weight = \"@\"", "weigth = \"@\"", "labels = { token = \"@\", }}", "labels = 1 # @"] {
+        let pool = format!("[pools.a]\nstrategy = \"spot\"\n{file}\n").replace('@', secret);
+        write(&fleet, "environments/dev.toml", &pool);
+        for verb in ["validate", "render dev", "explain dev a", "plan dev --now 2026-03-04T10:30:00Z"] {
+            let said = shown(&fleet, verb, 2);
+            assert!(said.contains("PRV1609"), "{verb} {file}: {said}");
+            for form in ["text", "json"] {
+                let done = run(&fleet, &format!("{verb} --output {form}"));
+                let all = format!("{}{}", out(&done), err(&done));
+                assert!(!all.contains("ghp_"), "{verb} {file}: {all}");
+            }
+        }
+    }
+}
+
+#[test]
 fn no_mistake_speaks_to_the_terminal() {
     let (_dir, fleet) = fleet();
     let escaped =

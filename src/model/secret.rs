@@ -1,0 +1,412 @@
+//! What looks like a secret, and how it is hidden from everybody who reads what we say.
+//!
+//! Secrets that somebody left in a file must not travel on into terminals, logs and comments. Recognising them in a text that
+//! need not even parse is guesswork, and the guess is generous: what is hidden by mistake costs a look into the file.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// What stands for a secret inside of a sentence.
+const HIDDEN: &str = "***";
+/// Bytes from its beginning by which a secret is known again, even if a sentence quotes it cut off.
+const KNOWN_BY: usize = 12;
+const FORGES: [&str; 7] = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"];
+
+/// The first thing in a text that is a secret by its shape alone, as a noun.
+pub(crate) fn credential(text: &str) -> Option<&'static str> {
+    credentials(text).into_iter().map(|(_, what)| what).next()
+}
+
+/// A random-looking value under a name that says secret.
+pub(crate) fn named_secret(key: &str, text: &str) -> Option<&'static str> {
+    let is_plain = text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) && !text.contains("${");
+    let is_reference = text.starts_with('/') || text.starts_with("arn:") || text.contains("://");
+    (is_plain && !is_reference && says_secret(key) && bits_per_character(text) > 350).then_some("a secret")
+}
+
+/// A sentence without the secrets that are known by their shape.
+pub(crate) fn masked(words: &str) -> Cow<'_, str> {
+    replaced(words, credentials(words).into_iter().map(|(stretch, _)| stretch))
+}
+
+/// The secrets of one text, to be hidden in it and in what is said of it.
+#[derive(Debug, Default)]
+pub(crate) struct Secrets {
+    /// Where they are, in order and apart from each other.
+    stretches: Vec<Range<usize>>,
+    /// Those of them that are one line, and the lines of the others, in the order of their letters.
+    sorted: Vec<Range<usize>>,
+}
+
+impl Secrets {
+    pub fn of(text: &str) -> Self {
+        let mut all: Vec<Range<usize>> = credentials(text).into_iter().map(|(stretch, _)| stretch).collect();
+        Named { text, key: "", found: &mut all }.look();
+        all.sort_by_key(|stretch| (stretch.start, stretch.end));
+        let mut stretches: Vec<Range<usize>> = Vec::new();
+        for stretch in &all {
+            match stretches.last_mut() {
+                Some(last) if stretch.start < last.end => last.end = last.end.max(stretch.end),
+                _ => stretches.push(stretch.clone()),
+            }
+        }
+        let mut sorted: Vec<Range<usize>> =
+            all.iter().flat_map(|stretch| lines(text, stretch.clone())).collect();
+        sorted.retain(|line| line.len() >= KNOWN_BY);
+        sorted.sort_by(|a, b| text[a.clone()].cmp(&text[b.clone()]));
+        Self { stretches, sorted }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
+    }
+
+    pub fn stretches(&self) -> &[Range<usize>] {
+        &self.stretches
+    }
+
+    /// A part of their text with a star for every byte of a secret, so that what is underlined stays underlined.
+    pub fn starred<'a>(&self, text: &'a str, part: Range<usize>) -> Cow<'a, str> {
+        let first = self.stretches.partition_point(|stretch| stretch.end <= part.start);
+        let inside = self.stretches[first..].iter().take_while(|stretch| stretch.start < part.end);
+        let inside: Vec<_> =
+            inside.map(|stretch| stretch.start.max(part.start)..stretch.end.min(part.end)).collect();
+        if inside.is_empty() {
+            return Cow::Borrowed(&text[part]);
+        }
+        let mut starred = String::with_capacity(part.len());
+        let mut at = part.start;
+        for stretch in inside {
+            starred.push_str(&text[at..stretch.start]);
+            for letter in text[stretch.clone()].chars() {
+                match letter {
+                    '\n' | '\r' => starred.push(letter),
+                    letter => starred.extend(std::iter::repeat_n('*', letter.len_utf8())),
+                }
+            }
+            at = stretch.end;
+        }
+        starred.push_str(&text[at..part.end]);
+        Cow::Owned(starred)
+    }
+
+    /// A sentence about their text without them.
+    pub fn masked<'a>(&self, text: &str, words: &'a str) -> Cow<'a, str> {
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < words.len() && !self.sorted.is_empty() {
+            let length = if words.is_char_boundary(at) { self.known(text, &words[at..]) } else { 0 };
+            if length >= KNOWN_BY {
+                found.push(at..at + length);
+            }
+            at += length.max(1);
+        }
+        replaced(words, found.into_iter())
+    }
+
+    /// How much of a secret these words begin with. The most alike ones are neighbours in the order.
+    fn known(&self, text: &str, words: &str) -> usize {
+        let next = self.sorted.partition_point(|secret| &text[secret.clone()] < words);
+        let neighbours = &self.sorted[next.saturating_sub(1)..(next + 1).min(self.sorted.len())];
+        let alike = |secret: &Range<usize>| {
+            let letters = text[secret.clone()].chars().zip(words.chars());
+            letters.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
+        };
+        neighbours.iter().map(alike).max().unwrap_or(0)
+    }
+}
+
+fn replaced(words: &str, stretches: impl Iterator<Item = Range<usize>>) -> Cow<'_, str> {
+    let mut stretches = stretches.peekable();
+    if stretches.peek().is_none() {
+        return Cow::Borrowed(words);
+    }
+    let (mut masked, mut at) = (String::with_capacity(words.len()), 0);
+    for stretch in stretches.filter(|stretch| !stretch.is_empty()) {
+        if stretch.start >= at {
+            masked.push_str(&words[at..stretch.start]);
+            masked.push_str(HIDDEN);
+        }
+        at = at.max(stretch.end);
+    }
+    masked.push_str(&words[at..]);
+    Cow::Owned(masked)
+}
+
+fn lines(text: &str, stretch: Range<usize>) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut at = stretch.start;
+    text[stretch].split('\n').map(move |line| {
+        let start = at + line.len() - line.trim_start().len();
+        at += line.len() + 1;
+        start..start + line.trim().len()
+    })
+}
+
+/// What is a secret by its shape alone, in the order of the text.
+fn credentials(text: &str) -> Vec<(Range<usize>, &'static str)> {
+    let mut found: Vec<(Range<usize>, &'static str)> =
+        private_keys(text).into_iter().map(|key| (key, "a private key")).collect();
+    let lower = text.to_ascii_lowercase();
+    let names_secret = lower.contains("secret_access_key") || lower.contains("secretaccesskey");
+    let is_apart = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '+'));
+    let mut at = 0;
+    for word in text.split_inclusive(is_apart) {
+        let start = at;
+        at += word.len();
+        let word = word.trim_end_matches(is_apart);
+        if names_secret && word.len() == 40 && bits_per_character(word) > 350 {
+            found.push((start..start + word.len(), "an AWS secret key"));
+        }
+        // An address holds a token between its slashes.
+        let mut at = start;
+        for word in word.split_inclusive(['/', '+']) {
+            let start = at;
+            at += word.len();
+            let word = word.trim_end_matches(['/', '+']);
+            let is_upper = word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+            let what =
+                if word.len() == 20 && (word.starts_with("AKIA") || word.starts_with("ASIA")) && is_upper {
+                    "an AWS access key"
+                } else if word.len() >= 20 && FORGES.iter().any(|prefix| word.starts_with(prefix)) {
+                    "the token of a forge"
+                } else {
+                    continue;
+                };
+            found.push((start..start + word.len(), what));
+        }
+    }
+    found.sort_by_key(|(stretch, _)| stretch.start);
+    found
+}
+
+/// From the first line of each to its last. One without an end hides all that follows.
+fn private_keys(text: &str) -> Vec<Range<usize>> {
+    let (begin, mark, end) = ("-----BEGIN ", "PRIVATE KEY-----", "-----END ");
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(start) = text[at..].find(begin).map(|start| at + start) {
+        let head = start + begin.len();
+        let rest = &text[head..];
+        let is_key = rest.find(mark).is_some_and(|key| !rest[..key].contains("-----"));
+        if !is_key {
+            at = head;
+            continue;
+        }
+        let close = rest.find(end).map(|close| head + close + end.len());
+        let stop = close.and_then(|close| text[close..].find("-----").map(|last| close + last + 5));
+        at = stop.unwrap_or(text.len());
+        found.push(start..at);
+    }
+    found
+}
+
+fn says_secret(key: &str) -> bool {
+    let key = key.to_lowercase();
+    ["secret", "password", "passwd", "token", "private-key", "private_key", "api-key", "api_key"]
+        .iter()
+        .any(|word| key.contains(word))
+}
+
+/// Looks for values under names that say secret, in TOML, YAML, JSON and shell alike, as far as they are whole.
+struct Named<'t, 'f> {
+    text: &'t str,
+    /// The name that was read last.
+    key: &'t str,
+    found: &'f mut Vec<Range<usize>>,
+}
+
+impl Named<'_, '_> {
+    fn look(mut self) {
+        let mut at = 0;
+        for line in self.text.split_inclusive('\n') {
+            self.part(at..at + line.trim_end().len());
+            at += line.len();
+        }
+    }
+
+    fn part(&mut self, part: Range<usize>) {
+        let mut at = part.start;
+        while at < part.end {
+            let rest = &self.text[at..part.end];
+            let Some(letter) = rest.chars().next() else { return };
+            let length = match letter {
+                '"' | '\'' => self.quoted(at, rest, letter),
+                letter if is_bare(letter) => self.bare(at, rest),
+                _ => letter.len_utf8(),
+            };
+            at += length;
+        }
+    }
+
+    /// How much of `rest` is behind us.
+    fn quoted(&mut self, at: usize, rest: &str, quote: char) -> usize {
+        let mut is_escaped = false;
+        let close = rest[1..].find(|letter| {
+            let is_close = letter == quote && !is_escaped;
+            is_escaped = letter == '\\' && !is_escaped;
+            is_close
+        });
+        // An empty one may be the beginning of three quotes, and one that stays open ends somewhere else.
+        let Some(length) = close.filter(|length| *length > 0) else { return 1 };
+        let inside = at + 1..at + 1 + length;
+        let behind = rest[length + 2..].trim_start();
+        if behind.starts_with([':', '=']) {
+            self.key = &self.text[inside];
+        } else if !self.value(inside.clone()) {
+            self.part(inside);
+        }
+        length + 2
+    }
+
+    fn bare(&mut self, at: usize, rest: &str) -> usize {
+        let ends = |(index, letter): &(usize, char)| !is_bare(*letter) || is_sign(rest, *index);
+        let length = rest.char_indices().find(ends).map_or(rest.len(), |(index, _)| index);
+        let behind = rest[length..].trim_start();
+        let skipped = rest.len() - behind.len();
+        if length > 0 && behind.starts_with(['=', ':']) && is_sign(rest, skipped) {
+            self.key = &self.text[at..at + length];
+            // The value may be all that is left of the line, whatever letters it has.
+            let value = rest[skipped + 1..].trim_start();
+            let start = at + rest.len() - value.len();
+            if !value.starts_with(['"', '\'', '[', '{']) && self.value(start..start + value.len()) {
+                return rest.len();
+            }
+            return skipped + 1;
+        }
+        self.value(at..at + length);
+        length.max(1)
+    }
+
+    fn value(&mut self, value: Range<usize>) -> bool {
+        let is_secret = named_secret(self.key, &self.text[value.clone()]).is_some();
+        if is_secret {
+            self.found.push(value);
+        }
+        is_secret
+    }
+}
+
+fn is_bare(letter: char) -> bool {
+    !letter.is_whitespace()
+        && !matches!(letter, '"' | '\'' | '`' | ',' | ';' | '{' | '}' | '[' | ']' | '(' | ')')
+}
+
+/// Whether the letter at `index` parts a name from its value: `=` also ends what is written in base 64, and `:` is in the
+/// middle of addresses.
+fn is_sign(rest: &str, index: usize) -> bool {
+    let mut letters = rest[index..].chars();
+    let sign = letters.next();
+    let behind = letters.as_str();
+    match sign {
+        Some('=') => {
+            let value = behind.trim_start();
+            let is_near = value.len() == behind.len();
+            let is_far = value.starts_with(['"', '\'', '[', '{']);
+            let stood_apart = rest[..index].ends_with(char::is_whitespace);
+            !behind.starts_with('=') && !value.is_empty() && (is_near || is_far || stood_apart)
+        }
+        Some(':') => behind.is_empty() || behind.starts_with([' ', '\t', '"', '\'']),
+        _ => false,
+    }
+}
+
+/// Shannon entropy in hundredths of a bit per character.
+fn bits_per_character(text: &str) -> u32 {
+    let mut counts = [0u32; 256];
+    for byte in text.bytes() {
+        counts[byte as usize] += 1;
+    }
+    let total = text.len() as u32;
+    // The sum of c·log2(total/c)/total, with the logarithm in hundredths.
+    let sum: u64 = counts
+        .iter()
+        .filter(|count| **count > 0)
+        .map(|count| u64::from(*count) * u64::from(log2_hundredths(total, *count)))
+        .sum();
+    (sum / u64::from(total.max(1))) as u32
+}
+
+fn log2_hundredths(numerator: u32, denominator: u32) -> u32 {
+    let (mut value, mut whole) = (u64::from(numerator) * 1_000_000 / u64::from(denominator), 0);
+    while value >= 2_000_000 {
+        value /= 2;
+        whole += 100;
+    }
+    // Between powers of two a straight line is near enough for a threshold.
+    whole + ((value - 1_000_000) / 10_000) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANDOM: &str = "wJalrXUtnFEMIxK7MDENGxbPxRfiCYzz";
+    const FORGE: &str = "ghp_0123456789abcdefghij";
+
+    fn starred(text: &str) -> String {
+        Secrets::of(text).starred(text, 0..text.len()).into_owned()
+    }
+
+    #[test]
+    fn well_known_shapes_are_recognised() {
+        assert_eq!(credential("id AKIAIOSFODNN7EXAMPLE"), Some("an AWS access key"));
+        assert_eq!(credential("-----BEGIN RSA PRIVATE KEY-----"), Some("a private key"));
+        assert_eq!(credential(&format!("t={FORGE}")), Some("the token of a forge"));
+        assert_eq!(credential(&format!("https://{FORGE}@example.com/a.git")), Some("the token of a forge"));
+        assert_eq!(credential("kubeadm join ${CLUSTER_ENDPOINT}"), None);
+        assert_eq!(credential("-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"), None);
+        assert_eq!(
+            credential("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
+            Some("an AWS secret key")
+        );
+        assert_eq!(named_secret("db-password", RANDOM), Some("a secret"));
+        assert_eq!(named_secret("token-parameter", "/shop/join-token"), None);
+    }
+
+    #[test]
+    fn a_text_keeps_its_columns_and_loses_its_secrets() {
+        let stars = "*".repeat(FORGE.len());
+        assert_eq!(starred(&format!("a = \"{FORGE}\" # b\n")), format!("a = \"{stars}\" # b\n"));
+        let key = "x = '''-----BEGIN EC PRIVATE KEY-----\nMIIE\n-----END EC PRIVATE KEY-----''' # y\n";
+        let lines = ["*".repeat(30), "*".repeat(4), "*".repeat(28)].join("\n");
+        assert_eq!(starred(key), format!("x = '''{lines}''' # y\n"));
+        let text = "a = 1\n\n  b = \"2\"\n";
+        assert!(matches!(Secrets::of(text).starred(text, 0..text.len()), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_value_under_a_name_that_says_secret_is_found_in_every_way_to_write_it() {
+        let stars = "*".repeat(RANDOM.len());
+        for form in [
+            "token = \"@\"",
+            "token=\"@\", }}",
+            "labels = { a = \"b\", token = '@' }",
+            "token = [\n  \"@\",\n",
+            "db.password = \"\"\"\n@\n\"\"\"\n",
+            "  api-key: @\n",
+            "{\"token\":\"@\"}",
+            "\"the token\" = \"@\"",
+            "token:\n  - @\n",
+            "x = \"export DB_PASSWORD=@\"",
+            "x = \"export DB_PASSWORD='@'; y\"",
+            "token= \"@",
+        ] {
+            assert_eq!(starred(&form.replace('@', RANDOM)), form.replace('@', &stars), "{form}");
+        }
+        for plain in ["name = \"@\"", "token = \"${A}\"\nname = \"@\"", "token: /a\nname: @\n"] {
+            assert_eq!(starred(&plain.replace('@', RANDOM)), plain.replace('@', RANDOM), "{plain}");
+        }
+        assert!(!starred("password: aB3{xY,9%$kL0-qW7&zR=\n").contains("xY"));
+    }
+
+    #[test]
+    fn a_sentence_is_rid_of_secrets_even_if_it_quotes_a_part() {
+        let text = format!("token = \"{RANDOM}\"\n");
+        let secrets = Secrets::of(&text);
+        let said = |words: &str| secrets.masked(&text, words).into_owned();
+        assert_eq!(said(&format!("`token` is \"{RANDOM}\" (a text)")), "`token` is \"***\" (a text)");
+        assert_eq!(said(&format!("ü {}… and ü {RANDOM}!", &RANDOM[..14])), "ü ***… and ü ***!");
+        assert_eq!(said("wJal is short"), "wJal is short");
+        assert_eq!(masked(&format!("is {FORGE}, {FORGE}")), "is ***, ***");
+    }
+}
