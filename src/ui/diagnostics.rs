@@ -110,6 +110,14 @@ fn shown_place(place: &mut Place) -> Option<VisibleText> {
     changed
 }
 
+/// What is underlined: a script or a table of a thousand lines is known by its first.
+fn first_line(place: &Place) -> SourceSpan {
+    let bytes = place.bytes();
+    let text = place.source.text.get(bytes.clone()).unwrap_or_default();
+    let length = text.find('\n').map_or(bytes.len(), |end| text[..end].trim_end().len());
+    SourceSpan::new(bytes.start.into(), length)
+}
+
 fn has_excerpt(place: &Place) -> bool {
     !place.source.text.is_empty()
 }
@@ -186,15 +194,11 @@ impl miette::Diagnostic for Drawn<'_> {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let span = |place: &Place| {
-            let bytes = place.bytes();
-            SourceSpan::new(bytes.start.into(), bytes.len())
-        };
-        let shown = self.cut.as_ref().map_or_else(|| span(&self.diagnostic.place), |cut| cut.span);
+        let shown = self.cut.as_ref().map_or_else(|| first_line(&self.diagnostic.place), |cut| cut.span);
         let main = LabeledSpan::new_primary_with_span(None, shown);
         let links = self.diagnostic.chain.iter().filter(|link| self.is_near(&link.place));
-        let links =
-            links.map(move |link| LabeledSpan::new_with_span(Some(link.message.clone()), span(&link.place)));
+        let links = links
+            .map(move |link| LabeledSpan::new_with_span(Some(link.message.clone()), first_line(&link.place)));
         Some(Box::new(std::iter::once(main).chain(links)))
     }
 }
@@ -285,6 +289,29 @@ mod tests {
         let line = drawn.lines().find(|line| line.contains("limts")).expect("shown");
         let column = |line: &str, what: &str| line[..line.find(what).expect("there")].chars().count();
         assert_eq!(column(under, "─"), column(line, "limts"), "{drawn}");
+    }
+
+    #[test]
+    fn of_a_long_value_the_first_line_is_shown() {
+        let script = "echo ü\n".repeat(4_000);
+        let place = at(&format!("a = 1\nb = '''\n{script}''' # end\nc = 1\n"), &format!("'''\n{script}'''"));
+        let drawn = draw(&Diagnostic::error("PRV1", place.clone(), "too much").into(), false);
+        assert_eq!(
+            drawn,
+            "error[PRV1]: too much
+   ╭─[environments/dev.toml:2:5]
+ 1 │ a = 1
+ 2 │ b = '''
+   ·     ───
+ 3 │ echo ü
+   ╰────
+  see: docs/guide/strategy.md#prv1
+"
+        );
+        let start = place.start as usize + 6;
+        let near = Place::new(&place.source, start..start);
+        let drawn = draw(&Diagnostic::error("PRV1", near, "no").also("inside of this", place).into(), false);
+        assert!(drawn.contains("inside of this") && drawn.lines().count() < 20, "{drawn}");
     }
 
     #[test]

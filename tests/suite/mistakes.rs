@@ -3,6 +3,7 @@
 use crate::fleet_files::{errors, fleet, render, repository};
 use provisor::gitops::diagnostic::{Diagnostic, Severity};
 use provisor::gitops::render::{RenderSettings, validate_repository};
+use provisor::ui::diagnostics::draw;
 
 /// `error PRV1618 4:20` for everything that validating says, in order.
 fn told(files: &[(&str, &str)]) -> Vec<Diagnostic> {
@@ -396,6 +397,10 @@ fn user_data_that_ec2_does_not_take_is_told() {
     let found = of(16_385);
     assert_eq!(places(&found), ["error PRV1628 4:18"], "{found:#?}");
     assert!(found[0].message.contains("16385 bytes"), "{found:#?}");
+    let lines = "echo of many lines\n".repeat(1_000);
+    let mut found = of_pool(&format!("[classes.default]\nuser-data = '''\n{lines}'''"));
+    let drawn = draw(&found.remove(0).into(), false);
+    assert!(drawn.contains("error[PRV1628]") && drawn.lines().count() < 10, "{drawn}");
     assert_eq!(of(16_384), []);
     let found = of_pool(&format!("[classes.default]\nuser-data = '''{}'''", script(20_000)));
     assert_eq!(places(&found), ["error PRV1628 5:13"], "{found:#?}");
