@@ -184,15 +184,18 @@ fn headroom(state: &DesiredState, pool: &str) -> Option<Headroom> {
 }
 
 /// Every tree that says something about a pool, lowest first: variables of all layers, defaults of all layers, then the pool
-/// in all layers.
+/// in all layers since it was last taken away.
 fn layers_of(resolved: &Resolved, pool: &str) -> Vec<Node> {
     let of = |path: [&str; 2]| {
         resolved.layers.iter().filter_map(move |layer| layer.tree.at(path).cloned()).collect::<Vec<_>>()
     };
     let mut layers = vec![Node::map(resolved.tree.place.clone())];
     layers.extend(resolved.layers.iter().filter_map(|layer| layer.tree.only("variables")));
-    layers.extend(of(["defaults", "pool"]));
-    layers.extend(of(["pools", pool]));
+    for path in [["defaults", "pool"], ["pools", pool]] {
+        let all = of(path);
+        let since = all.iter().rposition(Node::is_removal).map_or(0, |at| at + 1);
+        layers.extend(all.into_iter().skip(since));
+    }
     layers
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod credential;
 pub mod migrate;
 pub(crate) mod normal;
 pub(crate) mod overlay;
+pub(crate) mod inheritance;
 pub(crate) mod hidden;
 pub mod fleet;
 pub mod reads;

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::gitops::diagnostic::{Diagnostic, Place};
+use crate::gitops::inheritance;
 use crate::gitops::tree::{Entry, Map, Node, Tree};
 
 /// One file's contribution, lowest first in a list of layers.
@@ -28,14 +29,16 @@ enum Manner {
     Verbatim,
 }
 
-/// All layers in one tree. Mistakes of the layering itself are pushed to `found`.
+/// All layers in one tree, every pool and class with the defaults below it. Mistakes of the layering itself are pushed to
+/// `found`.
 pub(crate) fn merge(layers: &[Layer], found: &mut Vec<Diagnostic>) -> Option<Node> {
     check_finals(layers, found);
-    let (lowest, higher) = layers.split_first()?;
-    let mut merged = without_removals(lowest.tree.clone(), found);
-    for layer in higher {
-        merged = over(merged, &layer.tree, "", Manner::Language, found);
+    let lowest = layers.first()?;
+    let mut merged = Node::map(lowest.tree.place.clone());
+    for layer in layers {
+        merged = over(merged, &inheritance::without_heirs(&layer.tree), "", Manner::Language, found);
     }
+    inheritance::lay(layers, &mut merged, found);
     Some(merged)
 }
 
@@ -74,6 +77,12 @@ fn merge_maps(mut lower: Map, upper: &Map, manner: Manner, found: &mut Vec<Diagn
             (None, true) => found.push(nothing_to_remove(key, entry)),
             (Some((at, _, below)), false) => {
                 let node = over(below.node, &entry.node, key, manner, found);
+                // The last entry is gone: nothing is said any more, which is not the same as an empty list.
+                let is_used_up = node.as_list().is_some_and(<[Node]>::is_empty)
+                    && entry.node.as_list().is_some_and(|list| !list.is_empty());
+                if is_used_up && manner == Manner::Language {
+                    continue;
+                }
                 lower.0.shift_insert(at, key.clone(), Entry { key: entry.key.clone(), node });
             }
             (None, false) => {
@@ -89,10 +98,11 @@ fn merge_maps(mut lower: Map, upper: &Map, manner: Manner, found: &mut Vec<Diagn
 }
 
 /// A marker that meets nothing is a mistake, most likely a misspelt name.
-fn nothing_to_remove(key: &str, entry: &Entry) -> Diagnostic {
+pub(crate) fn nothing_to_remove(key: &str, entry: &Entry) -> Diagnostic {
     let message = format!("`{key}` is removed, but no lower layer sets it");
-    Diagnostic::error("PRV1305", entry.key.clone(), message)
-        .help("remove the line, or correct the name; lower layers are `extends` and `defaults`")
+    Diagnostic::error("PRV1305", entry.key.clone(), message).help(
+        "remove the line, or correct the name; lower layers are `defaults` and the files that are extended",
+    )
 }
 
 fn without_removals(mut node: Node, found: &mut Vec<Diagnostic>) -> Node {
@@ -162,8 +172,11 @@ fn merge_keyed(
     found: &mut Vec<Diagnostic>,
 ) -> Vec<Node> {
     let is_named = |list: &[Node]| list.iter().all(|node| identity.of(node).is_some());
-    if !is_named(&lower) || !is_named(upper) {
-        return upper.to_vec();
+    let only_removes = upper.iter().all(Node::is_removal) && !upper.is_empty();
+    if !(is_named(&lower) || only_removes) || !is_named(upper) {
+        let mut whole = upper.to_vec();
+        whole.retain(|node| !is_told_as_nothing(node, key, found));
+        return whole.into_iter().map(|node| without_removals(node, found)).collect();
     }
     let mut out = Vec::new();
     let mut used = vec![false; upper.len()];
@@ -187,14 +200,21 @@ fn merge_keyed(
         }
     }
     for (node, _) in upper.iter().zip(used).filter(|(_, used)| !used) {
-        if node.is_removal() {
-            let message = format!("an entry of `{key}` is removed, but no lower layer has it");
-            found.push(Diagnostic::error("PRV1305", node.place.clone(), message).help("remove the entry"));
-        } else {
-            out.push(node.clone());
+        if !is_told_as_nothing(node, key, found) {
+            out.push(without_removals(node.clone(), found));
         }
     }
     out
+}
+
+/// Whether an entry is a marker, which meets nothing here.
+fn is_told_as_nothing(node: &Node, key: &str, found: &mut Vec<Diagnostic>) -> bool {
+    let is_removal = node.is_removal();
+    if is_removal {
+        let message = format!("an entry of `{key}` is removed, but no lower layer has it");
+        found.push(Diagnostic::error("PRV1305", node.place.clone(), message).help("remove the entry"));
+    }
+    is_removal
 }
 
 /// A path marked `final` by a layer may not be set above it.

@@ -18,8 +18,8 @@ use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
 use crate::gitops::guardrail::{Breach, Case, Guardrails};
 use crate::gitops::headroom;
 use crate::gitops::hidden::with_hidden;
+use crate::gitops::inheritance::with_own;
 use crate::gitops::lock::{Book, LockFailure, LockPlan, Renewal, plan_lock, resolve_images};
-use crate::gitops::overlay::merged;
 use crate::gitops::overrides;
 use crate::gitops::promotion;
 use crate::gitops::read::text_of;
@@ -350,8 +350,7 @@ pub(crate) fn before_overrides(
     engine.refuel();
     let mut run = Run::new(fleet, engine, resolved, settings);
     let (name, entry) = run.entries("pools").find(|(name, _)| ***name == *pool)?;
-    let node = run.with_defaults("pool", &entry.node);
-    let mut drafts = run.pool(name, &node, &entry.key)?.into_iter();
+    let mut drafts = run.pool(name, &entry.node, &entry.key)?.into_iter();
     let is_it =
         |draft: &Draft| draft.manifest["kind"] == "NodePool" && draft.manifest["metadata"]["name"] == pool;
     let draft = drafts.find(is_it)?;
@@ -424,27 +423,20 @@ impl<'a> Run<'a> {
         map.into_iter().flat_map(|map| map.iter())
     }
 
-    fn with_defaults(&mut self, kind: &str, node: &Node) -> Node {
-        match self.resolved.tree.at(["defaults", kind]) {
-            Some(defaults) => merged(defaults, node, &mut self.found),
-            None => node.clone(),
-        }
-    }
-
-    fn variables(&mut self, node: &Node) -> Node {
+    fn variables(&self, node: &Node) -> Node {
         match node.get("variables") {
-            Some(own) => merged(&self.surroundings.variables.clone(), own, &mut self.found),
+            Some(own) => with_own(&self.surroundings.variables, own),
             None => self.surroundings.variables.clone(),
         }
     }
 
     fn pools(&mut self) {
         for (name, entry) in self.entries("pools") {
-            let pool = self.with_defaults("pool", &entry.node);
-            let Some(mut drafts) = self.pool(name, &pool, &entry.key) else { continue };
-            self.override_one(&mut drafts, "NodePool", name, &pool, &format!("pool `{name}`"), &entry.key);
-            self.note_preset(&pool, entry);
-            check::pool_fields(&pool, &mut self.found);
+            let pool = &entry.node;
+            let Some(mut drafts) = self.pool(name, pool, &entry.key) else { continue };
+            self.override_one(&mut drafts, "NodePool", name, pool, &format!("pool `{name}`"), &entry.key);
+            self.note_preset(pool, entry);
+            check::pool_fields(pool, &mut self.found);
             let room = pool.entry("headroom").map(|entry| headroom::drafts(name, entry, &drafts));
             self.add(drafts, &format!("pools.{name}"));
             self.add(room.unwrap_or_default(), &format!("pools.{name}.headroom"));
@@ -653,8 +645,10 @@ impl<'a> Run<'a> {
             Some(entry) => entry.key.clone(),
             None => from_pool.unwrap_or_else(|| self.resolved.tree.place.clone()),
         };
-        let empty = Node::map(key.clone());
-        let node = self.with_defaults("class", entry.map_or(&empty, |entry| &entry.node));
+        let defaults = || self.resolved.tree.at(["defaults", "class"]).cloned();
+        let unwritten =
+            || Node { place: key.clone(), ..defaults().unwrap_or_else(|| Node::map(key.clone())) };
+        let node = entry.map_or_else(unwritten, |entry| entry.node.clone());
         if node.get("external").is_some_and(|mark| mark.value == Tree::Bool(true)) {
             return;
         }

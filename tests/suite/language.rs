@@ -579,3 +579,119 @@ fn a_missing_environment_is_an_error_and_no_empty_set() {
     assert_eq!(found.code, "PRV1103");
     assert_eq!(found.message, "PathNotFound: there is no environment `prod` at this commit");
 }
+
+/// `[defaults.pool]` of the fleet, a base that is extended, and the environment on top of both.
+fn three_layers(defaults: &str, base: &str, prod: &str) -> Repository {
+    repository(&[
+        ("fleet.toml", &format!("name = \"shop\"\n{defaults}")),
+        ("environments/base.toml", &format!("abstract = true\n{base}")),
+        ("environments/prod.toml", &format!("extends = \"base\"\n{prod}")),
+    ])
+}
+
+const DEFAULTS: &str = "[defaults]\nvariables = { x = 1, y = 2 }\n[defaults.pool]\nweight = 10\nlimits = { cpu = 100 }\n\
+                        labels = { a = \"1\", b = \"2\" }\nbudgets = [{ name = \"always\", nodes = \"7%\" }]\n\
+                        taints = [\"own=1:NoSchedule\", \"two=1:NoSchedule\"]\nvariables = { z = 3 }\n\
+                        overrides = { spec.template.spec.expireAfter = \"99h\" }\n\
+                        [defaults.class]\ntags = { b = \"1\", c = \"2\" }\n";
+
+#[test]
+fn what_defaults_say_can_be_taken_away() {
+    let prod = "[pools.web]\nstrategy = \"gpu-spot\"\nlabels.a = { \"$remove\" = true }\nlimits = { \"$remove\" = true }\n\
+                weight = { \"$remove\" = true }\nbudgets = [{ name = \"always\", \"$remove\" = true }]\n\
+                taints = [{ key = \"own\", effect = \"NoSchedule\", \"$remove\" = true }]\n\
+                overrides = { \"$remove\" = true }\n\
+                [pools.other]\nstrategy = \"spot\"\n[classes.default]\ntags.b = { \"$remove\" = true }\n";
+    let (state, _) = render(&three_layers(DEFAULTS, "", prod)).expect("every marker meets something");
+    let web = &manifest(&state, "NodePool", "web")["spec"];
+    let gone = [&web["weight"], &web["limits"]];
+    assert_eq!(gone, [&Value::Null, &Value::Null]);
+    assert_eq!(web["template"]["metadata"]["labels"], json!({ "b": "2" }));
+    // Nothing is said of budgets any more, so the template's own holds; the GPU taint stands beside what is left.
+    assert_eq!(web["disruption"]["budgets"], json!([{ "nodes": "10%" }]));
+    let taints = web["template"]["spec"]["taints"].as_array().expect("taints");
+    let keys: Vec<&str> = taints.iter().filter_map(|taint| taint["key"].as_str()).collect();
+    assert_eq!(keys, ["nvidia.com/gpu", "two"]);
+    assert_eq!(web["template"]["spec"]["expireAfter"], "720h");
+    let other = &manifest(&state, "NodePool", "other")["spec"];
+    assert_eq!((&other["weight"], &other["limits"]["cpu"]), (&json!(10), &json!("100")));
+    assert_eq!(other["template"]["spec"]["expireAfter"], "99h");
+    let tags = &manifest(&state, "EC2NodeClass", "default")["spec"]["tags"];
+    assert_eq!((&tags["b"], &tags["c"]), (&Value::Null, &json!("2")));
+}
+
+#[test]
+fn the_last_taint_that_is_taken_away_leaves_the_strategys_own() {
+    let defaults = "[defaults.pool]\ntaints = [\"own=1:NoSchedule\"]\n";
+    let prod = "[pools.web]\nstrategy = \"gpu-spot\"\n\
+                taints = [{ key = \"own\", effect = \"NoSchedule\", \"$remove\" = true }]\n";
+    let (state, _) = render(&three_layers(defaults, "", prod)).expect("it renders");
+    let web = manifest(&state, "NodePool", "web");
+    assert_eq!(web["spec"]["template"]["spec"]["taints"][0]["key"], "nvidia.com/gpu");
+}
+
+#[test]
+fn what_was_taken_away_does_not_come_back_from_below() {
+    let base = "[defaults.pool]\nlabels = { c = \"3\" }\n[pools.web]\nstrategy = \"spot\"\n\
+                labels = { \"$remove\" = true }\nlimits = { \"$remove\" = true }\n\
+                [pools.old]\nstrategy = \"spot\"\nweight = 50\n";
+    let prod = "[pools.web]\nlabels = { d = \"4\" }\nlimits = { nodes = 3 }\nweight = 20\n\
+                [pools.old]\nweight = { \"$remove\" = true }\n";
+    let repository = three_layers(DEFAULTS, base, prod);
+    let (state, _) = render(&repository).expect("it renders");
+    let web = &manifest(&state, "NodePool", "web")["spec"];
+    assert_eq!(web["template"]["metadata"]["labels"], json!({ "d": "4" }));
+    assert_eq!((&web["limits"], &web["weight"]), (&json!({ "nodes": "3" }), &json!(20)));
+    // Both the base's and the fleet's weight lie below the marker.
+    assert_eq!(manifest(&state, "NodePool", "old")["spec"]["weight"], Value::Null);
+    let told = explain(&repository, "prod", "web", Some("weight"), &RenderSettings::default());
+    let layers: Vec<(String, u32)> = told.expect("it is told").fields[0]
+        .layers
+        .iter()
+        .map(|layer| (layer.origin.file.to_string(), layer.origin.line))
+        .collect();
+    assert_eq!(layers, [("fleet.toml".to_owned(), 5), ("environments/prod.toml".to_owned(), 5)]);
+}
+
+#[test]
+fn variables_from_any_layer_below_can_be_taken_away() {
+    let template = "{% set labels = {'seen': vars | length | string} %}apiVersion: karpenter.sh/v1\nkind: NodePool\n\
+                    metadata:\n  name: {{ pool.name | tojson }}\n  annotations:\n    vars: {{ vars | tojson | tojson }}\n\
+                    spec:\n  template:\n    spec:\n      nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }\n\
+                    \x20     requirements: []\n";
+    let vars = |base: &str, prod: &str| {
+        let files = [
+            ("fleet.toml", format!("name = \"shop\"\n{DEFAULTS}")),
+            ("environments/base.toml", format!("abstract = true\n{base}")),
+            ("environments/prod.toml", format!("extends = \"base\"\n{prod}")),
+            ("templates/shown.yaml.j2", template.to_owned()),
+        ];
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        let (state, _) = render(&repository(&files)).unwrap_or_else(|found| panic!("{found}"));
+        let text = manifest(&state, "NodePool", "web")["metadata"]["annotations"]["vars"].clone();
+        serde_json::from_str::<Value>(text.as_str().expect("a text")).expect("JSON")
+    };
+    let pool = "[pools.web]\nstrategy = \"shown\"\n";
+    assert_eq!(vars("", pool), json!({ "x": 1, "y": 2, "z": 3 }));
+    let some =
+        format!("{pool}variables = {{ x = {{ \"$remove\" = true }}, z = {{ \"$remove\" = true }} }}\n");
+    assert_eq!(vars("", &some), json!({ "y": 2 }));
+    let all = format!("{pool}variables = {{ \"$remove\" = true }}\n");
+    assert_eq!(vars("", &all), json!({}));
+    assert_eq!(vars(&all, "[pools.web]\nvariables = { w = 4 }\n"), json!({ "w": 4 }));
+    let nested =
+        "[variables]\nt = { a = 1, b = 2 }\n[defaults.pool]\nvariables = { t = { \"$remove\" = true } }\n";
+    let again = format!("{pool}variables = {{ t = {{ b = 3 }} }}\n");
+    assert_eq!(vars(nested, &again), json!({ "x": 1, "y": 2, "z": 3, "t": { "b": 3 } }));
+}
+
+#[test]
+fn a_marker_that_meets_nothing_in_any_layer_is_told() {
+    let prod = "[defaults.pool]\nexpire-after = { \"$remove\" = true }\n[pools.web]\nstrategy = \"spot\"\n\
+                replicas = { \"$remove\" = true }\nlabels = { q = { \"$remove\" = true } }\n\
+                budgets = [{ name = \"never\", \"$remove\" = true }]\nvariables = { q = { \"$remove\" = true } }\n\
+                [pools.gone]\n\"$remove\" = true\n[classes.default]\ntags.q = { \"$remove\" = true }\n";
+    let found = errors(&three_layers(DEFAULTS, "", prod));
+    let lines: Vec<(&str, u32)> = found.iter().map(|one| (one.code, one.place.position().0)).collect();
+    assert_eq!(lines, [3, 6, 7, 8, 9, 10, 13].map(|line| ("PRV1305", line)), "{found:#?}");
+}

@@ -13,9 +13,8 @@ use crate::gitops::desired::Origin;
 use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::diff::show;
 use crate::gitops::fleet::{Fleet, Resolved};
-use crate::gitops::overlay::merged;
 use crate::gitops::rendered::joined;
-use crate::gitops::tree::{Node, Tree};
+use crate::gitops::tree::Node;
 use crate::model::repository::{Repository, Revision};
 
 /// One value that would change.
@@ -63,10 +62,10 @@ impl Offer {
 /// Compares the environment of `rules` with each of its stages.
 pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostics> {
     let fleet = Fleet::load(repository)?;
-    let own = effective(&fleet.resolve(&rules.environment)?);
+    let own = fleet.resolve(&rules.environment)?.tree;
     let mut by_stage = BTreeMap::new();
     for stage in &rules.from {
-        let theirs = effective(&fleet.resolve(stage)?);
+        let theirs = fleet.resolve(stage)?.tree;
         let mut changes = BTreeMap::new();
         for path in &rules.paths {
             walk(Names::Shared, Some(&theirs), Some(&own), path, "", &mut |field, to, from| {
@@ -98,26 +97,8 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
 /// Whether a stage has anything at a path.
 pub(super) fn has(resolved: &Resolved, path: &[String]) -> bool {
     let mut any = false;
-    walk(Names::All, Some(&effective(resolved)), None, path, "", &mut |_, _, _| any = true);
+    walk(Names::All, Some(&resolved.tree), None, path, "", &mut |_, _, _| any = true);
     any
-}
-
-/// The values of an environment, with those that pools and classes have from `defaults`.
-fn effective(resolved: &Resolved) -> Node {
-    let mut tree = resolved.tree.clone();
-    // What is wrong with the layers was told when they were merged.
-    let mut told = Vec::new();
-    for (table, kind) in [("pools", "pool"), ("classes", "class")] {
-        let Some(defaults) = resolved.tree.at(["defaults", kind]) else { continue };
-        let Tree::Map(map) = &mut tree.value else { continue };
-        let Some(Tree::Map(entries)) = map.0.get_mut(table).map(|entry| &mut entry.node.value) else {
-            continue;
-        };
-        for entry in entries.0.values_mut() {
-            entry.node = merged(defaults, &entry.node, &mut told);
-        }
-    }
-    tree
 }
 
 /// What `*` stands for on the way to a value.
