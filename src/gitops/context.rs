@@ -106,9 +106,18 @@ const PLACEMENT_FIELDS: [(&str, &str, &str); 3] = [
     ("architectures", "kubernetes.io/arch", "In"),
 ];
 
-/// Labels under which a requirement chooses instances.
-fn chooses_instances(label: &str) -> bool {
-    label == "node.kubernetes.io/instance-type" || label.contains("/instance-")
+/// Labels whose values say which instances a pool has. All others only narrow the choice.
+const CHOOSING: [&str; 5] = [
+    "beta.kubernetes.io/instance-type",
+    "karpenter.k8s.aws/instance-category",
+    "karpenter.k8s.aws/instance-family",
+    "karpenter.k8s.aws/instance-size",
+    "node.kubernetes.io/instance-type",
+];
+
+/// Whether a requirement takes the place of the strategy's own choice. What only excludes some does not say which.
+fn chooses_instances(requirement: &Json) -> bool {
+    requirement["operator"] == "In" && requirement["key"].as_str().is_some_and(|key| CHOOSING.contains(&key))
 }
 
 /// The part of a pool that asks for a label: a short field or an entry of `requirements`.
@@ -155,7 +164,7 @@ fn pool_value(name: &str, pool: &Node) -> Json {
             out.insert(old.replace('-', "_"), value);
         }
     }
-    let chooses = requirements.iter().any(|entry| entry["key"].as_str().is_some_and(chooses_instances));
+    let chooses = requirements.iter().any(chooses_instances);
     out.insert("name".to_owned(), json!(name));
     out.insert("class".to_owned(), json!(class_of(pool)));
     out.insert("requirements".to_owned(), Json::Array(requirements));

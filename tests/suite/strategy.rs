@@ -1,7 +1,8 @@
 //! The strategy language from files to objects.
 
-use crate::fleet_files::{errors, fleet, manifest, repository, state};
+use crate::fleet_files::{errors, fleet, manifest, render, repository, state};
 use provisor::gitops::engine::BUILT_IN_STRATEGIES;
+use serde_json::Value;
 
 #[test]
 fn every_built_in_strategy_renders() {
@@ -160,4 +161,76 @@ fn a_class_that_is_made_elsewhere_is_named_and_not_rendered() {
         fleet("[pools.a]\nstrategy = 'spot'\nclass = 'shared'\n[classes.shared]\nexternal = true\n");
     let state = state(&repository);
     assert_eq!(state.objects.keys().map(ToString::to_string).collect::<Vec<_>>(), ["NodePool/a"]);
+}
+
+/// The requirements of a pool on instances, as `label operator values`.
+fn on_instances(strategy: &str, lines: &str) -> Vec<String> {
+    let prod = format!("region = 'us-east-1'\n[pools.a]\nstrategy = '{strategy}'\n{lines}\n");
+    let (state, _) = render(&fleet(&prod)).unwrap_or_else(|found| panic!("{strategy} {lines}: {found}"));
+    let pool = manifest(&state, "NodePool", "a");
+    let all = pool["spec"]["template"]["spec"]["requirements"].as_array().expect("requirements").clone();
+    let short = |one: &Value| {
+        let label = one["key"].as_str()?.split_once("/instance-")?.1.to_owned();
+        let values = one["values"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        Some(format!("{label} {} {}", one["operator"].as_str()?, values.collect::<Vec<_>>().join(",")))
+    };
+    all.iter().filter_map(short).collect()
+}
+
+#[test]
+fn bounds_narrow_the_strategys_choice_of_instances() {
+    let usual = ["category In c,m,r", "generation Gt 2"];
+    for strategy in ["spot", "on-demand", "static"] {
+        for (lines, more) in [
+            ("instance-cpu-max = 8", "cpu Lt 9"),
+            ("instance-cpu-min = 4", "cpu Gt 3"),
+            ("requirements = { 'karpenter.k8s.aws/instance-hypervisor' = ['nitro'] }", "hypervisor In nitro"),
+            (
+                "requirements = { 'karpenter.k8s.aws/instance-category' = { operator = 'NotIn', values = ['m'] } }",
+                "category NotIn m",
+            ),
+            (
+                "requirements = { 'karpenter.k8s.aws/instance-family' = { operator = 'NotIn', values = ['m5'] } }",
+                "family NotIn m5",
+            ),
+            (
+                "requirements = { 'karpenter.k8s.aws/instance-generation' = { operator = 'Lt', values = ['7'] } }",
+                "generation Lt 7",
+            ),
+        ] {
+            assert_eq!(
+                on_instances(strategy, lines),
+                [usual.as_slice(), &[more]].concat(),
+                "{strategy} {lines}"
+            );
+        }
+        assert_eq!(
+            on_instances(strategy, "instance-generation-min = 5"),
+            ["category In c,m,r", "generation Gt 4"]
+        );
+    }
+    let gpus = ["category In g,p", "gpu-manufacturer In nvidia"];
+    for strategy in ["gpu-spot", "gpu-premium"] {
+        let found = on_instances(strategy, "instance-cpu-max = 16\ninstance-generation-min = 5");
+        assert_eq!(found, [gpus.as_slice(), &["generation Gt 4", "cpu Lt 17"]].concat(), "{strategy}");
+    }
+}
+
+#[test]
+fn types_families_categories_and_sizes_replace_the_strategys_choice() {
+    for (field, label, values) in [
+        ("instance-types", "node.kubernetes.io/instance-type", "m5.large"),
+        ("instance-families", "karpenter.k8s.aws/instance-family", "m5"),
+        ("instance-categories", "karpenter.k8s.aws/instance-category", "m"),
+        ("instance-sizes", "karpenter.k8s.aws/instance-size", "large"),
+    ] {
+        let short = label.split_once("/instance-").expect("a label of instances").1;
+        let expected = [format!("{short} In {values}"), "cpu Lt 9".to_owned()];
+        let found = on_instances("spot", &format!("{field} = ['{values}']\ninstance-cpu-max = 8"));
+        assert_eq!(found, expected, "{field}");
+        let written = format!("instance-cpu-max = 8\nrequirements = {{ '{label}' = ['{values}'] }}");
+        let mut found = on_instances("spot", &written);
+        found.reverse();
+        assert_eq!(found, expected, "{label}");
+    }
 }
