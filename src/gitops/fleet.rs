@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source};
 use crate::gitops::guardrail::Guardrails;
-use crate::gitops::hidden::without;
+use crate::gitops::hidden::{Rest, without};
 use crate::gitops::lock::{Book, LOCK_FILE};
 use crate::gitops::migrate::modernise_tree;
 use crate::gitops::normal;
@@ -195,10 +195,11 @@ impl<'r> Fleet<'r> {
         for file in &chain {
             found.extend(file.found.iter().cloned());
         }
-        if found.iter().any(Diagnostic::is_error) {
+        let files = || std::iter::once(&self.fleet).chain(chain.iter().copied());
+        if files().any(|file| file.tree.is_none()) {
             return Err(sorted(found));
         }
-        let layers: Vec<Layer> = std::iter::once(&self.fleet).chain(chain).filter_map(layer).collect();
+        let layers: Vec<Layer> = files().filter_map(layer).collect();
         let tree = merge(&layers, &mut found);
         match tree {
             Some(tree) if !found.iter().any(Diagnostic::is_error) => {
@@ -208,11 +209,12 @@ impl<'r> Fleet<'r> {
         }
     }
 
-    /// The layers of an environment without what is wrong in them by itself; `None` if too little is left.
-    pub fn resolve_rest(&self, name: &str) -> Option<Resolved> {
+    /// The layers of an environment without what is wrong in them by itself; `None` if its own cannot be read.
+    pub fn resolve_rest(&self, name: &str) -> Option<Rest> {
         // Under a name that cannot be, every object would be wrong.
-        let file = self.files.get(name).filter(|_| is_name(name))?;
-        let chain = self.chain(file).ok()?;
+        let file = self.files.get(name).filter(|file| is_name(name) && file.tree.is_some())?;
+        let chain = self.chain(file);
+        let is_chain = chain.is_ok();
         let right = |file: &File| {
             let wrong = file.found.iter().filter(|found| found.is_error()).map(|found| found.place.clone());
             let tree = without(file.tree.as_ref()?, &wrong.collect::<Vec<_>>());
@@ -223,10 +225,13 @@ impl<'r> Fleet<'r> {
                 found: Vec::new(),
             })
         };
-        let files = std::iter::once(&self.fleet).chain(chain);
-        let layers: Vec<Layer> = files.map(|file| layer(&right(file)?)).collect::<Option<_>>()?;
+        let files: Vec<&File> =
+            std::iter::once(&self.fleet).chain(chain.unwrap_or_else(|_| vec![file])).collect();
+        let layers: Vec<Layer> = files.iter().filter_map(|file| layer(&right(file)?)).collect();
+        let is_whole = is_chain && layers.len() == files.len();
         let tree = merge(&layers, &mut Vec::new())?;
-        Some(Resolved { name: name.into(), file: file.path.clone(), layers, tree, warnings: Vec::new() })
+        let (name, file) = (name.into(), file.path.clone());
+        Some(Rest { resolved: Resolved { name, file, layers, tree, warnings: Vec::new() }, is_whole })
     }
 
     /// The file and what it extends, lowest first.

@@ -17,7 +17,7 @@ use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
 use crate::gitops::guardrail::{Breach, Case, Guardrails};
 use crate::gitops::headroom;
-use crate::gitops::hidden::with_hidden;
+use crate::gitops::hidden::{Rest, with_hidden};
 use crate::gitops::inheritance::with_own;
 use crate::gitops::lock::{Book, LockFailure, LockPlan, Renewal, plan_lock, resolve_images};
 use crate::gitops::overrides;
@@ -317,9 +317,11 @@ fn judged(
     match fleet.resolve(environment) {
         Ok(resolved) => judged_as(fleet, engine, &resolved, settings),
         Err(found) => {
-            let rest = fleet.resolve_rest(environment);
-            let beside = rest.and_then(|rest| judged_as(fleet, engine, &rest, settings).err());
-            Err(with_hidden(found, beside.unwrap_or_default()))
+            let Some(Rest { resolved, is_whole }) = fleet.resolve_rest(environment) else {
+                return Err(found);
+            };
+            let beside = judged_as(fleet, engine, &resolved, settings).err();
+            Err(with_hidden(found, beside.unwrap_or_default(), is_whole))
         }
     }
 }

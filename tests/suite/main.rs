@@ -4,6 +4,7 @@
 
 mod api;
 mod aws;
+mod beside;
 mod broken_strategies;
 mod capacity;
 mod catalog_data;

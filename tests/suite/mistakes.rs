@@ -218,7 +218,7 @@ fn a_mark_protects_something() {
 #[test]
 fn nothing_stands_beside_a_removal() {
     let found = of_pool("[pools.b]\n'$remove' = true\nweight = 4");
-    assert_eq!(places(&found), ["error PRV1307 6:1"], "{found:#?}");
+    assert_eq!(places(&found), ["error PRV1305 4:8", "error PRV1307 6:1"], "{found:#?}");
     let found = of_pool("budgets = [{ name = 'a', nodes = 1 }, { name = 'a', nodes = 2 }]");
     assert_eq!(places(&found), ["error PRV1625 4:48"], "{found:#?}");
     let found =
