@@ -21,7 +21,8 @@ use crate::gitops::meter::{
 use crate::gitops::nesting;
 use crate::gitops::read::text_of;
 use crate::gitops::template::{
-    self, ADD, CHARGE, CLOSE, EMIT, HELD, JOIN, LOOKED, MULTIPLY, Mark, NUMBER_END, OPEN, SIZED, STEP, Traced,
+    self, ADD, CHARGE, CLOSE, EMIT, GIVEN, HELD, JOIN, LOOKED, MULTIPLY, Mark, NUMBER_END, OPEN, SIZED, STEP,
+    Traced,
 };
 use crate::model::near::nearest;
 use crate::model::repository::{Refusal, Repository};
@@ -491,6 +492,10 @@ fn add_operators(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
     environment.add_function(CHARGE, move |bytes: u32| metered.charge(bytes as usize).map(|()| ""));
     let metered = meter.clone();
     environment.add_function(SIZED, move |value: Value| weigh(&metered, &value, true).map(|()| value));
+    environment.add_function(GIVEN, |value: Value| match value.is_undefined() {
+        true => Err(undefined("=")),
+        false => Ok(value),
+    });
     let metered = meter.clone();
     environment.add_function(HELD, move |value: Value| {
         if value.is_undefined() {

@@ -37,6 +37,8 @@ pub(crate) const CHARGE: &str = "_charge";
 pub(crate) const SIZED: &str = "_sized";
 /// Pays for looking through what is compared, searched or cut.
 pub(crate) const LOOKED: &str = "_looked";
+/// What is assigned is defined: a later `default` must not hide a slip.
+pub(crate) const GIVEN: &str = "_given";
 /// The same for what a namespace is to hold, which may not be a namespace.
 pub(crate) const HELD: &str = "_held";
 
@@ -228,7 +230,12 @@ impl Walk<'_> {
             Stmt::WithBlock(with) => {
                 let known = self.scope.len();
                 let mut notes = Vec::new();
-                for (target, value) in &with.assignments {
+                for (at, (target, value)) in with.assignments.iter().enumerate() {
+                    if let Some(Bracket { close, .. }) = self.bracket(leftmost(target)) {
+                        let next = with.assignments.get(at + 1).map(|(target, _)| leftmost(target));
+                        let comma = next.and_then(|next| self.source.text[..next].rfind(','));
+                        self.given(target, value, comma.unwrap_or(close));
+                    }
                     self.expression(value);
                     notes.extend(self.notes(target, Some(value), value));
                 }
@@ -300,13 +307,24 @@ impl Walk<'_> {
                     .help("write them as a list: `[a, b]`"),
             );
         }
-        if let Expr::GetAttr(_) = target
-            && let Some(Bracket { close, .. }) = self.bracket(leftmost(target))
-            && let Some(equals) = self.source.text[target.span().end_offset as usize..close].find('=')
-        {
-            let start = target.span().end_offset as usize + equals + 1;
-            self.wrap(HELD, start..close);
+        if let Some(Bracket { close, .. }) = self.bracket(leftmost(target)) {
+            self.given(target, value, close);
         }
+    }
+
+    /// Looks at what `target` is given, which ends at `end`. A choice without `else` may come to nothing on purpose.
+    fn given(&mut self, target: &Expr<'_>, value: &Expr<'_>, end: usize) {
+        let behind = target.span().end_offset as usize;
+        let Some(equals) = self.source.text.get(behind..end).and_then(|text| text.find('=')) else { return };
+        let function = match (target, value) {
+            (Expr::GetAttr(_), _) => HELD,
+            (_, Expr::IfExpr(choice)) if choice.false_expr.is_none() => return,
+            _ => GIVEN,
+        };
+        let start = behind + equals + 1;
+        let text = &self.source.text[start..end];
+        let lead = text.len() - text.trim_start().len();
+        self.wrap(function, start + lead..start + text.trim_end().len().max(lead));
     }
 
     fn used(&mut self, name: &Expr<'_>) {
@@ -742,7 +760,7 @@ mod tests {
     fn operators_become_metered_calls() {
         assert_eq!(
             traced("{% set x = a ~ (b + 1) ~ c %}").text,
-            "{% set _provisor_from_x = _step(0) %}{% set x = _join((_join((a ),( (_add((b ),( 1))))) ),( c)) %}"
+            "{% set _provisor_from_x = _step(0) %}{% set x = _given((_join((_join((a ),( (_add((b ),( 1))))) ),( c)))) %}"
         );
     }
 

@@ -236,7 +236,10 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
 fn duration_hint(text: &str) -> Option<String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     if !is_digits(digits) {
-        return (text.eq_ignore_ascii_case("never")).then(|| "write `Never` with a capital N".to_owned());
+        return match text {
+            "Never" => Some("this one cannot be `Never`: leave it out for no limit".to_owned()),
+            _ => text.eq_ignore_ascii_case("never").then(|| "write `Never` with a capital N".to_owned()),
+        };
     }
     let unit = text[digits.len()..].trim().to_lowercase();
     let count: u64 = digits.parse().ok()?;

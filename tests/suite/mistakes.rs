@@ -554,6 +554,13 @@ fn nodes_that_expire_before_they_are_of_use_are_worth_a_look() {
 }
 
 #[test]
+fn a_duration_that_cannot_be_never_says_so() {
+    let found = of_pool("termination-grace-period = 'Never'");
+    assert_eq!(found.iter().map(|one| one.code).collect::<Vec<_>>(), ["PRV1203"]);
+    assert_eq!(help(&found[0]), "this one cannot be `Never`: leave it out for no limit");
+}
+
+#[test]
 fn a_fleet_file_under_another_name_is_named() {
     let prod = ("environments/prod.toml", "[pools.a]\nstrategy = 'spot'\n");
     for name in ["fleet.yaml", "fleet.yml", "fleet.json", "Fleet.toml"] {

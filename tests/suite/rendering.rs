@@ -82,6 +82,11 @@ fn ren_004_undefined_values_are_errors_wherever_they_are_used() {
         "{% if missing is odd %}{% endif %}",
         "{% if missing == 1 %}{% endif %}",
         "{% if missing %}{% endif %}",
+        "{% set x = missing %}",
+        "{%- set x = vars.missing -%}",
+        "{% with x = missing %}{% endwith %}",
+        "{% with y = [1, 2], x = missing %}{% endwith %}",
+        "{% with x = missing, y = 2 %}{% endwith %}",
         "{% set x = 'a' ~ missing %}",
         "{% set x = 1 + missing %}",
         "{% set x = missing * 2 %}",
@@ -90,6 +95,23 @@ fn ren_004_undefined_values_are_errors_wherever_they_are_used() {
         let found = only(errors(&templated(&format!("{use_of}\n{}", pool("weight: 1")))));
         assert!(matches!(found.code, "PRV1403" | "PRV1409"), "{use_of}: {found}");
         assert_eq!(found.place.position().0, 1, "{use_of}: {found}");
+    }
+}
+
+/// Rows: REN-001, REN-004
+#[test]
+fn what_a_strategy_hands_to_an_included_template_is_defined() {
+    let own = |line: &str| format!("{line}\n{{%- include \"nodepool.yaml.j2\" -%}}\n");
+    for name in ["capacity_types", "instances", "taints", "policy", "quiet"] {
+        let found = only(errors(&templated(&own(&format!("{{%- set {name} = vars.typo -%}}")))));
+        assert_eq!((found.code, caret(&found)), ("PRV1403", "vars.typo"), "{name}: {found}");
+    }
+    for line in [
+        "{%- set quiet = vars.typo | default('9m') -%}",
+        "{%- set quiet = '9m' if pool.name is defined -%}",
+        "{%- with quiet = '9m', policy = 'WhenEmpty' -%}{%- endwith -%}",
+    ] {
+        drop(state(&templated(&own(line))));
     }
 }
 
