@@ -554,6 +554,20 @@ fn nodes_that_expire_before_they_are_of_use_are_worth_a_look() {
 }
 
 #[test]
+fn headroom_on_a_fixed_number_of_nodes_is_worth_a_look() {
+    let found = told(&[
+        ("fleet.toml", "name = 'shop'\ndefaults.region = 'us-east-1'\n"),
+        (
+            "environments/prod.toml",
+            "[pools.a]\nstrategy = 'static'\nreplicas = 2\nheadroom = { cpu = '500m' }\n",
+        ),
+    ]);
+    let codes: Vec<&str> = found.iter().map(|one| one.code).collect();
+    assert_eq!(codes, ["PRV1630"], "{found:#?}");
+    assert!(found[0].message.contains("fixed"), "{found:#?}");
+}
+
+#[test]
 fn a_duration_that_cannot_be_never_says_so() {
     let found = of_pool("termination-grace-period = 'Never'");
     assert_eq!(found.iter().map(|one| one.code).collect::<Vec<_>>(), ["PRV1203"]);

@@ -18,7 +18,10 @@ pub(super) fn check(drafts: &[Draft], instances: Option<&Instances>, found: &mut
             Some("CapacityBuffer") => sourceless(draft, found),
             Some("PodTemplate") => {
                 nothing_asked(draft, found);
-                too_large(draft, drafts, instances, found);
+                if let Some(pool) = pool_of(draft, drafts) {
+                    never_bought(draft, pool, found);
+                    too_large(draft, pool, drafts, instances, found);
+                }
             }
             _ => {}
         }
@@ -39,7 +42,7 @@ fn fixed_size(draft: &Draft, found: &mut Vec<Diagnostic>) {
     if let (Some(replicas), Some(most)) = (spec["replicas"].as_i64(), most)
         && replicas > most
     {
-        let pool = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
+        let pool = name_of(draft);
         let message = format!("pool `{pool}` asks for {replicas} nodes and may have {most}");
         found.push(
             Diagnostic::warning("PRV1631", place(draft, "spec.replicas"), message)
@@ -53,7 +56,7 @@ fn fixed_size(draft: &Draft, found: &mut Vec<Diagnostic>) {
 fn sourceless(draft: &Draft, found: &mut Vec<Diagnostic>) {
     let spec = &draft.manifest["spec"];
     if spec["podTemplateRef"].is_null() && spec["scalableRef"].is_null() {
-        let name = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
+        let name = name_of(draft);
         let message = format!("the buffer `{name}` keeps no room: nothing says for which pods");
         found.push(Diagnostic::warning("PRV1630", draft.origins[""].clone(), message).help(
             "name a PodTemplate as `podTemplateRef`, or a Deployment as `scalableRef`; for room on one pool's nodes there is its `headroom`",
@@ -79,12 +82,42 @@ fn nothing_asked(draft: &Draft, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// The pool on whose nodes alone the pods of a template may be.
+fn pool_of<'d>(template: &Draft, drafts: &'d [Draft]) -> Option<&'d Draft> {
+    let selected = &template.manifest["template"]["spec"]["nodeSelector"][label::NODEPOOL.as_str()];
+    let mut pools = drafts.iter().filter(|one| one.manifest["kind"] == "NodePool");
+    pools.find(|pool| pool.manifest["metadata"]["name"] == *selected)
+}
+
+fn name_of(draft: &Draft) -> &str {
+    draft.manifest["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// Headroom on a pool that has as many nodes as it says and buys no other.
+fn never_bought(draft: &Draft, pool: &Draft, found: &mut Vec<Diagnostic>) {
+    let is_headroom = draft.manifest["template"]["metadata"]["labels"].get(LABEL).is_some();
+    if is_headroom && !pool.manifest["spec"]["replicas"].is_null() {
+        let message = format!(
+            "nothing is bought for the headroom of pool `{}`: its number of nodes is fixed",
+            name_of(pool)
+        );
+        found.push(
+            Diagnostic::warning("PRV1630", draft.origins[""].clone(), message)
+                .also("as many and no more", place(pool, "spec.replicas"))
+                .help("raise `replicas`, or give the headroom to a pool that grows"),
+        );
+    }
+}
+
 /// Pods for the nodes of one pool of which no type that it may buy can hold a single one.
-fn too_large(draft: &Draft, drafts: &[Draft], instances: Option<&Instances>, found: &mut Vec<Diagnostic>) {
-    let selected = &draft.manifest["template"]["spec"]["nodeSelector"][label::NODEPOOL.as_str()];
-    let is_it =
-        |one: &&Draft| one.manifest["kind"] == "NodePool" && one.manifest["metadata"]["name"] == *selected;
-    let (Some(pool), Some(instances)) = (drafts.iter().find(is_it), instances) else { return };
+fn too_large(
+    draft: &Draft,
+    pool: &Draft,
+    drafts: &[Draft],
+    instances: Option<&Instances>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let Some(instances) = instances else { return };
     let wanted = asks(pool);
     for (name, amount) in requests(draft) {
         let kind = ResourceName::new(name);
@@ -101,7 +134,7 @@ fn too_large(draft: &Draft, drafts: &[Draft], instances: Option<&Instances>, fou
         if asked <= most {
             continue;
         }
-        let pool = selected.as_str().unwrap_or_default();
+        let pool = name_of(pool);
         let message = format!(
             "no node of pool `{pool}` can hold such a pod: it asks for {} of `{name}`, and the largest has {}",
             kind.render(asked),

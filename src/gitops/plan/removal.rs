@@ -148,7 +148,8 @@ impl Drafting<'_> {
         }
         if self.input.proof == RenderProof::Once {
             let message = "the commit was rendered only once; removing takes two renders that agree";
-            return Some(Verdict::refused(VerdictCode::UnprovenRender, message, "render again"));
+            let help = "the next commit that is taken is rendered again; if one is held back, decide about that first";
+            return Some(Verdict::refused(VerdictCode::UnprovenRender, message, help));
         }
         if self.input.desired.objects.is_empty() && !policy.allow_empty {
             let message = "the commit wants nothing at all; an empty render removes nothing";
