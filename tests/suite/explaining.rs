@@ -49,7 +49,7 @@ fn a_value_that_a_template_sets_for_a_built_in_one_leads_to_the_line_that_sets_i
     let own = requirement(&repository, "kubernetes.io/arch");
     assert!(own.starts_with("built-in:nodepool.yaml.j2:11:"), "{own}");
     let own = told(&repository, "spec.disruption.consolidationPolicy");
-    assert!(own[0].starts_with("built-in:nodepool.yaml.j2:44:"), "{own:?}");
+    assert!(own[0].starts_with("built-in:nodepool.yaml.j2:45:"), "{own:?}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn what_a_loop_calls_like_a_variable_is_not_that_variable() {
         "{% set quiet = \"1m\" %}\n{% for quiet in [\"4m\"] -%}\n{% include \"nodepool.yaml.j2\" %}\n{%- endfor %}\n",
     );
     let told = told(&repository, QUIET);
-    assert!(told[0].starts_with("built-in:nodepool.yaml.j2:45:"), "{told:?}");
+    assert!(told[0].starts_with("built-in:nodepool.yaml.j2:46:"), "{told:?}");
     assert!(told[0].ends_with(" \"4m\""), "{told:?}");
 }
 
@@ -158,13 +158,13 @@ fn an_overridden_field_tells_what_it_replaced_and_who_set_that() {
     );
     let quiet = told(&repository, QUIET);
     assert!(
-        quiet[0].starts_with("built-in:nodepool.yaml.j2:45:") && quiet[0].ends_with(" \"1m\""),
+        quiet[0].starts_with("built-in:nodepool.yaml.j2:46:") && quiet[0].ends_with(" \"1m\""),
         "{quiet:?}"
     );
     assert_eq!(quiet[1..], ["environments/prod.toml:6:20 \"3m\""]);
     let budget = told(&repository, "spec.disruption.budgets");
     assert!(
-        budget[0].starts_with("built-in:nodepool.yaml.j2:50:") && budget[0].ends_with(" \"10%\""),
+        budget[0].starts_with("built-in:nodepool.yaml.j2:51:") && budget[0].ends_with(" \"10%\""),
         "{budget:?}"
     );
     assert_eq!(budget[1..], ["environments/prod.toml:7:22 \"5%\""]);
