@@ -77,6 +77,26 @@ fn twice(overrides: &Node, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Every path that `overrides` write or remove, with the place of its last key.
+pub(crate) fn written(overrides: &Node) -> Vec<(String, &Place)> {
+    let mut leaves = Vec::new();
+    leaves_of(overrides, "", false, &mut leaves, &mut Vec::new());
+    leaves
+}
+
+/// Whether one path is the other or leads into it.
+pub(crate) fn overlap(one: &str, other: &str) -> bool {
+    leads_into(one, other) || leads_into(other, one)
+}
+
+/// Whether `inner` is `outer` or something inside of it.
+pub(crate) fn leads_into(outer: &str, inner: &str) -> bool {
+    match (steps_of(outer), steps_of(inner)) {
+        (Ok(outer), Ok(inner)) => inner.starts_with(&outer),
+        _ => false,
+    }
+}
+
 fn leaves_of<'n>(
     node: &'n Node,
     path: &str,

@@ -3,14 +3,18 @@
 //! Pools and classes go through their templates, then `overrides` are merged on, then everything is checked together.
 //! Each step goes on after a mistake, so that one run tells all of them; but with a single error nothing comes out.
 
+mod class;
+mod sealed;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use self::sealed::Subject;
 use crate::gitops::check::{self, Instances};
-use crate::gitops::context::{self, ClassInput, MapOrder, OWN_CLASS, Surroundings};
+use crate::gitops::context::{self, MapOrder, OWN_CLASS, Surroundings};
 use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed};
 use crate::gitops::engine::Engine;
@@ -19,15 +23,14 @@ use crate::gitops::guardrail::{Breach, Case, Guardrails};
 use crate::gitops::headroom;
 use crate::gitops::hidden::{Rest, with_hidden};
 use crate::gitops::inheritance::with_own;
-use crate::gitops::lock::{Book, LockFailure, LockPlan, Renewal, plan_lock, resolve_images};
+use crate::gitops::lock::{Book, LockFailure, LockPlan, Renewal, plan_lock};
 use crate::gitops::overrides;
 use crate::gitops::promotion;
-use crate::gitops::read::text_of;
 use crate::gitops::rendered::{
     self, Draft, Origins, Roots, as_origins, note_keys, note_places, trace_requirements,
 };
 use crate::gitops::text_form::is_name;
-use crate::gitops::tree::{Node, Tree};
+use crate::gitops::tree::Node;
 use crate::model::near::nearest;
 use crate::model::repository::{Refusal, Repository};
 
@@ -436,6 +439,8 @@ impl<'a> Run<'a> {
         for (name, entry) in self.entries("pools") {
             let pool = &entry.node;
             let Some(mut drafts) = self.pool(name, pool, &entry.key) else { continue };
+            let subject = Subject { table: "pools", name, node: pool, key: &entry.key };
+            self.check_sealed(&subject, &drafts, |run, node| run.pool(name, node, &entry.key));
             self.override_one(&mut drafts, "NodePool", name, pool, &format!("pool `{name}`"), &entry.key);
             self.note_preset(pool, entry);
             check::pool_fields(pool, &mut self.found);
@@ -637,105 +642,6 @@ impl<'a> Run<'a> {
         for (name, entry) in wanted {
             self.class(&name, entry);
         }
-    }
-
-    fn class(&mut self, name: &str, entry: Option<&crate::gitops::tree::Entry>) {
-        // A class that nobody wrote belongs to the pool that needs it.
-        let from_pool =
-            self.presets.get(name).and_then(|wanted| wanted.first()).map(|(_, place)| place.clone());
-        let key = match entry {
-            Some(entry) => entry.key.clone(),
-            None => from_pool.unwrap_or_else(|| self.resolved.tree.place.clone()),
-        };
-        let defaults = || self.resolved.tree.at(["defaults", "class"]).cloned();
-        let unwritten =
-            || Node { place: key.clone(), ..defaults().unwrap_or_else(|| Node::map(key.clone())) };
-        let node = entry.map_or_else(unwritten, |entry| entry.node.clone());
-        if node.get("external").is_some_and(|mark| mark.value == Tree::Bool(true)) {
-            return;
-        }
-        context::check_class(&node, &mut self.found);
-        let node = resolve_images(&node, &self.surroundings.book, &mut self.found);
-        let Some(preset) = self.preset(name, &node, &key) else { return };
-        if let (Some(role), Some(profile)) = (node.entry("role"), node.entry("instance-profile")) {
-            let message = "`role` and `instance-profile` are both set";
-            self.found.push(
-                Diagnostic::error("PRV1611", profile.node.place.clone(), message)
-                    .also("the role", role.node.place.clone())
-                    .help(
-                        "keep one of the two; one that comes from below goes with `{ \"$remove\" = true }`",
-                    ),
-            );
-            return;
-        }
-        let variables = self.variables(&node);
-        let user_data = self.user_data(&node);
-        let input = ClassInput { name, node: &node, preset: &preset, user_data };
-        let context = self.surroundings.for_class(&input, &variables);
-        let subject = format!("class `{name}`");
-        let roots = Roots {
-            roots: vec![("class", &node), ("vars", &variables), ("cluster", self.cluster_node())],
-            entry: key.clone(),
-            subject: subject.clone(),
-        };
-        let mut drafts = self.rendered(CLASS_TEMPLATE, context, &roots, &key);
-        drafts.iter_mut().for_each(|draft| rendered::trace_class(draft, &node));
-        self.override_one(&mut drafts, "EC2NodeClass", name, &node, &subject, &key);
-        self.add(drafts, &format!("classes.{name}"));
-    }
-
-    fn cluster_node(&self) -> &'a Node {
-        self.resolved.tree.get("cluster").unwrap_or(&self.resolved.tree)
-    }
-
-    fn preset(&mut self, name: &str, node: &Node, key: &Place) -> Option<String> {
-        if let Some(preset) = node.get("preset").and_then(Node::as_text) {
-            return Some(preset.to_string());
-        }
-        let wanted = self.presets.get(name).cloned().unwrap_or_default();
-        let Some((first, first_place)) = wanted.first().cloned() else {
-            return Some(if OWN_CLASS.contains(&name) { name.to_owned() } else { "al2023".to_owned() });
-        };
-        if let Some((other, place)) = wanted.iter().find(|(preset, _)| *preset != first) {
-            let message =
-                format!("class `{name}` is used by pools that need different systems: {first} and {other}");
-            self.found.push(
-                Diagnostic::error("PRV1610", key.clone(), message)
-                    .also(format!("this pool needs {first}"), first_place)
-                    .also(format!("this pool needs {other}"), place.clone())
-                    .help("give one of the pools a class of its own, or set `preset`"),
-            );
-            return None;
-        }
-        Some(first.to_owned())
-    }
-
-    fn user_data(&mut self, node: &Node) -> Option<String> {
-        let file = node.get("user-data-file")?;
-        let path = file.as_text()?;
-        if node.get("user-data").is_some() {
-            let message = "`user-data` and `user-data-file` are both set";
-            self.found
-                .push(Diagnostic::error("PRV1611", file.place.clone(), message).help("keep one of the two"));
-            return None;
-        }
-        if let Some(refusal) = self.fleet.repository.refused.get(path) {
-            self.found.push(refused(path, *refusal).also("used here", file.place.clone()));
-            return None;
-        }
-        let Some(bytes) = self.fleet.repository.files.get(path) else {
-            let message = format!("there is no file `{path}` {}", self.fleet.repository.place());
-            let names = self.fleet.repository.files.keys().map(|name| &**name);
-            let help = match nearest(path, names) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => "give the path from the root of the repository, without a leading slash".to_owned(),
-            };
-            self.found.push(Diagnostic::error("PRV1612", file.place.clone(), message).help(help));
-            return None;
-        };
-        let source = text_of(path, bytes, &mut self.found)?;
-        crate::gitops::credential::check_text(&source, &mut self.found);
-        Some(source.text.to_string())
     }
 
     /// Objects that are written as their `spec`.

@@ -437,6 +437,113 @@ fn ren_034_final_fields_cannot_be_overridden() {
 }
 
 #[test]
+fn ren_034_final_fields_cannot_be_overridden_in_the_object() {
+    let told = |fleet: &str, base: &str, prod: &str| -> Vec<(String, String)> {
+        let files = [
+            ("fleet.toml", format!("name = 'shop'\n{fleet}")),
+            ("environments/base.toml", format!("abstract = true\n{base}")),
+            ("environments/prod.toml", format!("extends = 'base'\n{prod}")),
+        ];
+        let repository = repository(&files.each_ref().map(|(path, text)| (*path, text.as_str())));
+        let report = validate_repository(&repository, &RenderSettings::default());
+        // Some of these values would be wrong in other ways, too.
+        let finals = report.diagnostics.into_iter().filter(|one| one.code == "PRV1304");
+        finals.map(|one| (one.place.to_string(), one.chain[0].place.to_string())).collect()
+    };
+    let base = "[pools.a]\nstrategy = 'spot'\n";
+    let told_once = |word: &str, base: &str, prod: &str| {
+        // Requirements that there are can be changed, others not.
+        let set = if word.ends_with(".zones") { "[defaults.pool]\nzones = ['us-east-1a']\n" } else { "" };
+        let found = told(&format!("final = ['{word}']\n{set}"), base, prod);
+        let [(place, wish)] = found.as_slice() else { panic!("{word}: {prod}: {found:?}") };
+        assert_eq!(
+            (place.starts_with("environments/prod.toml:"), &**wish),
+            (true, "fleet.toml:2:10"),
+            "{word}"
+        );
+    };
+    for (word, path, value) in [
+        ("budgets", "spec.disruption.budgets", "[{ nodes = '100%' }]"),
+        ("budgets", "spec.disruption.budgets[0].nodes", "'100%'"),
+        ("budgets", "spec.disruption", "{ budgets = [{ nodes = '100%' }] }"),
+        ("limits", "spec.limits.cpu", "20"),
+        ("limits.cpu", "spec.limits.cpu", "20"),
+        ("limits", "spec.limits", "{ nodes = 3 }"),
+        ("weight", "spec.weight", "7"),
+        ("replicas", "spec.replicas", "7"),
+        ("labels", "spec.template.metadata.labels.team", "'b'"),
+        ("labels.team", "spec.template.metadata.labels.team", "'b'"),
+        ("labels.example.com/team", "spec.template.metadata.labels.example.com/team", "'b'"),
+        ("annotations", "spec.template.metadata.annotations.team", "'b'"),
+        ("description", "metadata.annotations['kubernetes.io/description']", "'b'"),
+        ("class", "spec.template.spec.nodeClassRef.name", "'b'"),
+        ("taints", "spec.template.spec.taints", "[]"),
+        ("startup-taints", "spec.template.spec.startupTaints", "[]"),
+        ("expire-after", "spec.template.spec.expireAfter", "'1h'"),
+        ("expire-after", "spec.template.spec.expireAfter", "{ '$remove' = true }"),
+        ("termination-grace-period", "spec.template.spec.terminationGracePeriod", "'1h'"),
+        ("consolidation-policy", "spec.disruption.consolidationPolicy", "'WhenEmpty'"),
+        ("consolidate-after", "spec.disruption.consolidateAfter", "'1h'"),
+        ("zones", "spec.template.spec.requirements", "[]"),
+        ("requirements", "spec.template.spec.requirements", "[]"),
+        ("capacity-types", "spec.template.spec.requirements[0].values", "['on-demand']"),
+    ] {
+        let name = if path.contains('\'') { format!("\"{path}\"") } else { format!("'{path}'") };
+        told_once(&format!("pools.*.{word}"), base, &format!("[pools.a.overrides]\n{name} = {value}\n"));
+        told_once(
+            &format!("pools.a.{word}"),
+            &base,
+            &format!("[defaults.pool.overrides]\n{name} = {value}\n"),
+        );
+    }
+    for (word, path, value) in [
+        ("tags", "spec.tags.team", "'b'"),
+        ("ami", "spec.amiSelectorTerms[0].alias", "'al2023@v20250101'"),
+        ("volumes", "spec.blockDeviceMappings", "[]"),
+        ("user-data", "spec.userData", "'b'"),
+        ("user-data-file", "spec.userData", "'b'"),
+        ("kubelet.maxPods", "spec.kubelet.maxPods", "20"),
+        ("metadata-options", "spec.metadataOptions.httpTokens", "'optional'"),
+        ("subnets", "spec.subnetSelectorTerms", "[]"),
+    ] {
+        let word = format!("classes.*.{word}");
+        told_once(&word, base, &format!("[classes.default.overrides]\n'{path}' = {value}\n"));
+        told_once(&word, base, &format!("[defaults.class.overrides]\n'{path}' = {value}\n"));
+    }
+    // What a lower layer overrides is part of what is final.
+    let lower = format!("final = ['pools.*.weight']\n{base}overrides = {{ 'spec.weight' = 3 }}\n");
+    let found = told("", &lower, "[pools.a]\noverrides = { '$remove' = true }\n");
+    assert_eq!(found, [("environments/prod.toml:3:1".to_owned(), "environments/base.toml:2:10".to_owned())]);
+    // Everything else stays free.
+    for (word, prod) in [
+        ("limits.cpu", "'spec.limits.nodes' = 3"),
+        ("labels.team", "'spec.template.metadata.labels.team.example.com/x' = 'b'"),
+        ("budgets", "'spec.disruption.consolidateAfter' = '1h'"),
+        ("replicas", "'spec.weight' = 3"),
+        ("zones", "'spec.template.spec.requirements[0].values' = ['on-demand']"),
+    ] {
+        let set = if word == "zones" { "[defaults.pool]\nzones = ['us-east-1a']\n" } else { "" };
+        let fleet = format!("final = ['pools.*.{word}']\n{set}");
+        let prod = format!("[pools.a.overrides]\n{prod}\n");
+        assert_eq!(told(&fleet, base, &prod), [], "{word}");
+    }
+    // A template of one's own says itself what a word becomes.
+    let own = "{% set quota = pool.limits | default({'cpu': '1'}) %}apiVersion: karpenter.sh/v1\nkind: NodePool\n\
+               metadata: { name: {{ pool.name }} }\nspec:\n  limits: {{ quota | tojson }}\n  weight: {{ vars.rank }}\n  \
+               template:\n    spec:\n      requirements: []\n      \
+               nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }\n";
+    for (word, path) in [("variables.rank", "spec.weight"), ("limits", "spec.limits.cpu")] {
+        let fleet = format!(
+            "name = 'shop'\nfinal = ['pools.*.{word}']\n[defaults.pool]\nvariables = {{ rank = 3 }}\n"
+        );
+        let prod = format!("[pools.a]\nstrategy = 'own'\noverrides = {{ '{path}' = 9 }}\n");
+        let files =
+            [("fleet.toml", &*fleet), ("environments/prod.toml", &*prod), ("templates/own.yaml.j2", own)];
+        assert_eq!(only(errors(&repository(&files))).code, "PRV1304", "{word}");
+    }
+}
+
+#[test]
 fn ren_035_two_objects_of_one_name_cite_both_origins() {
     let template = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: { name: same }\nspec:\n  template:\n    spec:\n      requirements: []\n      nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }\n";
     let repository = repository(&[
