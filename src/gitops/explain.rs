@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::crd::{self, Definition};
 use crate::gitops::desired::{DesiredObject, DesiredState, Origin};
@@ -12,7 +12,7 @@ use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed};
 use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Fleet, Resolved};
 use crate::gitops::overlay::merged;
-use crate::gitops::overrides::{Step, steps_of};
+use crate::gitops::overrides::{Step, overlap, steps_of, written};
 use crate::gitops::promotion::{offer, rules};
 use crate::gitops::render::{RenderSettings, before_overrides, render};
 use crate::gitops::rendered::joined;
@@ -76,6 +76,8 @@ pub struct ExplainedField {
     pub value: Value,
     /// Everything that set it, the winner last.
     pub layers: Vec<ExplainedLayer>,
+    /// The field of the object that `overrides` take from a value of the strategy: then that is what counts.
+    pub overridden: Option<String>,
 }
 
 /// One place that set a value.
@@ -111,18 +113,21 @@ pub fn explain(
     for path in &paths {
         let setting: Vec<ExplainedLayer> = layers.iter().filter_map(|layer| explained(layer, path)).collect();
         let value = find(&effective, path).map_or(Value::Null, Node::to_json);
-        fields.push(ExplainedField { path: path.clone(), value, layers: setting });
+        fields.push(ExplainedField { path: path.clone(), value, layers: setting, overridden: None });
     }
     if let Some((_, object)) = object {
         let before = before_overrides(&fleet, &engine, &resolved, settings, pool);
         let history = History::of(&fields, &layers, before);
+        let mut of_object = Vec::new();
         for (path, value) in values_of(object) {
             paths.push(path.clone());
             if let Some(origin) = object.origin(&path) {
                 let layers = history.of_field(&path, &value, origin);
-                fields.push(ExplainedField { path, value, layers });
+                of_object.push(ExplainedField { path, value, layers, overridden: None });
             }
         }
+        fields.iter_mut().for_each(|field| history.decide(field, object));
+        fields.extend(of_object);
     }
     fields.retain(|one| field.is_none_or(|field| covers(field, &one.path)));
     let mut held_back = held_back(repository, environment, pool)?;
@@ -236,10 +241,70 @@ impl<'a> History<'a> {
         all
     }
 
+    /// The value that counts, for a field of the strategy that became one of the object which an override changed.
+    fn decide(&self, field: &mut ExplainedField, object: &DesiredObject) {
+        let (Some(before), Some(set_by)) = (&self.before, field.layers.last().map(|last| &last.origin))
+        else {
+            return;
+        };
+        let fed = before.origins.iter().filter(|(_, origin)| *origin == set_by).map(|(path, _)| path);
+        for path in fed {
+            let (was, is) = (
+                counting(&before.manifest, &before.manifest, path),
+                counting(&before.manifest, &object.manifest, path),
+            );
+            let overriding: Vec<(&Node, String, &Place)> = self
+                .layers
+                .iter()
+                .filter_map(|layer| layer.get("overrides"))
+                .flat_map(|node| written(node).into_iter().map(move |(path, place)| (node, path, place)))
+                .filter(|(_, written, _)| overlap(path, written))
+                .collect();
+            let Some((_, written, _)) = overriding.last().filter(|_| was != is) else { continue };
+            field.overridden = Some(written.clone());
+            field.value = is;
+            for (node, written, place) in &overriding {
+                let mut nodes = Vec::new();
+                overrides_at(node, &steps_of(written).unwrap_or_default(), &mut nodes);
+                let value = nodes
+                    .first()
+                    .filter(|node| !node.is_removal())
+                    .map_or(Value::Null, |node| node.to_json());
+                let place = nodes.first().map_or(*place, |node| &node.place);
+                field.layers.push(ExplainedLayer { origin: place.origin(), value });
+            }
+            return;
+        }
+    }
+
     fn fed(&self, value: &Value, origin: &Origin) -> Vec<ExplainedLayer> {
         let own = || vec![ExplainedLayer { origin: origin.clone(), value: value.clone() }];
         self.feeding.get(origin).cloned().unwrap_or_else(own)
     }
+}
+
+/// What stands at a path of an object. Of a list of requirements it is what stands for the same label, wherever.
+fn counting(before: &Value, object: &Value, path: &str) -> Value {
+    let mut at = (before, object);
+    for step in steps_of(path).unwrap_or_default() {
+        at = match &step {
+            Step::Key(key) => (&at.0[key.as_str()], &at.1[key.as_str()]),
+            Step::Index(index) => {
+                let entry = &at.0[*index];
+                if let Some(label) = entry["key"].as_str().filter(|_| !entry["operator"].is_null()) {
+                    let all = at.1.as_array().into_iter().flatten();
+                    let same: Vec<&Value> = all.filter(|one| one["key"] == label).collect();
+                    return match same.as_slice() {
+                        [] => Value::Null,
+                        [only] if only["operator"] == "In" => only["values"].clone(),
+                        _ => json!(same),
+                    };
+                }
+                (entry, &at.1[*index])
+            }
+        };
+    }
+    at.1.clone()
 }
 
 /// What the `overrides` of one layer say of a field.

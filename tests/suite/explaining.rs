@@ -156,6 +156,17 @@ fn an_overridden_field_tells_what_it_replaced_and_who_set_that() {
             "environments/prod.toml:4:31 500",
         ]
     );
+    // The word of the strategy is not what counts any more.
+    let word = explained(&repository, "limits");
+    assert_eq!(
+        (word.len(), &word[0].value, word[0].overridden.as_deref()),
+        (1, &"500".into(), Some("spec.limits.cpu"))
+    );
+    assert_eq!(
+        told(&repository, "limits")[3..],
+        ["environments/base.toml:5:31 450", "environments/prod.toml:4:31 500"]
+    );
+    assert_eq!(explained(&repository, "strategy")[0].overridden, None);
     let quiet = told(&repository, QUIET);
     assert!(
         quiet[0].starts_with("built-in:nodepool.yaml.j2:46:") && quiet[0].ends_with(" \"1m\""),
@@ -170,6 +181,40 @@ fn an_overridden_field_tells_what_it_replaced_and_who_set_that() {
     assert_eq!(budget[1..], ["environments/prod.toml:7:22 \"5%\""]);
     // One that was not there replaced nothing.
     assert_eq!(told(&repository, "spec.template.metadata.labels"), ["environments/prod.toml:9:22 \"core\""]);
+}
+
+#[test]
+fn a_word_whose_field_is_overridden_tells_the_value_that_counts() {
+    let repository = repository(&[
+        FLEET,
+        (
+            "environments/prod.toml",
+            "[pools.general]\nstrategy = \"spot\"\nzones = [\"us-east-1a\"]\nweight = 3\nlimits = { cpu = 1, nodes = 4 }\n\
+             budgets = [{ nodes = \"10%\" }]\nlabels = { team = \"a\" }\n[pools.general.overrides]\n\
+             \"spec.disruption.budgets[0].nodes\" = \"20%\"\n\"spec.weight\" = { \"$remove\" = true }\n\
+             \"spec.limits\" = { cpu = 20 }\n\"spec.template.spec.requirements\" = [\
+             { key = \"topology.kubernetes.io/zone\", operator = \"In\", values = [\"us-east-1b\"] }]\n",
+        ),
+    ]);
+    let of = |field: &str| {
+        let found = explained(&repository, field).remove(0);
+        let last = found.layers.last().expect("somebody set it").origin.to_string();
+        (found.value, found.overridden, last)
+    };
+    let at = |place: &str| format!("environments/prod.toml:{place}");
+    let by = |path: &str| Some(path.to_owned());
+    assert_eq!(of("limits.cpu"), ("20".into(), by("spec.limits.cpu"), at("11:25")));
+    assert_eq!(of("limits.nodes"), (4.into(), None, at("5:29")));
+    assert_eq!(
+        of("budgets"),
+        (serde_json::json!([{ "nodes": "20%" }]), by("spec.disruption.budgets[0].nodes"), at("9:38"))
+    );
+    assert_eq!(of("weight"), (serde_json::Value::Null, by("spec.weight"), at("10:17")));
+    assert_eq!(
+        of("zones"),
+        (serde_json::json!(["us-east-1b"]), by("spec.template.spec.requirements"), at("12:37"))
+    );
+    assert_eq!(of("labels.team"), ("a".into(), None, at("7:19")));
 }
 
 #[test]

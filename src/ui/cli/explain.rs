@@ -87,6 +87,8 @@ struct Field {
     value: Value,
     /// Everything that set it, the winner last.
     layers: Vec<Layer>,
+    /// The field of the NodePool whose override decides a value of the pool: `spec.limits.cpu`. Null if none does.
+    overridden: Option<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -134,6 +136,7 @@ fn field(field: &ExplainedField) -> Field {
         path: field.path.clone(),
         value: field.value.clone(),
         layers: field.layers.iter().map(|one| layer(&one.value, &one.origin)).collect(),
+        overridden: field.overridden.clone(),
     }
 }
 
@@ -198,7 +201,10 @@ fn table<'a>(fields: impl Iterator<Item = &'a ExplainedField>) -> Table {
     let mut table = Table::new(&["FIELD", "VALUE", "SET BY"]);
     for field in fields {
         let mut layers = field.layers.iter().rev();
-        let winner = layers.next().map(|layer| layer.origin.to_string()).unwrap_or_default();
+        let mut winner = layers.next().map(|layer| layer.origin.to_string()).unwrap_or_default();
+        if let Some(path) = &field.overridden {
+            winner.push_str(&format!(" (overrides {path})"));
+        }
         table.row([field.path.clone(), show(Some(&field.value)).into_owned(), winner]);
         for layer in layers {
             let was = format!("(was {})", show(Some(&layer.value)));
