@@ -166,11 +166,13 @@ impl Repository {
 
     /// Where the files are, to end a sentence with: a directory has the fingerprint of its files for a commit.
     pub fn place(&self) -> &'static str {
+        if self.is_directory() { "on disk" } else { "at this commit" }
+    }
+
+    /// Whether these are the files of a directory and of no commit.
+    pub fn is_directory(&self) -> bool {
         let Revision { commit, reference, .. } = &self.revision;
-        match reference.is_none() && commit.as_str() == self.content_digest() {
-            true => "on disk",
-            false => "at this commit",
-        }
+        reference.is_none() && commit.as_str() == self.content_digest()
     }
 
     /// A fingerprint (SHA-256, 64 hexadecimal digits) of every path, content and refusal, and of nothing else: equal

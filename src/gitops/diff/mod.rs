@@ -242,7 +242,7 @@ fn diff_manifests(
             *known = (*known).max(sort);
         }
         fields.push(FieldChange {
-            origin: origins.and_then(|origins| origins.origin(&raw.source)).cloned(),
+            origin: origins.and_then(|origins| origin_of(origins, &raw)).cloned(),
             path: raw.path,
             from: raw.from,
             to: raw.to,
@@ -256,6 +256,15 @@ fn diff_manifests(
     let impact = if fleet.is_some() { worst.with_nodes(count) } else { worst };
     let affected = nodes.into_keys().collect();
     ObjectDiff { object: object.clone(), kind, fields, kept: walk.kept, impact, affected, origin }
+}
+
+/// The line to look at for a change. What is gone was written by nobody here, and least of all by a built-in template.
+fn origin_of<'o>(origins: &'o DesiredObject, raw: &RawChange) -> Option<&'o Origin> {
+    let origin = origins.origin(&raw.source)?;
+    match raw.to.is_none() && origin.file.starts_with("built-in:") {
+        true => origins.origin(""),
+        false => Some(origin),
+    }
 }
 
 /// What of two manifests is compared besides labels and annotations: all but identity and what controllers write.
@@ -327,6 +336,11 @@ impl At {
         at.is_in_list = true;
         at.element.get_or_insert_with(|| identity.into());
         at
+    }
+
+    /// An element that only the old list has: where it stood, the new one has another or none.
+    fn gone(&self, identity: &str, index: usize) -> Self {
+        Self { source: self.source.clone(), ..self.element(identity, index) }
     }
 }
 
@@ -410,7 +424,10 @@ impl Walk<'_> {
             };
             let (before, after) = (of(live), of(desired));
             let index = after.first().or(before.first()).map_or(0, |(index, _)| *index);
-            let at = at.element(&name, index);
+            let at = match after.is_empty() {
+                true => at.gone(&name, index),
+                false => at.element(&name, index),
+            };
             if let ([(_, before)], [(_, after)]) = (&before[..], &after[..]) {
                 self.compare_maps(&at, Some(before), Some(after));
                 continue;
@@ -455,7 +472,7 @@ impl Walk<'_> {
             }
         }
         for (index, item) in spare {
-            self.push(&at.element(&index.to_string(), index), Some(item), None, None);
+            self.push(&at.gone(&index.to_string(), index), Some(item), None, None);
         }
     }
 

@@ -65,8 +65,10 @@ struct Comparison {
 struct Side {
     /// Null if the environment does not exist on this side.
     environment: Option<String>,
-    /// The commit, or 64 digits that stand for the files of a directory.
-    commit: String,
+    /// Null for the files of a directory.
+    commit: Option<String>,
+    /// 64 digits that stand for the files of a directory; null for a commit.
+    files: Option<String>,
     reference: Option<String>,
 }
 
@@ -76,7 +78,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         [base, head] => {
             let repository = args.repository.open(console)?;
             let (base, head) = (one(&repository, base)?, one(&repository, head)?);
-            vec![compare(Some(&base), Some(&head), &repository.revision, &repository.revision)]
+            vec![compare(Some(&base), Some(&head), &repository, &repository)]
         }
         _ => {
             return Err(Failure::usage("`--env` names the two environments to compare")
@@ -112,7 +114,7 @@ fn between_commits(args: &Args, console: &Console) -> Result<Vec<Comparison>, Fa
             // A name that neither side knows is reported by rendering it.
             let before = known_before.then(|| one(&base, name)).transpose()?;
             let after = (known_after || !known_before).then(|| one(&head, name)).transpose()?;
-            Ok(compare(before.as_ref(), after.as_ref(), &base.revision, &head.revision))
+            Ok(compare(before.as_ref(), after.as_ref(), &base, &head))
         })
         .collect()
 }
@@ -135,8 +137,8 @@ fn one(repository: &Repository, environment: &str) -> Result<DesiredState, Failu
 fn compare(
     base: Option<&DesiredState>,
     head: Option<&DesiredState>,
-    base_revision: &Revision,
-    head_revision: &Revision,
+    base_files: &Repository,
+    head_files: &Repository,
 ) -> Comparison {
     let nothing = |other: &DesiredState| DesiredState { objects: Default::default(), ..other.clone() };
     let found = match (base, head) {
@@ -146,14 +148,20 @@ fn compare(
         (None, None) => Vec::new(),
     };
     let found = found.into_iter().filter_map(without_bookkeeping).collect::<Vec<_>>();
-    let side = |state: Option<&DesiredState>, revision: &Revision| Side {
-        environment: state.map(|state| state.environment.to_string()),
-        commit: revision.commit.to_string(),
-        reference: revision.reference.as_ref().map(ToString::to_string),
+    let side = |state: Option<&DesiredState>, repository: &Repository| {
+        let Revision { commit, reference, .. } = &repository.revision;
+        let is_directory = repository.is_directory();
+        let id = || Some(commit.to_string());
+        Side {
+            environment: state.map(|state| state.environment.to_string()),
+            commit: id().filter(|_| !is_directory),
+            files: id().filter(|_| is_directory),
+            reference: reference.as_ref().map(ToString::to_string),
+        }
     };
     Comparison {
-        base: side(base, base_revision),
-        head: side(head, head_revision),
+        base: side(base, base_files),
+        head: side(head, head_files),
         objects: found.iter().map(|diff| json!(diff)).collect(),
         found,
     }

@@ -366,8 +366,33 @@ fn diff_names_the_field_and_the_line_that_changed_it() {
     assert!(!said.contains("dev"), "{said}");
     let document = json(&out(&run(&fleet, "diff prod --output json")));
     assert_eq!(document["comparisons"][0]["objects"][0]["fields"][0]["path"], "spec.limits.cpu");
+    // Files on disk are no commit.
+    let (base, head) = (&document["comparisons"][0]["base"], &document["comparisons"][0]["head"]);
+    assert_eq!((base["commit"].as_str().map(str::len), &base["files"]), (Some(40), &Value::Null));
+    assert_eq!((&head["commit"], head["files"].as_str().map(str::len)), (&Value::Null, Some(64)));
     edit(&fleet, "environments/prod.toml", "cpu = \"300\"", "cpu = \"200000m\"");
     assert_eq!(code(&run(&fleet, "diff")), 0);
+}
+
+#[test]
+fn what_goes_away_is_not_blamed_on_what_stands_in_its_place() {
+    let (_dir, fleet) = fleet();
+    edit(
+        &fleet,
+        "environments/prod.toml",
+        "[pools.steady]\n",
+        "[pools.steady]\ninstance-families = [\"m7i\"]\n",
+    );
+    let text = std::fs::read_to_string(fleet.join("environments/prod.toml")).expect("it is there");
+    let line = 1 + text.lines().position(|line| line == "[pools.steady]").expect("a pool");
+    let document = json(&out(&run(&fleet, "diff prod --output json")));
+    let fields = document["comparisons"][0]["objects"][0]["fields"].as_array().expect("fields");
+    let gone: Vec<&Value> = fields.iter().filter(|field| field["to"].is_null()).collect();
+    assert_eq!(gone.len(), 2, "{fields:#?}");
+    for field in gone {
+        assert_eq!(field["origin"]["file"], "environments/prod.toml", "{field:#}");
+        assert_eq!(field["origin"]["line"], line, "{field:#}");
+    }
 }
 
 #[test]
