@@ -492,7 +492,7 @@ fn ren_034_final_fields_cannot_be_overridden_in_the_object() {
         told_once(&format!("pools.*.{word}"), base, &format!("[pools.a.overrides]\n{name} = {value}\n"));
         told_once(
             &format!("pools.a.{word}"),
-            &base,
+            base,
             &format!("[defaults.pool.overrides]\n{name} = {value}\n"),
         );
     }

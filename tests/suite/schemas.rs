@@ -63,11 +63,12 @@ fn the_guide_lists_every_code() {
     let guide = std::fs::read_to_string(root.join("docs/guide/strategy.md")).expect("the guide");
     let (mut listed, mut used) = (Default::default(), Default::default());
     codes(&guide, &mut listed);
-    let folders = ["src/gitops", "src/gitops/check", "src/gitops/promotion", "src/gitops/read"];
-    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(root.join(folder)).expect("the module"));
-    let files = entries.map(|entry| entry.expect("an entry").path());
-    for path in files.chain([root.join("src/ui/script.rs")]) {
-        if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("diagnostic.rs") {
+    let mut paths = vec![root.join("src/gitops"), root.join("src/ui/script.rs")];
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("the module");
+            paths.extend(entries.map(|entry| entry.expect("an entry").path()));
+        } else if path.extension().is_some_and(|end| end == "rs") && !path.ends_with("diagnostic.rs") {
             codes(&std::fs::read_to_string(&path).expect("a source"), &mut used);
         }
     }
