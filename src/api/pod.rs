@@ -7,7 +7,7 @@ use super::field::Field;
 use super::{metadata, request, selector, taint};
 use crate::model::label::{Labels, annotation};
 use crate::model::name::{Namespace, NodeName, ObjectKey};
-use crate::model::pod::{HostPort, Pod, PodPhase, PodShape, PodVolume};
+use crate::model::pod::{HostPort, NodeTerm, Pod, PodPhase, PodShape, PodVolume};
 use crate::model::symbol::Symbol;
 
 const GRACE_SECONDS_DEFAULT: u32 = 30;
@@ -134,11 +134,7 @@ pub(crate) fn read_shape(
         labels: metadata::read_labels(&metadata.get("labels")),
         requests: request::of_pod(spec, status),
         node_selector: read_node_selector(spec),
-        node_required: required
-            .get("nodeSelectorTerms")
-            .items()
-            .map(|term| selector::read_node_term(&term))
-            .collect(),
+        node_required: read_node_terms(&required),
         node_preferred: node_preferred
             .items()
             .map(|item| (selector::read_weight(&item), selector::read_node_term(&item.get("preference"))))
@@ -166,6 +162,17 @@ pub(crate) fn read_shape(
             .and_then(|text| text.parse().ok())
             .unwrap_or(0),
     }
+}
+
+/// One of them has to hold. A void one never does, so it is kept only where there is no other.
+fn read_node_terms(required: &Field) -> Vec<NodeTerm> {
+    let listed = required.get("nodeSelectorTerms");
+    let terms = listed.items().map(|term| selector::read_node_term(&term));
+    let (void, mut terms): (Vec<NodeTerm>, Vec<NodeTerm>) = terms.partition(NodeTerm::is_void);
+    if terms.is_empty() {
+        terms.extend(void.into_iter().next());
+    }
+    terms
 }
 
 fn read_node_selector(spec: &Field<'_, '_>) -> Labels {

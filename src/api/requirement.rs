@@ -250,7 +250,7 @@ pub(crate) fn render(requirements: &Requirements) -> Value {
                     Some(upper) => push(Operator::Lte, vec![upper.to_string()]),
                     None => {}
                 }
-                if requirement.operator() == Operator::Exists
+                if !requirement.accepts_absence()
                     && requirement.lower().is_none()
                     && requirement.upper().is_none()
                 {

@@ -62,6 +62,11 @@ pub struct NodeTerm {
 }
 
 impl NodeTerm {
+    /// A term without any condition selects no node.
+    pub fn is_void(&self) -> bool {
+        self.expressions.is_empty() && !self.has_fields
+    }
+
     pub fn requirements(&self) -> Requirements {
         let set = |term: &SelectorTerm| {
             super::requirement::Requirement::new(term.operator, term.values.iter().copied())

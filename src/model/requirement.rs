@@ -144,6 +144,9 @@ pub struct Requirement {
     lower: Option<i64>,
     /// Inclusive.
     upper: Option<i64>,
+    /// An absent label does not satisfy a complement of which this holds: `NotIn` alone is satisfied, with `Exists` or a comparison
+    /// beside it it is not. Always true of a list.
+    demands_presence: bool,
     /// How many distinct values the instance types of a node must still offer.
     pub min_values: Option<u32>,
 }
@@ -160,7 +163,9 @@ impl Requirement {
         };
         match operator {
             Operator::In => Self { complement: false, values, ..Self::anything() },
-            Operator::NotIn => Self { values, ..Self::anything() },
+            Operator::NotIn => {
+                Self { demands_presence: values.as_slice().is_empty(), values, ..Self::anything() }
+            }
             Operator::Exists => Self::anything(),
             Operator::DoesNotExist => Self::nothing(),
             Operator::Gt => compared(Some(bound.and_then(|bound| bound.checked_add(1))), None),
@@ -176,7 +181,14 @@ impl Requirement {
 
     /// Any value, as long as there is one (`Exists`).
     pub fn anything() -> Self {
-        Self { complement: true, values: Words::None, lower: None, upper: None, min_values: None }
+        Self {
+            complement: true,
+            values: Words::None,
+            lower: None,
+            upper: None,
+            demands_presence: true,
+            min_values: None,
+        }
     }
 
     /// No value at all (`DoesNotExist`).
@@ -238,9 +250,9 @@ impl Requirement {
         !self.complement && self.values.as_slice().is_empty()
     }
 
-    /// Whether an absent label satisfies it: `NotIn` and `DoesNotExist`.
+    /// Whether an absent label satisfies it: `DoesNotExist`, and `NotIn` with nothing beside it that asks for a value.
     pub fn accepts_absence(&self) -> bool {
-        matches!(self.operator(), Operator::NotIn | Operator::DoesNotExist)
+        if self.complement { !self.demands_presence } else { self.values.as_slice().is_empty() }
     }
 
     pub fn intersection(&self, other: &Self) -> Self {
@@ -264,9 +276,10 @@ impl Requirement {
             values = values.retained(|value| bounds.is_within_bounds(value));
         }
         if complement {
-            Self { complement, values, lower, upper, min_values }
+            let demands_presence = self.demands_presence || other.demands_presence;
+            Self { complement, values, lower, upper, demands_presence, min_values }
         } else {
-            Self { complement, values, lower: None, upper: None, min_values }
+            Self { complement, values, lower: None, upper: None, demands_presence: true, min_values }
         }
     }
 
@@ -493,6 +506,25 @@ mod tests {
         assert!(has(set(Exists, &[]), "x") && !has(set(DoesNotExist, &[]), "x"));
         assert!(has(set(Gt, &["4"]), "5") && !has(set(Gt, &["4"]), "4") && !has(set(Gt, &["4"]), "many"));
         assert!(has(set(Lte, &["4"]), "4") && !has(set(Lt, &["4"]), "4") && has(set(Gte, &["4"]), "4"));
+    }
+
+    /// Each part has to hold, and `NotIn` is not all that is asked.
+    #[test]
+    fn sch_436_what_asks_for_a_value_beside_not_in_is_not_satisfied_by_an_absent_label() {
+        let (tier, nothing) = (Symbol::new("tier"), Requirements::new());
+        let meets = |node: &Requirements, parts: [Requirement; 2]| {
+            let pod: Requirements = parts.into_iter().map(|part| (tier, part)).collect();
+            node.compatible(&pod, Undefined::Nothing).is_ok()
+        };
+        let asks = [set(Exists, &[]), set(Gt, &["3"]), set(Lte, &["9"]), set(Gte, &["0"])];
+        for asked in asks {
+            for parts in [[set(NotIn, &["7"]), asked.clone()], [asked, set(NotIn, &["7"])]] {
+                assert!(!meets(&nothing, parts.clone()), "{parts:?}");
+                assert!(meets(&list(&[("tier", set(In, &["5"]))]), parts.clone()), "{parts:?}");
+                assert!(!meets(&list(&[("tier", set(In, &["7"]))]), parts.clone()), "{parts:?}");
+            }
+        }
+        assert!(meets(&nothing, [set(NotIn, &["7"]), set(NotIn, &["8"])]));
     }
 
     /// What is said of one label, if anything.

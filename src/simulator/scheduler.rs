@@ -423,7 +423,7 @@ fn suits_affinity(labels: &Requirements, shape: &PodShape) -> bool {
     let matches = |wanted: &Requirements| labels.compatible(wanted, Undefined::Nothing).is_ok();
     matches(&selector)
         && (shape.node_required.is_empty()
-            || shape.node_required.iter().any(|term| matches(&term.requirements())))
+            || shape.node_required.iter().any(|term| !term.is_void() && matches(&term.requirements())))
 }
 
 fn ports_are_free(seat: &Seat, wanted: &[HostPort]) -> bool {

@@ -857,5 +857,5 @@ fn is_wanted_daemon(shape: &PodShape, node: &Node) -> bool {
     crate::model::taint::first_untolerated(&hard, &tolerations).is_none()
         && matches(&Requirements::of_labels(&shape.node_selector))
         && (shape.node_required.is_empty()
-            || shape.node_required.iter().any(|term| matches(&term.requirements())))
+            || shape.node_required.iter().any(|term| !term.is_void() && matches(&term.requirements())))
 }

@@ -87,6 +87,12 @@ fn faults(cluster: &Cluster, settings: &Settings, pod: &Pod) -> Vec<Refusal> {
         }
     }
     for term in &shape.node_required {
+        if term.is_void() {
+            refuse(
+                Code::InvalidRequirement,
+                "required node affinity has a term without conditions, which selects no node".into(),
+            );
+        }
         if term.has_fields {
             refuse(
                 Code::FieldSelector,
