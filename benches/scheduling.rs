@@ -6,7 +6,7 @@
 
 mod timing;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +70,9 @@ fn measure(name: &str, cluster: &Cluster, now: Timestamp, runs: usize) {
             pods: &pods,
             without_nodes: &BTreeSet::new(),
             without_claims: &BTreeSet::new(),
+            shut_claims: &BTreeSet::new(),
+            planned: &BTreeMap::new(),
+            used_at_least: &BTreeMap::new(),
             settings: &settings,
             mode: Mode::Provisioning,
         });

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::cluster::Cluster;
-use super::scheduling::{Place, Settings, Solution};
+use super::scheduling::{Place, Refusal, Settings, Solution};
 use crate::model::buffer::{ACTIVE_CAPACITY, BufferCondition, BufferSource, BufferStatus, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
 use crate::model::count::{agreeing, counted};
-use crate::model::name::{NodeName, ObjectKey, Uid};
+use crate::model::name::{NodeName, ObjectKey, PoolName, Uid};
 use crate::model::pod::{Owner, Pod, PodShape};
 use crate::model::quantity::Resources;
 use crate::model::symbol::Symbol;
@@ -142,9 +142,14 @@ pub fn pods_of(buffer: &CapacityBuffer, room: &Room) -> Vec<Arc<Pod>> {
     (1..=room.replicas).map(|number| Arc::new(pod(number))).collect()
 }
 
-/// Where virtual pods have their place; one without is not listed. `None`: on a node that is not bought yet.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hosting(BTreeMap<ObjectKey, (ObjectKey, Option<Place>)>);
+/// Where virtual pods have their place.
+#[derive(Clone, Debug, Default)]
+pub struct Hosting {
+    /// By pod: its buffer and its place. One without a place is not listed. `None`: on a node that is not bought yet.
+    homes: BTreeMap<ObjectKey, (ObjectKey, Option<Place>)>,
+    /// By buffer: why its first pod without a place has none.
+    refused: BTreeMap<ObjectKey, String>,
+}
 
 impl Hosting {
     /// Where `solution` puts `pods`.
@@ -155,13 +160,18 @@ impl Hosting {
         for (place, guests) in &solution.existing {
             for pod in guests {
                 if let Some(buffer) = buffers.get(pod) {
-                    hosting.0.insert(*pod, (*buffer, Some(*place)));
+                    hosting.homes.insert(*pod, (*buffer, Some(*place)));
                 }
             }
         }
         for pod in solution.new_nodes.iter().flat_map(|node| &node.pods) {
             if let Some(buffer) = buffers.get(pod) {
-                hosting.0.insert(*pod, (*buffer, None));
+                hosting.homes.insert(*pod, (*buffer, None));
+            }
+        }
+        for left in &solution.unschedulable {
+            if let Some(buffer) = buffers.get(&left.pod) {
+                hosting.refused.entry(*buffer).or_insert_with(|| why(&left.reasons));
             }
         }
         hosting
@@ -170,24 +180,30 @@ impl Hosting {
     /// The node of `pods` was bought, as `place`.
     pub fn bought(&mut self, pods: &[ObjectKey], place: Place) {
         for pod in pods {
-            if let Some((_, known)) = self.0.get_mut(pod) {
+            if let Some((_, known)) = self.homes.get_mut(pod) {
                 *known = Some(place);
             }
         }
     }
 
     pub fn forget(&mut self, buffer: ObjectKey) {
-        self.0.retain(|_, (known, _)| *known != buffer);
+        self.homes.retain(|_, (known, _)| *known != buffer);
+        self.refused.remove(&buffer);
+    }
+
+    /// Whether both have every pod at the same place.
+    pub fn is_placed_as(&self, other: &Self) -> bool {
+        self.homes == other.homes
     }
 
     pub fn has_place(&self, pod: &ObjectKey) -> bool {
-        self.0.contains_key(pod)
+        self.homes.contains_key(pod)
     }
 
     /// How many virtual pods each place hosts.
     pub fn counts(&self) -> BTreeMap<Place, usize> {
         let mut counts = BTreeMap::new();
-        for place in self.0.values().filter_map(|(_, place)| *place) {
+        for place in self.homes.values().filter_map(|(_, place)| *place) {
             *counts.entry(place).or_default() += 1;
         }
         counts
@@ -204,11 +220,30 @@ impl Hosting {
 
     /// Of the pods of `buffer`: how many are on what is there already, and how many on nodes that are to be bought.
     pub fn split(&self, buffer: ObjectKey) -> (u32, u32) {
-        let own = || self.0.values().filter(|(known, _)| *known == buffer);
+        let own = || self.homes.values().filter(|(known, _)| *known == buffer);
         let existing = own().filter(|(_, place)| place.is_some()).count();
         let all = own().count();
         (u32::try_from(existing).unwrap_or(u32::MAX), u32::try_from(all - existing).unwrap_or(u32::MAX))
     }
+}
+
+/// What each pool says, pools that say the same together.
+fn why(reasons: &[Refusal]) -> String {
+    let mut said: Vec<(&str, Vec<PoolName>)> = Vec::new();
+    for reason in reasons {
+        match said.iter_mut().find(|(message, _)| *message == reason.message) {
+            Some((_, pools)) => pools.extend(reason.pool),
+            None => said.push((&reason.message, reason.pool.into_iter().collect())),
+        }
+    }
+    let sentence = |(message, pools): &(&str, Vec<PoolName>)| match &pools[..] {
+        [] => (*message).to_owned(),
+        pools => {
+            let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
+            format!("{message} ({})", pools.join(", "))
+        }
+    };
+    said.iter().map(sentence).collect::<Vec<_>>().join("; ")
 }
 
 /// The status of `buffer` after it was looked up at `now`.
@@ -271,6 +306,9 @@ pub fn placed_status(
         let mut message = format!("{existing} of its {pods} {} room, {new} {need}", have(existing));
         if without > 0 {
             message.push_str(&format!(", {without} {} no place", have(without)));
+            if let Some(why) = hosting.refused.get(&buffer.key) {
+                message.push_str(&format!(": {why}"));
+            }
         }
         status.conditions.set(kind, ConditionStatus::False, "RequiresNewCapacity", &message, now);
     }

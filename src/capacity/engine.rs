@@ -30,6 +30,7 @@ use super::disruption::{self, interruption, marking};
 use super::garbage;
 use super::lifecycle::{self, Context, Launches};
 use super::nominations::Nominations;
+use super::plans::Plans;
 use super::pool_status::Tally;
 use super::registration::Registrations;
 use super::scheduling::{self, OfferingKey, Supply};
@@ -96,6 +97,7 @@ pub struct Engine {
     replicas_changed: BTreeSet<PoolName>,
     tally: Tally,
     registrations: Registrations,
+    plans: Plans,
     nominations: Nominations,
     /// Pools whose use changed since it was written.
     uncounted: BTreeSet<PoolName>,
@@ -141,6 +143,7 @@ impl Engine {
             replicas_changed: BTreeSet::new(),
             tally: Tally::default(),
             registrations: Registrations::default(),
+            plans: Plans::default(),
             nominations,
             uncounted: BTreeSet::new(),
             overlays_changed: false,
@@ -199,7 +202,7 @@ impl Engine {
             Observation::PodGone(key) => {
                 if let Some(former) = self.cluster.pods.get(key).cloned() {
                     self.endings.forget_pod(*key);
-                    self.nominations.forget(&former);
+                    self.forget_plan(&former);
                     self.cluster.expect_no_more(*key);
                     self.note_pod_event(at, &former);
                 }
@@ -357,7 +360,7 @@ impl Engine {
     fn see_pod(&mut self, at: Timestamp, pod: &Arc<Pod>) {
         let former = self.cluster.pods.get(&pod.key).cloned();
         if let Some(former) = former.as_ref().filter(|former| former.uid != pod.uid) {
-            self.nominations.forget(former);
+            self.forget_plan(former);
             self.cluster.expect_no_more(pod.key);
         }
         let is_bound_anew =
@@ -365,7 +368,7 @@ impl Engine {
         let ended = |pod: &Pod| pod.is_terminal() || pod.deleted.is_some();
         let ends = pod.node.is_some() && ended(pod) && former.as_ref().is_none_or(|former| !ended(former));
         if is_bound_anew || ends {
-            self.nominations.forget(pod);
+            self.forget_plan(pod);
             self.note_pod_event(at, pod);
         }
         let waits = pod.waits() && !self.cluster.is_expected(pod.key);
@@ -380,6 +383,12 @@ impl Engine {
         if former.as_ref().is_none_or(|former| **former != **pod) {
             self.revision += 1;
         }
+    }
+
+    /// `pod` runs somewhere, or is gone.
+    fn forget_plan(&mut self, pod: &Pod) {
+        self.plans.forget(&pod.key);
+        self.nominations.forget(pod);
     }
 
     /// Pods that are spread by default may belong to others than they did.
@@ -413,7 +422,7 @@ impl Engine {
         }
         self.tally.touch(name);
         self.launches.forget(name);
-        self.nominations.forget_claim(name);
+        self.plans.forget_claim(name);
         self.claims_due.forget(name);
         self.given_up.remove(&name);
         self.waiting.remove(&name);
@@ -695,7 +704,7 @@ impl Engine {
             _ => None,
         });
         if let Some((claim, node)) = joined {
-            let told = self.nominations.tell(claim, node, &mut self.cluster);
+            let told = self.nominations.tell(&self.plans, claim, node, &mut self.cluster);
             self.take(told, now, out);
         }
     }

@@ -16,6 +16,7 @@ mod assume;
 mod lifecycle;
 mod registration;
 mod nominations;
+mod plans;
 mod termination;
 pub mod static_capacity;
 mod garbage;

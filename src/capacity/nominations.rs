@@ -6,14 +6,14 @@
 //! It stays a wish: kube-scheduler clears it when it tries the pod before the node is ready, and a pod that does not fit there
 //! after all is placed like any other, by kube-scheduler and by us.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
 use super::decision::Steps;
-use super::scheduling::Place;
+use super::plans::Plans;
 use crate::model::action::Action;
 use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
@@ -24,40 +24,22 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Nominations {
-    /// If not, nothing is remembered.
+    /// If not, nobody is told.
     is_wanted: bool,
-    /// Waiting pods by the claim that they were planned on last, and the other way round.
-    pods_of: BTreeMap<ClaimName, BTreeSet<ObjectKey>>,
-    claim_of: BTreeMap<ObjectKey, ClaimName>,
     /// Waiting pods whose nomination is from us.
     told: BTreeMap<Uid, NodeName>,
 }
 
 impl Nominations {
     pub fn new(is_wanted: bool) -> Self {
-        let (pods_of, claim_of, told) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { is_wanted, pods_of, claim_of, told }
+        Self { is_wanted, told: BTreeMap::new() }
     }
 
-    /// `pods` were planned on `place`.
-    pub fn plan(&mut self, pods: &[ObjectKey], place: &Place) {
-        if !self.is_wanted {
-            return;
-        }
-        for pod in pods {
-            self.forget_plan(pod);
-            if let Place::Claim(claim) = place {
-                self.pods_of.entry(*claim).or_default().insert(*pod);
-                self.claim_of.insert(*pod, *claim);
-            }
-        }
-    }
-
-    /// The machine of `claim` has become `node`: its pods are told before it opens to all, and have their room from now on.
-    pub fn tell(&mut self, claim: ClaimName, node: NodeName, cluster: &mut Cluster) -> Steps {
+    /// The machine of `claim` has become `node`: the pods that are planned there are told before it opens to all, and have their
+    /// room from now on.
+    pub fn tell(&mut self, plans: &Plans, claim: ClaimName, node: NodeName, cluster: &mut Cluster) -> Steps {
         let mut steps = Steps::default();
-        for key in self.pods_of.remove(&claim).unwrap_or_default() {
-            self.claim_of.remove(&key);
+        for key in plans.pods_of(claim).filter(|_| self.is_wanted) {
             let waiting = cluster.pods.get(&key).filter(|pod| pod.node.is_none() && pod.deleted.is_none());
             let Some(pod) = waiting.filter(|pod| pod.nominated_node.is_none()) else { continue };
             let uid = pod.uid;
@@ -115,39 +97,6 @@ impl Nominations {
 
     /// `pod` runs somewhere, or is gone.
     pub fn forget(&mut self, pod: &Pod) {
-        self.forget_plan(&pod.key);
         self.told.remove(&pod.uid);
-    }
-
-    pub fn forget_claim(&mut self, claim: ClaimName) {
-        for pod in self.pods_of.remove(&claim).unwrap_or_default() {
-            self.claim_of.remove(&pod);
-        }
-    }
-
-    fn forget_plan(&mut self, pod: &ObjectKey) {
-        let Some(claim) = self.claim_of.remove(pod) else { return };
-        if let Some(pods) = self.pods_of.get_mut(&claim) {
-            pods.remove(pod);
-            if pods.is_empty() {
-                self.pods_of.remove(&claim);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn where_pods_are_planned_is_remembered_only_for_nominations() {
-        for is_wanted in [false, true] {
-            let mut nominations = Nominations::new(is_wanted);
-            let pods = [ObjectKey::new("default", "web")];
-            nominations.plan(&pods, &Place::Claim(ClaimName::new("one")));
-            assert_eq!(nominations.claim_of.len(), usize::from(is_wanted));
-            assert_eq!(nominations.pods_of.len(), usize::from(is_wanted));
-        }
     }
 }

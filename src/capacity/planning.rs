@@ -1,6 +1,7 @@
 //! The whole question at once: given this cluster at this moment, what would be bought and what would go?
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -8,29 +9,24 @@ use jiff::Timestamp;
 use super::buffers::virtual_pods;
 use super::cluster::Cluster;
 use super::decision::Plan;
-use super::disruption;
-use super::disruption::round::launched;
+use super::disruption::expiration::all_due;
+use super::disruption::round::{Round, launched};
+use super::disruption::{self, Command, Destination};
 use super::engine::EngineSettings;
 use super::provisioning::claims_for;
 use super::scheduling::{
-    Mode, NewNode, Request, Settings, Solution, Supply, moving_pods, provisionable_pods, solve, solve_bounded,
+    Mode, NewNode, Request, Settings, Solution, Supply, moving_pods, provisionable_pods, solve,
+    solve_bounded, usage_by_pool,
 };
 use super::static_capacity;
 use crate::model::claim::NodeClaim;
 use crate::model::money::UsdPerHour;
+use crate::model::name::ObjectKey;
+use crate::model::pod::Pod;
 
-/// Where pods that wait, or whose node is on its way out, would go; and the room that is to be kept.
+/// Where pods that wait, or whose node is on its way out, would go; and the room that is to be kept. Nodes that are too old take
+/// no more pods.
 pub fn place(cluster: &Cluster, supply: &Supply, now: Timestamp, scheduling: &Settings) -> Solution {
-    asked(cluster, supply, now, scheduling, solve)
-}
-
-fn asked<T>(
-    cluster: &Cluster,
-    supply: &Supply,
-    now: Timestamp,
-    scheduling: &Settings,
-    solve: impl FnOnce(&Request) -> T,
-) -> T {
     let mut pods = provisionable_pods(cluster, scheduling).0;
     pods.extend(moving_pods(cluster, now));
     pods.extend(virtual_pods(cluster, scheduling));
@@ -41,6 +37,9 @@ fn asked<T>(
         pods: &pods,
         without_nodes: &BTreeSet::new(),
         without_claims: &BTreeSet::new(),
+        shut_claims: &all_due(cluster, now),
+        planned: &BTreeMap::new(),
+        used_at_least: &BTreeMap::new(),
         settings: scheduling,
         mode: Mode::Provisioning,
     })
@@ -61,36 +60,80 @@ pub fn buy(
     Some(Arc::new(launched(claim, node, supply, now)))
 }
 
-/// Judges `cluster` as it is at `now`. What static pools lack is bought, waiting pods find places on what is there now or on new
-/// nodes of their own; what may go is judged as if all that were on its way.
+/// Judges `cluster` as it is at `now`. What static pools lack is bought, nodes that are too old are replaced, waiting pods find
+/// places on what is there then or on new nodes of their own; what else may go is judged as if all that were on its way.
 pub fn plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Plan {
     plan_with(cluster, &Supply::of(cluster, &settings.scheduling), now, settings)
 }
 
 /// The same with a supply that is at hand.
 pub fn plan_with(cluster: &Cluster, supply: &Supply, now: Timestamp, settings: &EngineSettings) -> Plan {
-    judged(cluster, supply, place(cluster, supply, now, &settings.scheduling), now, settings)
+    judged(cluster, supply, now, settings, |request| (solve(request), ())).0
 }
 
 /// The same, with the least that its new nodes cost in any plan: what pods need, and what static pools lack.
 pub fn bounded_plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> (Plan, UsdPerHour) {
     let supply = Supply::of(cluster, &settings.scheduling);
-    let (provisioning, bound) = asked(cluster, &supply, now, &settings.scheduling, solve_bounded);
-    let plan = judged(cluster, &supply, provisioning, now, settings);
+    let (plan, bound) = judged(cluster, &supply, now, settings, solve_bounded);
     let fixed: UsdPerHour = plan.kept.iter().flat_map(|pool| &pool.new_nodes).map(NewNode::price).sum();
     (plan, bound + fixed)
 }
 
-fn judged(
+fn judged<T>(
     cluster: &Cluster,
     supply: &Supply,
-    provisioning: Solution,
     now: Timestamp,
     settings: &EngineSettings,
-) -> Plan {
-    let rejected = provisionable_pods(cluster, &settings.scheduling).1;
-    let kept = static_capacity::keep_all(cluster, supply, &settings.scheduling, now);
+    solve: impl FnOnce(&Request) -> (Solution, T),
+) -> (Plan, T) {
     let EngineSettings { scheduling, disruption: judging, .. } = settings;
-    let disruption = disruption::plan(cluster, supply, &kept, &provisioning, scheduling, judging, now);
-    Plan { kept, provisioning, rejected, disruption: Arc::new(disruption), ..Plan::default() }
+    let kept = static_capacity::keep_all(cluster, supply, scheduling, now);
+    let mut round = Round::new(cluster.clone(), supply, scheduling, judging, now);
+    kept.iter().for_each(|pool| round.buy(&pool.new_nodes));
+    let expired = disruption::expire(&mut round, usize::MAX);
+    let (waiting, rejected) = provisionable_pods(cluster, scheduling);
+    let (provisioning, found) = provisioned(&round, cluster, waiting, &expired, solve);
+    round.provision(&provisioning);
+    let disruption = disruption::plan_after(&mut round, expired, usize::MAX);
+    (Plan { kept, provisioning, rejected, disruption: Arc::new(disruption), ..Plan::default() }, found)
+}
+
+/// Where pods that need a place would go after `expired` was started. What comes for nodes that are too old is for their pods, and
+/// as long as those nodes stand limits count them.
+fn provisioned<T>(
+    round: &Round,
+    before: &Cluster,
+    mut pods: Vec<Arc<Pod>>,
+    expired: &[Command],
+    solve: impl FnOnce(&Request) -> (Solution, T),
+) -> (Solution, T) {
+    let left = expired.iter().flat_map(|command| &command.pods);
+    let left = left.filter(|(_, to)| *to == Destination::Nowhere).map(|(pod, _)| *pod);
+    let left: BTreeSet<ObjectKey> = left.collect();
+    let mut view = Cow::Borrowed(&round.cluster);
+    for pod in moving_pods(&round.cluster, round.now) {
+        match left.contains(&pod.key) {
+            // Nobody has to reckon with it where it cannot stay.
+            true => view.to_mut().remove_pod(pod.key),
+            false => pods.push(pod),
+        }
+    }
+    pods.extend(virtual_pods(before, round.scheduling));
+    let used_at_least = match expired {
+        [] => BTreeMap::new(),
+        _ => usage_by_pool(before, round.supply),
+    };
+    solve(&Request {
+        cluster: &view,
+        supply: round.supply,
+        now: round.now,
+        pods: &pods,
+        without_nodes: &BTreeSet::new(),
+        without_claims: &BTreeSet::new(),
+        shut_claims: &round.made,
+        planned: &round.planned,
+        used_at_least: &used_at_least,
+        settings: round.scheduling,
+        mode: Mode::Provisioning,
+    })
 }

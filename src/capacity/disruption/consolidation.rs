@@ -91,6 +91,10 @@ pub(super) fn decide(round: &Round, method: Method, candidates: &[Candidate]) ->
     let Some(replacement) = found.pop() else {
         return Ok(Command::new(method, candidates, Vec::new(), ceiling, to));
     };
+    if replacement.pods.is_empty() {
+        let message = "a new node would be needed for pods that wait, which have room while it stays";
+        return Err(("NeededByWaitingPods", message.into()));
+    }
     let replacement = cheaper(round, candidates, replacement, ceiling)?;
     let savings = ceiling - replacement.price();
     Ok(Command::new(method, candidates, vec![replacement], savings, to))

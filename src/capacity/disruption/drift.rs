@@ -37,10 +37,13 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
             round.note(candidate.node, "CannotReschedule", message);
             continue;
         }
-        let replacements = replacements(&simulated.solution, &pods);
+        let mut solution = simulated.solution;
+        // What waits for other reasons is not this command's business.
+        solution.new_nodes.retain(|new| new.pods.iter().any(|pod| pods.contains(pod)));
+        let replacements = replacements(&solution, &pods);
         let spent: UsdPerHour = replacements.iter().map(|node| node.price()).sum();
         let savings = candidate.price - spent;
-        let to = destinations(&pods, &simulated.solution, true);
+        let to = destinations(&pods, &solution, true);
         return Some(Command::new(Method::Drift, &[candidate], replacements, savings, to));
     }
     None

@@ -1,15 +1,18 @@
 //! Nodes that are older than their claim allows: they go whatever budgets say, and room for their pods is planned as they go.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::candidates::Candidate;
-use super::command::{Command, Destination, Method, destinations, replacements};
+use super::command::{Command, Method, destinations, replacements};
 use super::round::Round;
-use crate::capacity::scheduling::Place;
+use crate::capacity::cluster::Cluster;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label;
 use crate::model::money::UsdPerHour;
-use crate::model::name::{NodeName, PoolName};
+use crate::model::name::{ClaimName, NodeName, PoolName};
 
 /// When `claim` is too old; `None`: never, or not before its machine has joined. The next one would take as long.
 pub(crate) fn due(claim: &NodeClaim) -> Option<Timestamp> {
@@ -19,16 +22,22 @@ pub(crate) fn due(claim: &NodeClaim) -> Option<Timestamp> {
     claim.created?.checked_add(claim.spec.expire_after.duration?).ok()
 }
 
+/// Claims that are too old at `now`: they go before anything else is decided.
+pub(crate) fn all_due(cluster: &Cluster, now: Timestamp) -> BTreeSet<ClaimName> {
+    let is_due = |claim: &&Arc<NodeClaim>| {
+        claim.deleted.is_none() && claim.pool().is_some() && due(claim).is_some_and(|due| due <= now)
+    };
+    cluster.claims.values().filter(is_due).map(|claim| claim.name).collect()
+}
+
 /// The next claim that is too old, the oldest first.
 pub(super) fn plan(round: &mut Round) -> Option<Command> {
-    let is_due = |claim: &&std::sync::Arc<NodeClaim>| {
-        claim.deleted.is_none()
-            && !round.made.contains(&claim.name)
-            && claim.pool().is_some()
-            && due(claim).is_some_and(|due| due <= round.now)
-    };
-    let claim =
-        round.cluster.claims.values().filter(is_due).min_by_key(|claim| (claim.created, claim.name))?.clone();
+    let all = all_due(&round.cluster, round.now);
+    let claims = all.iter().filter_map(|name| round.cluster.claims.get(name));
+    let claim = claims
+        .filter(|claim| !round.made.contains(&claim.name))
+        .min_by_key(|claim| (claim.created, claim.name))?
+        .clone();
     let node = round.cluster.node_of(&claim).cloned();
     let pool = claim.pool().unwrap_or_else(|| PoolName::new(""));
     let candidate = Candidate {
@@ -44,22 +53,12 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         }),
     };
     let pods = round.leaving_pods(candidate.node);
-    let simulated = round.simulate_with(&[&candidate], false, &round.made);
-    let mut solution = simulated.solution;
-    // What waits for other reasons is not this command's business.
+    let mut solution = round.simulate_alone(candidate.node, &all);
+    // What has no place for other reasons is not this command's business.
     solution.new_nodes.retain(|new| new.pods.iter().any(|pod| pods.contains(pod)));
     let replacements = replacements(&solution, &pods);
     let spent: UsdPerHour = replacements.iter().map(|node| node.price()).sum();
-    let mut to = destinations(&pods, &solution, true);
-    let is_leaving = |place: &Place| match place {
-        Place::Claim(name) => round.made.contains(name),
-        Place::Node(_) => false,
-    };
-    for (_, place) in &mut to {
-        if matches!(place, Destination::Existing(place) if is_leaving(place)) {
-            *place = Destination::Nowhere;
-        }
-    }
+    let to = destinations(&pods, &solution, true);
     let savings = candidate.price - spent;
     Some(Command::new(Method::Expiration, &[candidate], replacements, savings, to))
 }

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::cluster::Cluster;
-use super::scheduling::{self, NewNode, Solution, Supply};
-use super::static_capacity::{self, Keeping};
+use super::scheduling::{self, NewNode, Supply};
+use super::static_capacity;
 pub use candidates::KeepReason;
 pub use command::{Command, Destination, Kind, Method};
 pub use cost::has_to_move;
@@ -66,24 +66,14 @@ pub struct DisruptionPlan {
     pub blocked: BTreeSet<(PoolName, DisruptionReason)>,
 }
 
-/// Everything that would start at `now` after the nodes of `kept` and then `provisioned` were bought, within the budgets of `now`.
-pub fn plan(
-    cluster: &Cluster,
-    supply: &Supply,
-    kept: &[Keeping],
-    provisioned: &Solution,
-    scheduling: &scheduling::Settings,
-    settings: &Settings,
-    now: Timestamp,
-) -> DisruptionPlan {
-    let mut round = Round::new(cluster.clone(), supply, scheduling, settings, now);
-    kept.iter().for_each(|pool| round.buy(&pool.new_nodes));
-    round.provision(provisioned);
-    plan_in(&mut round, usize::MAX)
+/// Everything that would start in `round`, at most so many commands.
+pub(crate) fn plan_in(round: &mut Round, commands_max: usize) -> DisruptionPlan {
+    let expired = expire(round, commands_max);
+    plan_after(round, expired, commands_max)
 }
 
-/// The same in a prepared picture, with at most so many commands.
-pub(crate) fn plan_in(round: &mut Round, commands_max: usize) -> DisruptionPlan {
+/// Starts what makes room for the pods of nodes that are too old.
+pub(crate) fn expire(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
     while commands.len() < commands_max
         && let Some(command) = expiration::plan(round)
@@ -91,6 +81,15 @@ pub(crate) fn plan_in(round: &mut Round, commands_max: usize) -> DisruptionPlan 
         round.start(&command);
         commands.push(command);
     }
+    commands
+}
+
+/// Everything that would start within the budgets of the moment, after `commands`, which have been.
+pub(crate) fn plan_after(
+    round: &mut Round,
+    mut commands: Vec<Command>,
+    commands_max: usize,
+) -> DisruptionPlan {
     while commands.len() < commands_max {
         let next = next_commands(round);
         if next.is_empty() {

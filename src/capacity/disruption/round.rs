@@ -36,6 +36,8 @@ pub(crate) struct Round<'a> {
     pub nominated: BTreeSet<NodeName>,
     /// Claims that this plan would make.
     pub made: BTreeSet<ClaimName>,
+    /// Where pods that need a place have been given one.
+    pub planned: BTreeMap<ObjectKey, Place>,
     /// Why a node stays, as far as some method said so.
     pub notes: BTreeMap<NodeName, KeepReason>,
     /// Nodes that would go, and that nothing but the budgets of their pools keeps.
@@ -104,6 +106,7 @@ impl<'a> Round<'a> {
             now,
             nominated: BTreeSet::new(),
             made: BTreeSet::new(),
+            planned: BTreeMap::new(),
             notes: BTreeMap::new(),
             held: BTreeMap::new(),
             blocked: BTreeSet::new(),
@@ -219,42 +222,17 @@ impl<'a> Round<'a> {
 
     /// Where everything would go without `candidates`.
     pub fn simulate(&self, candidates: &[&Candidate], is_consolidation: bool) -> Simulated {
-        self.simulate_with(candidates, is_consolidation, &BTreeSet::new())
-    }
-
-    /// The same, with claims that may not be counted on.
-    pub fn simulate_with(
-        &self,
-        candidates: &[&Candidate],
-        is_consolidation: bool,
-        without: &BTreeSet<ClaimName>,
-    ) -> Simulated {
         let nodes: BTreeSet<NodeName> = candidates.iter().map(|candidate| candidate.node).collect();
-        let mut claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
-        claims.extend(without);
+        let claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
         let mut start = self.start.borrow_mut();
         let Start { ground, begun } = &mut *start;
         let ground =
             ground.get_or_insert_with(|| Box::new(Ground::new(&self.cluster, self.supply, &self.room)));
-        let none = BTreeSet::new();
-        let settling = if is_consolidation { &self.settling } else { &none };
-        let request = Request {
-            cluster: &self.cluster,
-            supply: self.supply,
-            now: self.now,
-            pods: &[],
-            without_nodes: &BTreeSet::new(),
-            without_claims: &BTreeSet::new(),
-            settings: self.scheduling,
-            mode: Mode::Simulation { settling },
-        };
+        let settling = if is_consolidation { &self.settling } else { nobody() };
+        let request = Request { mode: Mode::Simulation { settling }, ..self.question() };
         let begun =
             begun[usize::from(is_consolidation)].get_or_insert_with(|| self.begin_with(ground, &request));
-        let own = nodes
-            .iter()
-            .flat_map(|node| self.cluster.pods_of(*node))
-            .filter(|pod| scheduling::is_reschedulable(&self.cluster, pod, self.now));
-        let own: Vec<Arc<Pod>> = own.cloned().collect();
+        let own = moving_from(&self.cluster, nodes.iter().copied(), self.now);
         let pods: Vec<Arc<Pod>> = own.iter().chain(&self.room).cloned().collect();
         let request = Request { pods: &pods, without_nodes: &nodes, without_claims: &claims, ..request };
         let solution = go_on(ground, &mut begun.beginning, &request);
@@ -262,6 +240,40 @@ impl<'a> Round<'a> {
         homeless.extend(begun.homeless.iter().cloned());
         homeless.sort();
         Simulated { solution, homeless }
+    }
+
+    /// Where the pods of `node` would go without `gone`. Of all others only those count that have been given a place, and what was
+    /// made for them is theirs.
+    pub fn simulate_alone(&self, node: NodeName, gone: &BTreeSet<ClaimName>) -> Solution {
+        let mut start = self.start.borrow_mut();
+        let ground =
+            start.ground.get_or_insert_with(|| Box::new(Ground::new(&self.cluster, self.supply, &self.room)));
+        let going = moving_from(&self.cluster, ground.going(), self.now);
+        let placed =
+            self.waiting.iter().cloned().chain(going).filter(|pod| self.planned.contains_key(&pod.key));
+        let mut pods: Vec<Arc<Pod>> = placed.collect();
+        pods.extend(moving_from(&self.cluster, [node].into_iter(), self.now));
+        pods.extend(self.room.iter().cloned());
+        let question = self.question();
+        let request = Request { pods: &pods, without_claims: gone, shut_claims: &self.made, ..question };
+        scheduling::solve_on(ground, &request)
+    }
+
+    /// What is asked in this picture, about nobody.
+    fn question(&self) -> Request<'_> {
+        Request {
+            cluster: &self.cluster,
+            supply: self.supply,
+            now: self.now,
+            pods: &[],
+            without_nodes: nobody(),
+            without_claims: nobody(),
+            shut_claims: nobody(),
+            planned: &self.planned,
+            used_at_least: const { &BTreeMap::new() },
+            settings: self.scheduling,
+            mode: Mode::Simulation { settling: nobody() },
+        }
     }
 
     /// Places the pods that need a place in any case.
@@ -314,6 +326,7 @@ impl<'a> Round<'a> {
     /// Carries out in this picture what `solution` says of waiting pods: nodes are nominated, new ones are on their way.
     pub fn provision(&mut self, solution: &Solution) {
         for (place, pods) in &solution.existing {
+            self.planned.extend(pods.iter().map(|pod| (*pod, *place)));
             if let Place::Node(name) = place
                 && pods.iter().any(|pod| self.cluster.pods.contains_key(pod))
             {
@@ -333,17 +346,7 @@ impl<'a> Round<'a> {
         let mut pods = self.waiting.clone();
         pods.extend(moving_pods(&self.cluster, self.now));
         pods.extend(self.room.iter().cloned());
-        let none = BTreeSet::new();
-        let solution = scheduling::solve(&Request {
-            cluster: &self.cluster,
-            supply: self.supply,
-            now: self.now,
-            pods: &pods,
-            without_nodes: &BTreeSet::new(),
-            without_claims: &BTreeSet::new(),
-            settings: self.scheduling,
-            mode: Mode::Simulation { settling: &none },
-        });
+        let solution = scheduling::solve(&Request { pods: &pods, ..self.question() });
         self.host(Hosting::of(&self.room, &solution));
     }
 
@@ -361,7 +364,10 @@ impl<'a> Round<'a> {
                 self.cluster.put_claim(Arc::new(NodeClaim { deleted, ..(**known).clone() }));
             }
         }
-        for (_, to) in &command.pods {
+        for (pod, to) in &command.pods {
+            if let super::Destination::Existing(place) = to {
+                self.planned.insert(*pod, *place);
+            }
             if let super::Destination::Existing(Place::Node(name)) = to {
                 self.nominated.insert(*name);
             }
@@ -374,7 +380,7 @@ impl<'a> Round<'a> {
     }
 
     /// Claims for `nodes`, launched as the cheapest that each may be, not joined.
-    pub(super) fn buy(&mut self, nodes: &[NewNode]) {
+    pub fn buy(&mut self, nodes: &[NewNode]) {
         if nodes.is_empty() {
             return;
         }
@@ -385,12 +391,17 @@ impl<'a> Round<'a> {
             provisioning::claims_for(&self.cluster, self.supply, &solution, settings, self.now, seed);
         let dropped: BTreeSet<usize> = purchase.dropped.iter().map(|(at, _)| *at).collect();
         let bought = nodes.iter().enumerate().filter(|(at, _)| !dropped.contains(at)).map(|(_, node)| node);
-        for ((claim, _), node) in purchase.claims.into_iter().zip(bought) {
+        for ((claim, pods), node) in purchase.claims.into_iter().zip(bought) {
             self.made.insert(claim.name);
+            self.planned.extend(pods.iter().map(|pod| (*pod, Place::Claim(claim.name))));
             let launched = launched(&claim, node, self.supply, self.now);
             self.cluster.put_claim(Arc::new(launched));
         }
     }
+}
+
+fn nobody<T>() -> &'static BTreeSet<T> {
+    const { &BTreeSet::new() }
 }
 
 /// Why `pod` has no place, for people.

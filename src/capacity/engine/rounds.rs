@@ -180,6 +180,9 @@ impl Engine {
             pods: &pods,
             without_nodes: &BTreeSet::new(),
             without_claims: &BTreeSet::new(),
+            shut_claims: &BTreeSet::new(),
+            planned: self.plans.places(),
+            used_at_least: &BTreeMap::new(),
             settings: &settings,
             mode: Mode::Provisioning,
         };
@@ -205,13 +208,14 @@ impl Engine {
             hosting.bought(pods, Place::Claim(claim.name));
             let message = bought(&solution.new_nodes, pods);
             steps.push(Action::CreateClaim(claim.clone()), "Provisioned", message);
-            self.nominations.plan(pods, &Place::Claim(claim.name));
+            self.plans.plan(pods.iter().copied(), Place::Claim(claim.name));
             nominate(pods, &Place::Claim(claim.name), view, &mut steps);
         }
         for (place, pods) in &solution.existing {
-            self.nominations.plan(pods, place);
+            self.plans.plan(pods.iter().copied(), *place);
             nominate(pods, place, view, &mut steps);
         }
+        solution.unschedulable.iter().for_each(|pod| self.plans.forget(&pod.pod));
         for pod in solution.unschedulable.iter().filter(|pod| waiting.contains(&pod.pod)) {
             let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
             steps.push(failed_scheduling(pod.pod, &why.join("; ")), "FailedScheduling", why.join("; "));
@@ -235,7 +239,7 @@ impl Engine {
         }
         self.report_room(&Hosting::of(&room, &solution), now, &mut steps);
         // Nodes whose room is kept elsewhere now may go.
-        self.revision += u64::from(hosting != self.provisioning.hosting);
+        self.revision += u64::from(!hosting.is_placed_as(&self.provisioning.hosting));
         self.provisioning.hosting = hosting;
         self.prepared.put(&supply, ground);
         self.take(steps, now, out);
@@ -318,6 +322,7 @@ impl Engine {
         }
         let hosts = self.cluster.hosts().map(|(node, _)| node);
         round.nominated = self.provisioning.nominated.keys().copied().chain(hosts).collect();
+        round.planned = self.plans.places().clone();
         round.host(self.provisioning.hosting.clone());
         round
     }
@@ -387,11 +392,17 @@ impl Engine {
             }
             return self.take(steps, now, out);
         }
+        for (claim, pods) in &purchase.claims {
+            self.plans.plan(pods.iter().copied(), Place::Claim(claim.name));
+        }
         let replacements: Vec<Arc<NodeClaim>> = purchase.claims.into_iter().map(|(claim, _)| claim).collect();
         let mut steps = Steps::default();
         command::start(&self.cluster, command, &replacements, now, &mut steps);
         let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));
-        for (_, to) in &command.pods {
+        for (pod, to) in &command.pods {
+            if let Destination::Existing(place) = to {
+                self.plans.plan([*pod], *place);
+            }
             if let Destination::Existing(Place::Node(node)) = to {
                 self.provisioning.nominate(*node, until);
             }

@@ -334,16 +334,24 @@ impl Ground {
         demands.of(request.cluster, pod, is_homeless, columns, book, places.rooms())
     }
 
-    /// The number of every node and claim that is taken away.
-    pub(super) fn closed(&self, request: &Request) -> BTreeSet<usize> {
-        let of_claim = |name: &ClaimName| {
-            let claim = request.cluster.claims.get(name);
-            let node = claim.and_then(|claim| request.cluster.node_of(claim));
-            node.map_or(Place::Claim(*name), |node| Place::Node(node.name))
-        };
-        let nodes = request.without_nodes.iter().map(|name| Place::Node(*name));
-        let claims = request.without_claims.iter().map(of_claim);
-        nodes.chain(claims).filter_map(|place| self.places.number(place)).collect()
+    /// The numbers of those of `places` that take pods.
+    pub(super) fn numbers(&self, places: &BTreeSet<Place>) -> BTreeSet<usize> {
+        places.iter().filter_map(|place| self.places.number(*place)).collect()
+    }
+
+    /// The number of `place`, if it takes pods.
+    pub(super) fn number(&self, place: Place) -> Option<usize> {
+        self.places.number(place)
+    }
+
+    /// What nodes and claims at `places` use of the limits of their pools.
+    pub(super) fn used_at(&self, places: &BTreeSet<Place>) -> BTreeMap<PoolName, Resources> {
+        let mut used: BTreeMap<PoolName, Resources> = BTreeMap::new();
+        let counted = places.iter().filter_map(|place| self.census.counted.get(place)?.pool.as_ref());
+        for (pool, capacity) in counted {
+            used.entry(*pool).or_default().add(capacity);
+        }
+        used
     }
 
     pub(super) fn room(&self, node: NodeName) -> Option<usize> {

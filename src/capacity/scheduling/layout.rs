@@ -2,6 +2,7 @@
 //!
 //! A copy shares all that is not touched afterwards, so that a question can go on from where another one ended.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -13,11 +14,13 @@ use super::ground::Ground;
 use super::marks::Marks;
 use super::reservations::Reservations;
 use super::room::Room;
+use super::template::Template;
 use super::topology::Topology;
 use super::volumes::Attached;
 use super::{Mode, Request};
 use crate::capacity::cluster::Cluster;
 use crate::model::hash::FastMap;
+use crate::model::name::PoolName;
 use crate::model::pod::HostPort;
 use crate::model::quantity::Resources;
 
@@ -40,7 +43,12 @@ impl Layout {
     /// Nothing is placed yet.
     pub fn new(ground: &Ground, request: &Request) -> Self {
         let limits = ground.templates.iter().map(|template| {
-            let left = template.left(ground.used().get(&template.pool.name))?;
+            let pool = &template.pool.name;
+            let mut used = ground.used().get(pool).cloned().unwrap_or_default();
+            if let Some(least) = request.used_at_least.get(pool) {
+                used.raise(least);
+            }
+            let left = template.left(Some(&used))?;
             let within = template.within_limits(&left);
             Some((left, within))
         });
@@ -57,6 +65,19 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Limits allow so much more of each pool.
+    pub fn give_back(&mut self, returned: &BTreeMap<PoolName, Resources>, templates: &[Template]) {
+        for (limits, template) in self.limits.iter_mut().zip(templates) {
+            let (Some((left, within)), Some(more)) = (limits, returned.get(&template.pool.name)) else {
+                continue;
+            };
+            *left = left.iter().map(|(name, amount)| (name, amount.saturating_add(more.get(name)))).collect();
+            *within = template.within_limits(left);
+        }
+    }
+}
+
 /// Rooms, less what was placed on them.
 #[derive(Clone)]
 pub(super) struct Rooms {
@@ -68,6 +89,8 @@ pub(super) struct Rooms {
     /// Those that take pods at all; and those that take pods that have a place.
     pub open: Marks,
     pub settled: Marks,
+    /// Those that take only pods that were planned there.
+    pub shut: Marks,
 }
 
 impl Rooms {
@@ -85,6 +108,15 @@ impl Rooms {
             changed: FastMap::default(),
             open,
             settled,
+            shut: Marks::default(),
+        }
+    }
+
+    /// The room takes only pods that were planned there.
+    pub fn shut(&mut self, room: usize) {
+        if self.open.contains(room) {
+            self.close(room);
+            self.shut.insert(room);
         }
     }
 
@@ -92,6 +124,7 @@ impl Rooms {
     pub fn close(&mut self, room: usize) {
         self.open.remove(room);
         self.settled.remove(room);
+        self.shut.remove(room);
     }
 
     pub fn row(&self, at: usize) -> &[i64] {

@@ -139,8 +139,29 @@ pub struct Request<'a> {
     /// out never take any.
     pub without_nodes: &'a BTreeSet<NodeName>,
     pub without_claims: &'a BTreeSet<ClaimName>,
+    /// Claims that keep the pods they have been given and take no others.
+    pub shut_claims: &'a BTreeSet<ClaimName>,
+    /// Where pods were planned before. A place that still takes them is theirs, whoever else would like it.
+    pub planned: &'a BTreeMap<ObjectKey, Place>,
+    /// What limits count of each pool, if more than is there.
+    pub used_at_least: &'a BTreeMap<PoolName, Resources>,
     pub settings: &'a Settings,
     pub mode: Mode<'a>,
+}
+
+impl Request<'_> {
+    /// Where the claim `name` is: its node, once that has joined.
+    fn place_of(&self, name: ClaimName) -> Place {
+        let claim = self.cluster.claims.get(&name);
+        let node = claim.and_then(|claim| self.cluster.node_of(claim));
+        node.map_or(Place::Claim(name), |node| Place::Node(node.name))
+    }
+
+    /// What is taken away.
+    fn gone(&self) -> BTreeSet<Place> {
+        let nodes = self.without_nodes.iter().map(|name| Place::Node(*name));
+        nodes.chain(self.without_claims.iter().map(|name| self.place_of(*name))).collect()
+    }
 }
 
 /// A node that is there, or a claim whose node has not joined.

@@ -24,12 +24,13 @@ use super::layout::Layout;
 use super::marks::Marks;
 use super::reservations::Reservations;
 use super::sellers::new_node;
-use super::topology::{HostId, Leaving, RuleId, Sight, Spot, Topology};
-use super::{Mode, Request, Settings, Solution, Unschedulable};
+use super::topology::{HostId, Leaving, RuleId, Sight, Spot, Stance, Topology};
+use super::{Mode, Place, Request, Settings, Solution, Unschedulable};
 use crate::model::hash::FastMap;
 use crate::model::money::UsdPerHour;
+use crate::model::name::PoolName;
 use crate::model::pod::{HostPort, Pod};
-use crate::model::quantity::resource;
+use crate::model::quantity::{Resources, resource};
 
 /// Places the pods of `request`, as few nodes and as cheap as first-fit finds them.
 pub fn solve(request: &Request) -> Solution {
@@ -158,6 +159,11 @@ struct Search<'a, 'g> {
     /// By room: which placement it was, and of which pod of the request.
     on_rooms: FastMap<usize, Vec<(usize, usize)>>,
     failed: Vec<(usize, Failure)>,
+    /// By affinity rule: whether it selects pods that are not bound by it.
+    has_free_members: FastMap<RuleId, bool>,
+    /// Some pod waits for others, and all that could come before has.
+    has_waited: bool,
+    is_last_call: bool,
 }
 
 /// What a new node looks at before it takes a pod.
@@ -180,8 +186,12 @@ fn surroundings<'s>(
 
 /// What `request` takes away from its picture.
 struct Change {
-    /// Rooms that take no pods.
+    /// Rooms that are not there.
     closed: BTreeSet<usize>,
+    /// Rooms that take no more pods.
+    shut: BTreeSet<usize>,
+    /// What limits get back for those that are not there.
+    returned: BTreeMap<PoolName, Resources>,
     leaving: Vec<Leaving>,
     removed: Vec<HostId>,
     /// Earlier placements that do not hold any more.
@@ -190,8 +200,12 @@ struct Change {
 
 impl Change {
     fn of(ground: &mut Ground, request: &Request) -> Self {
+        let gone = request.gone();
+        let shut = request.shut_claims.iter().map(|name| request.place_of(*name)).collect();
         Self {
-            closed: ground.closed(request),
+            closed: ground.numbers(&gone),
+            shut: ground.numbers(&shut),
+            returned: ground.used_at(&gone),
             leaving: ground.leaving(request),
             removed: removed(ground, request),
             withdrawn: Vec::new(),
@@ -204,6 +218,8 @@ struct Refusals {
     by_pool: Vec<(usize, Refused)>,
     is_final: bool,
     is_deferred: bool,
+    /// Nothing was tried: others come first.
+    waits: bool,
 }
 
 impl<'a, 'g> Search<'a, 'g> {
@@ -215,9 +231,9 @@ impl<'a, 'g> Search<'a, 'g> {
 
     fn new(request: &'a Request<'a>, ground: &'g mut Ground, mut layout: Layout, change: Change) -> Self {
         let demands: Vec<DemandId> = request.pods.iter().map(|pod| ground.demand(request, pod)).collect();
-        for room in change.closed {
-            layout.rooms.close(room);
-        }
+        change.closed.iter().for_each(|room| layout.rooms.close(*room));
+        change.shut.iter().for_each(|room| layout.rooms.shut(*room));
+        layout.give_back(&change.returned, &ground.templates);
         let Ground { book, outlooks, templates, places, .. } = &mut *ground;
         let mut sight = Sight { book, outlooks, templates, rooms: places.rooms() };
         layout.topology.depart(change.leaving, change.removed, change.withdrawn, &mut sight);
@@ -229,6 +245,9 @@ impl<'a, 'g> Search<'a, 'g> {
             demands,
             records: Vec::new(),
             failed: Vec::new(),
+            has_free_members: FastMap::default(),
+            has_waited: false,
+            is_last_call: false,
             ground,
         };
         search.records.resize_with(search.ground.demands.len(), Record::default);
@@ -264,10 +283,12 @@ impl<'a, 'g> Search<'a, 'g> {
         self.layout.topology.take_up(rule, &mut Sight { book, outlooks, templates, rooms: places.rooms() });
     }
 
-    /// Pods that stand for room come after all others, and get what those leave.
+    /// Pods that were planned before come first, and pods that stand for room after all others: they get what those leave.
     fn run(&mut self) {
+        let ordered = self.ordered();
+        let ordered = self.keep_plans(ordered);
         let (room, pods): (Vec<usize>, Vec<usize>) =
-            self.ordered().into_iter().partition(|at| self.request.pods[*at].buffer().is_some());
+            ordered.into_iter().partition(|at| self.request.pods[*at].buffer().is_some());
         for queue in [pods, room] {
             self.run_through(queue.into());
         }
@@ -276,9 +297,15 @@ impl<'a, 'g> Search<'a, 'g> {
     fn run_through(&mut self, mut queue: VecDeque<usize>) {
         let mut length_at_push: FastMap<usize, usize> = FastMap::default();
         let mut last: FastMap<usize, Failure> = FastMap::default();
+        (self.has_waited, self.is_last_call) = (false, false);
         while let Some(pod) = queue.front().copied() {
             if length_at_push.get(&pod) == Some(&queue.len()) {
-                break;
+                if self.is_last_call || !self.has_waited {
+                    break;
+                }
+                self.is_last_call = true;
+                length_at_push.clear();
+                self.records.iter_mut().for_each(|record| record.failure = None);
             }
             queue.pop_front();
             match self.attempt(pod) {
@@ -305,6 +332,46 @@ impl<'a, 'g> Search<'a, 'g> {
         order
     }
 
+    /// Puts pods where they were planned before, as far as that still holds; the others in their order. Some hold only once
+    /// others are where they were.
+    fn keep_plans(&mut self, mut order: Vec<usize>) -> Vec<usize> {
+        let is_any_planned = !self.request.planned.is_empty();
+        loop {
+            let count = order.len();
+            order.retain(|pod| !is_any_planned || !self.keep_plan(*pod));
+            if order.len() == count {
+                return order;
+            }
+        }
+    }
+
+    fn keep_plan(&mut self, pod: usize) -> bool {
+        let place = self.request.planned.get(&self.request.pods[pod].key);
+        let place = place.map(|place| match place {
+            Place::Claim(name) => self.request.place_of(*name),
+            Place::Node(_) => *place,
+        });
+        let Some(room) = place.and_then(|place| self.ground.number(place)) else { return false };
+        let demand = self.ground.demands.get(self.demands[pod]);
+        if demand.volumes.is_err() || demand.shape.has_resource_claims {
+            return false;
+        }
+        let mut at = 0;
+        while let Some(level) = self.level(&demand, at) {
+            let shunned = self.shunned(&demand);
+            let stances =
+                self.layout.topology.stances(&level.owned, &shunned, &level.strict, &self.ground.book);
+            let volumes = demand.volumes.as_ref().expect("looked at above");
+            let guest = Guest { demand: &demand, level: &level, volumes, stances: &stances };
+            if self.first_room(at, &guest, Some(room)).is_some() {
+                self.take_room(pod, room, &guest);
+                return true;
+            }
+            at += 1;
+        }
+        false
+    }
+
     fn attempt(&mut self, pod: usize) -> Result<(), Failure> {
         let id = self.demands[pod];
         if let Some(failure) = &self.records[id].failure
@@ -329,9 +396,9 @@ impl<'a, 'g> Search<'a, 'g> {
                     Ok(()) => return Ok(()),
                     Err(tried) => {
                         are_all_final &= tried.is_final;
-                        let is_deferred = tried.is_deferred;
+                        let is_over = tried.is_deferred || tried.waits;
                         last = Some(tried);
-                        if is_deferred {
+                        if is_over {
                             break;
                         }
                     }
@@ -379,17 +446,16 @@ impl<'a, 'g> Search<'a, 'g> {
     }
 
     fn place(&mut self, pod: usize, demand: &Demand, at: usize, level: &Level) -> Result<(), Refusals> {
-        if demand.size >= self.layout.too_full.len() {
-            self.layout.too_full.resize(demand.size + 1, Default::default());
-        }
         let shunned = self.shunned(demand);
         let stances = self.layout.topology.stances(&level.owned, &shunned, &level.strict, &self.ground.book);
         let volumes = demand.volumes.as_ref().expect("pods with broken volumes are not tried");
         let guest = Guest { demand, level, volumes, stances: &stances };
-        if let Some(room) = self.first_room(at, &guest) {
-            self.layout.rooms.take(room, self.ground.places.room(room), &guest, self.request.cluster);
-            self.on_rooms.entry(room).or_default().push((self.layout.placed, pod));
-            self.record(demand, Spot::Room(room));
+        if self.is_too_early(&guest) {
+            self.has_waited = true;
+            return Err(Refusals { by_pool: Vec::new(), is_final: false, is_deferred: false, waits: true });
+        }
+        if let Some(room) = self.first_room(at, &guest, None) {
+            self.take_room(pod, room, &guest);
             return Ok(());
         }
         let (index, admission) = match self.first_bin(at, &guest) {
@@ -418,6 +484,36 @@ impl<'a, 'g> Search<'a, 'g> {
         Ok(())
     }
 
+    /// Whether the pod would settle where pods are to be that may be elsewhere and have no place yet: it follows those.
+    fn is_too_early(&mut self, guest: &Guest) -> bool {
+        !self.is_last_call
+            && guest.stances.iter().filter_map(Stance::founded).any(|rule| self.has_free_members(rule))
+    }
+
+    fn has_free_members(&mut self, rule: RuleId) -> bool {
+        if let Some(known) = self.has_free_members.get(&rule) {
+            return *known;
+        }
+        let mut demands = self.demands.clone();
+        demands.sort_unstable();
+        demands.dedup();
+        let has = demands.into_iter().any(|id| {
+            let demand = self.ground.demands.get(id);
+            self.ground.book.selects(rule, demand.standing.class)
+                && self
+                    .level(&demand, 0)
+                    .is_some_and(|level| level.owned.iter().all(|(owned, _)| *owned != rule))
+        });
+        self.has_free_members.insert(rule, has);
+        has
+    }
+
+    fn take_room(&mut self, pod: usize, room: usize, guest: &Guest) {
+        self.layout.rooms.take(room, self.ground.places.room(room), guest, self.request.cluster);
+        self.on_rooms.entry(room).or_default().push((self.layout.placed, pod));
+        self.record(guest.demand, Spot::Room(room));
+    }
+
     fn record(&mut self, demand: &Demand, spot: Spot) {
         let Ground { book, outlooks, templates, places, .. } = &mut *self.ground;
         let mut sight = Sight { book, outlooks, templates, rooms: places.rooms() };
@@ -440,14 +536,23 @@ impl<'a, 'g> Search<'a, 'g> {
         }
     }
 
-    /// The first existing node that takes the pod.
-    fn first_room(&mut self, at: usize, guest: &Guest) -> Option<usize> {
+    /// The first existing node that takes the pod, or whether `only` that one does.
+    fn first_room(&mut self, at: usize, guest: &Guest, only: Option<usize>) -> Option<usize> {
         let Guest { demand, level, volumes, stances } = guest;
+        if demand.size >= self.layout.too_full.len() {
+            self.layout.too_full.resize(demand.size + 1, Default::default());
+        }
         let Ground { book, outlooks, templates, places, demands, .. } = &mut *self.ground;
         let Layout { rooms, topology, too_full, .. } = &mut self.layout;
         let memory = &mut self.records[demand.id].memory[at];
         let too_full = &mut Rc::make_mut(&mut too_full[demand.size]).0;
-        let mut open = if demand.is_homeless { rooms.open.clone() } else { rooms.settled.clone() };
+        let all = if demand.is_homeless { &rooms.open } else { &rooms.settled };
+        let mut open = match only {
+            Some(room) => {
+                [room].into_iter().filter(|room| all.contains(*room) || rooms.shut.contains(*room)).collect()
+            }
+            None => all.clone(),
+        };
         open.take_away(&memory.rooms);
         open.take_away(too_full);
         let (asked, refused) = demands.asked(level.id);
@@ -538,7 +643,7 @@ impl<'a, 'g> Search<'a, 'g> {
                     let is_deferred = refused == Refused::Reserved;
                     by_pool.push((index, refused.clone()));
                     if is_deferred {
-                        return Err(Refusals { by_pool, is_final: false, is_deferred });
+                        return Err(Refusals { by_pool, is_final: false, is_deferred, waits: false });
                     }
                     if refused.is_final() {
                         self.records[guest.demand.id].memory[at].templates.insert(index, refused);
@@ -548,7 +653,7 @@ impl<'a, 'g> Search<'a, 'g> {
                 }
             }
         }
-        Err(Refusals { by_pool, is_final, is_deferred: false })
+        Err(Refusals { by_pool, is_final, is_deferred: false, waits: false })
     }
 
     fn open_bin(&mut self, index: usize, guest: &Guest) -> Result<(Bin, Admission), Refused> {

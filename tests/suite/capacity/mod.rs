@@ -13,3 +13,4 @@ mod kept;
 mod lifetimes;
 mod nominations;
 mod held;
+mod plans;

@@ -267,6 +267,137 @@ spec: { scalableRef: { apiGroup: apps, kind: Deployment, name: nobody }, replica
     assert!(out(&text).contains("Room that is kept"), "{}", out(&text));
 }
 
+/// Pods of a node that is being deleted need a place like those that wait, and are named like them.
+#[test]
+fn pods_of_a_node_that_is_being_deleted_are_planned_for_by_name() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let pool = POOL.replace("      taints: [{ key: example.com/green, effect: NoSchedule }]\n", "");
+    let leaving = r#"
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: n1
+  labels:
+    karpenter.sh/nodepool: default
+    karpenter.sh/capacity-type: on-demand
+    karpenter.sh/registered: "true"
+    karpenter.sh/initialized: "true"
+    node.kubernetes.io/instance-type: m5.xlarge
+    topology.kubernetes.io/zone: us-west-2a
+spec: { providerID: "aws:///us-west-2a/i-1" }
+status:
+  allocatable: { cpu: 3920m, memory: 14162Mi, pods: "58" }
+  capacity: { cpu: "4", memory: 16384Mi, pods: "58" }
+  conditions: [{ type: Ready, status: "True" }]
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata:
+  name: default-1
+  labels: { karpenter.sh/nodepool: default, karpenter.sh/capacity-type: on-demand }
+  deletionTimestamp: "2026-03-04T10:29:00Z"
+  finalizers: [karpenter.sh/termination]
+spec:
+  nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }
+  requirements: []
+status: { providerID: "aws:///us-west-2a/i-1", nodeName: n1 }
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: moves
+  namespace: shop
+  ownerReferences: [{ apiVersion: apps/v1, kind: ReplicaSet, name: moves, uid: "1", controller: true }]
+spec: { nodeName: n1, containers: [{ name: one, resources: { requests: { cpu: CPU } } }] }
+status: { phase: Running }
+"#;
+    std::fs::write(dir.path().join("catalog.csv"), CATALOG).expect("the catalogue is written");
+    for (cpu, is_placed) in [("1", true), ("500", false)] {
+        let cluster = format!("{pool}{}", leaving.replace("CPU", cpu));
+        std::fs::write(dir.path().join("cluster.yaml"), cluster).expect("written");
+        let done = run(dir.path(), &format!("{PLAN} --output json"));
+        assert_eq!(code(&done), 0, "{}", err(&done));
+        let plan = parse(&out(&done));
+        let provisioning = &plan["capacity"]["provisioning"];
+        let new = provisioning["newNodes"].as_array().expect("a list");
+        let lost = provisioning["unschedulable"].as_array().expect("a list");
+        assert_eq!((new.len(), lost.len()), if is_placed { (1, 0) } else { (0, 1) }, "{plan:#}");
+        match is_placed {
+            true => assert_eq!(new[0]["pods"], json!(["shop/moves"])),
+            false => assert_eq!(lost[0]["pod"], "shop/moves"),
+        }
+    }
+}
+
+/// Terms are alternatives; one without conditions is none, whatever stands beside it.
+#[test]
+fn sch_436_an_affinity_term_without_conditions_selects_no_node() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let pool = POOL.replace("      taints: [{ key: example.com/green, effect: NoSchedule }]\n", "");
+    std::fs::write(dir.path().join("catalog.csv"), CATALOG).expect("the catalogue is written");
+    let arch = "{ matchExpressions: [{ key: kubernetes.io/arch, operator: In, values: [amd64] }] }";
+    let none = "{ matchExpressions: [{ key: kubernetes.io/arch, operator: In, values: [s390x] }] }";
+    let cases = [
+        ("[{}]".to_owned(), 0),
+        (format!("[{{}}, {arch}]"), 1),
+        (format!("[{none}, {{}}]"), 0),
+        (format!("[{arch}]"), 1),
+    ];
+    for (terms, nodes) in cases {
+        let pod = format!(
+            r#"
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: picky
+  namespace: shop
+  ownerReferences: [{{ apiVersion: apps/v1, kind: ReplicaSet, name: picky, uid: "1", controller: true }}]
+spec:
+  containers: [{{ name: one, resources: {{ requests: {{ cpu: 1 }} }} }}]
+  affinity: {{ nodeAffinity: {{ requiredDuringSchedulingIgnoredDuringExecution: {{ nodeSelectorTerms: {terms} }} }} }}
+status: {{ phase: Pending, conditions: [{{ type: PodScheduled, status: "False", reason: Unschedulable }}] }}
+"#
+        );
+        std::fs::write(dir.path().join("cluster.yaml"), format!("{pool}{pod}")).expect("written");
+        let done = run(dir.path(), &format!("{PLAN} --output json"));
+        assert_eq!(code(&done), 0, "{}", err(&done));
+        let plan = parse(&out(&done));
+        let provisioning = &plan["capacity"]["provisioning"];
+        let count = |list: &str| provisioning[list].as_array().map_or(0, Vec::len);
+        assert_eq!((count("newNodes"), count("unschedulable")), (nodes, 1 - nodes), "{terms}: {plan:#}");
+    }
+}
+
+/// A buffer whose pods fit nowhere says why, as a pod does.
+#[test]
+fn a_buffer_without_a_place_says_why() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let pool = POOL.replace("      taints: [{ key: example.com/green, effect: NoSchedule }]\n", "");
+    let buffer = r#"
+---
+apiVersion: v1
+kind: PodTemplate
+metadata: { name: huge, namespace: shop, generation: 1 }
+template: { spec: { containers: [{ name: unit, resources: { requests: { cpu: 9000 } } }] } }
+---
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: { name: spare, namespace: shop }
+spec: { podTemplateRef: { name: huge }, replicas: 2 }
+"#;
+    std::fs::write(dir.path().join("catalog.csv"), CATALOG).expect("the catalogue is written");
+    std::fs::write(dir.path().join("cluster.yaml"), format!("{pool}{buffer}")).expect("written");
+    let done = run(dir.path(), &format!("{PLAN} --output json"));
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let told = parse(&out(&done))["capacity"]["provisioning"]["buffers"][0]["message"].clone();
+    let told = told.as_str().expect("a message");
+    let (places, why) = told.split_once(", 2 have no place: ").expect(told);
+    assert_eq!(places, "0 of its 2 pods have room, 0 need new nodes");
+    assert!(why.contains("cpu") && why.ends_with("(default)"), "{why}");
+}
+
 /// Rows: SCH-384, OBS-006
 #[test]
 fn defaults_for_spreading_are_read_from_the_command_line_or_the_environment() {

@@ -1,6 +1,6 @@
 //! Room that is there already: nodes that run, nodes under way, and nodes that go.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use provisor::capacity::scheduling::{self, Mode, Place, Request, is_reschedulable};
 use provisor::model::label;
@@ -348,6 +348,9 @@ fn sch_918_a_settling_node_takes_only_pods_without_a_place() {
         pods: &pods,
         without_nodes: &candidates,
         without_claims: &BTreeSet::new(),
+        shut_claims: &BTreeSet::new(),
+        planned: &BTreeMap::new(),
+        used_at_least: &BTreeMap::new(),
         settings: &world.settings,
         mode: Mode::Simulation { settling: &settling },
     });

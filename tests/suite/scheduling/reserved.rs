@@ -1,6 +1,6 @@
 //! Capacity that is reserved: held for one node at a time.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use provisor::capacity::scheduling::{self, Code, Mode, Request};
 use provisor::model::money::UsdPerHour;
@@ -172,6 +172,9 @@ fn a_question_falls_back_to_what_is_not_reserved() {
         pods: &pods,
         without_nodes: &nobody,
         without_claims: &BTreeSet::new(),
+        shut_claims: &BTreeSet::new(),
+        planned: &BTreeMap::new(),
+        used_at_least: &BTreeMap::new(),
         settings: &world.settings,
         mode: Mode::Simulation { settling: &nobody },
     });

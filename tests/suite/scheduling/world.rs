@@ -531,6 +531,9 @@ impl World {
             pods: &pods,
             without_nodes: &BTreeSet::new(),
             without_claims: &BTreeSet::new(),
+            shut_claims: &BTreeSet::new(),
+            planned: &BTreeMap::new(),
+            used_at_least: &BTreeMap::new(),
             settings: &self.settings,
             mode: Mode::Provisioning,
         });
@@ -553,6 +556,9 @@ impl World {
             pods: &pods,
             without_nodes: &BTreeSet::new(),
             without_claims: &BTreeSet::new(),
+            shut_claims: &BTreeSet::new(),
+            planned: &BTreeMap::new(),
+            used_at_least: &BTreeMap::new(),
             settings: &self.settings,
             mode: Mode::Provisioning,
         })

@@ -43,6 +43,13 @@ pub(super) struct Stance<'a> {
     asked: Option<&'a Requirement>,
 }
 
+impl Stance<'_> {
+    /// The rule, if the pod would be the first of those that it wants to be near to.
+    pub fn founded(&self) -> Option<RuleId> {
+        (self.test == Test::First).then_some(self.rule)
+    }
+}
+
 /// Domains that one key permits, each with how well it would do: the least is best.
 type Ranked = Vec<(i64, DomainId)>;
 

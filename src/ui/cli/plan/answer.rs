@@ -14,7 +14,7 @@ use crate::capacity::decision::Plan;
 use crate::capacity::disruption::{Destination, DisruptionPlan, Kind};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
-use crate::capacity::scheduling::{self, Refusal, provisionable_pods};
+use crate::capacity::scheduling::{self, Refusal, moving_pods, provisionable_pods};
 use crate::capacity::static_capacity::Keeping;
 use crate::model::buffer::{BufferCondition, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
@@ -25,8 +25,9 @@ use crate::simulator::settle::{self, settle};
 
 pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, until_settled: bool) -> Capacity {
     let (plan, bound) = planning::bounded_plan(cluster, now, settings);
-    let waiting: BTreeSet<ObjectKey> =
-        provisionable_pods(cluster, &settings.scheduling).0.iter().map(|pod| pod.key).collect();
+    let waiting = provisionable_pods(cluster, &settings.scheduling).0;
+    let moving = moving_pods(cluster, now);
+    let waiting: BTreeSet<ObjectKey> = waiting.iter().chain(&moving).map(|pod| pod.key).collect();
     let mut ids = Ids::default();
     let mut provisioning = provisioning(&plan, bound, &waiting, &mut ids);
     let room = virtual_pods(cluster, &settings.scheduling);

@@ -1,0 +1,79 @@
+//! Where pods that need a place were planned last.
+//!
+//! A plan is carried out over minutes: machines boot, kube-scheduler binds pod after pod. Until a pod runs, each new round would
+//! find it a place anew, and a pod that may be anywhere could take the room that was bought for one that may not. So
+//! every round puts pods first where they were planned before, if that still holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::scheduling::Place;
+use crate::model::name::{ClaimName, ObjectKey};
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plans {
+    place_of: BTreeMap<ObjectKey, Place>,
+    /// The other way round, of claims.
+    pods_of: BTreeMap<ClaimName, BTreeSet<ObjectKey>>,
+}
+
+impl Plans {
+    /// `pods` were planned on `place`.
+    pub fn plan(&mut self, pods: impl IntoIterator<Item = ObjectKey>, place: Place) {
+        for pod in pods {
+            if self.place_of.get(&pod) == Some(&place) {
+                continue;
+            }
+            self.forget(&pod);
+            self.place_of.insert(pod, place);
+            if let Place::Claim(claim) = place {
+                self.pods_of.entry(claim).or_default().insert(pod);
+            }
+        }
+    }
+
+    /// The pods that were planned on `claim`.
+    pub fn pods_of(&self, claim: ClaimName) -> impl Iterator<Item = ObjectKey> + '_ {
+        self.pods_of.get(&claim).into_iter().flatten().copied()
+    }
+
+    /// `pod` runs somewhere, or is gone.
+    pub fn forget(&mut self, pod: &ObjectKey) {
+        if let Some(Place::Claim(claim)) = self.place_of.remove(pod)
+            && let Some(pods) = self.pods_of.get_mut(&claim)
+        {
+            pods.remove(pod);
+            if pods.is_empty() {
+                self.pods_of.remove(&claim);
+            }
+        }
+    }
+
+    pub fn forget_claim(&mut self, claim: ClaimName) {
+        for pod in self.pods_of.remove(&claim).unwrap_or_default() {
+            self.place_of.remove(&pod);
+        }
+    }
+
+    pub fn places(&self) -> &BTreeMap<ObjectKey, Place> {
+        &self.place_of
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_is_planned_in_one_place() {
+        let mut plans = Plans::default();
+        let (web, api) = (ObjectKey::new("default", "web"), ObjectKey::new("default", "api"));
+        let (one, other) = (ClaimName::new("one"), ClaimName::new("other"));
+        plans.plan([web, api], Place::Claim(one));
+        plans.plan([web], Place::Claim(other));
+        assert_eq!(plans.pods_of(one).collect::<Vec<_>>(), [api]);
+        assert_eq!(plans.places()[&web], Place::Claim(other));
+        plans.forget_claim(one);
+        plans.forget(&web);
+        assert!(plans.place_of.is_empty() && plans.pods_of.is_empty());
+    }
+}

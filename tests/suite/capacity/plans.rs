@@ -1,0 +1,179 @@
+//! What was planned for a pod holds until it runs: no machine is bought twice for it, and none is bought for nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use provisor::capacity::disruption::{Destination, Kind};
+use provisor::capacity::engine::{Engine, EngineSettings};
+use provisor::capacity::planning;
+use provisor::model::action::Action;
+use provisor::model::label;
+use provisor::model::name::{NodeName, ObjectKey};
+use provisor::model::observation::Observation;
+use provisor::model::pod::PodShape;
+use provisor::model::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
+use provisor::model::quantity::{ResourceName, resource};
+use provisor::model::requirement::{Operator, Requirement};
+use provisor::model::time::Patience;
+use provisor::simulator::workload::{Workload, WorkloadKind};
+use provisor::simulator::world::{Habits, World};
+
+use super::town::*;
+
+fn in_zone(app: &str, cpu: &str, zone: &str) -> PodShape {
+    PodShape { node_selector: [(*label::ZONE, zone.into())].into_iter().collect(), ..shape(app, cpu) }
+}
+
+fn only(kinds: &[&str]) -> impl Fn(&mut NodePool) {
+    let kinds: Vec<_> = kinds.iter().map(|kind| (*kind).into()).collect();
+    move |pool| {
+        let wanted = Requirement::new(Operator::In, kinds.iter().copied());
+        Arc::make_mut(&mut pool.template).requirements.add(*label::INSTANCE_TYPE, wanted);
+    }
+}
+
+fn wait(town: &mut Town, name: &str, shape: PodShape) {
+    town.cluster.put_pod(Arc::new(pod(name, None, shape)));
+}
+
+fn limit(pool: &mut NodePool, name: ResourceName, amount: i64) {
+    pool.limits = Some([(name, amount)].into_iter().collect());
+}
+
+/// Every node is bought for somebody, carries what its pods ask for and no more, and no pod is sent to a node that goes.
+fn check(town: &Town) {
+    let plan = planning::plan(&town.cluster, town.now, &town.settings);
+    let going: BTreeSet<NodeName> =
+        plan.disruption.commands.iter().flat_map(|command| command.nodes.clone()).collect();
+    let bought = plan.disruption.commands.iter().flat_map(|command| &command.replacements);
+    for node in bought.chain(&plan.provisioning.new_nodes) {
+        assert!(!node.pods.is_empty(), "a node is bought for nobody: {node:?}");
+        let pods = node.pods.iter().map(|pod| town.cluster.pods[pod].shape.requests.cpu().0);
+        assert_eq!(node.requests.cpu().0, pods.sum::<i64>(), "{node:?}");
+    }
+    for place in plan.provisioning.existing.keys() {
+        assert!(!going.contains(&NodeName(place.name())), "pods wait for {place}, which goes");
+    }
+    for (pod, to) in plan.disruption.commands.iter().flat_map(|command| &command.pods) {
+        if let Destination::Existing(place) = to {
+            assert!(!going.contains(&NodeName(place.name())), "{pod} is sent to {place}, which goes");
+        }
+    }
+}
+
+/// The pod that may be anywhere comes first, and the machine in the zone of the other one has its room.
+#[test]
+fn sch_189_197_machines_under_way_are_for_the_pods_that_they_were_bought_for() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, at(NOW), catalog(), Habits::default());
+        world.apply(Observation::Class(Arc::new(class("default"))));
+        let mut default = pool("default");
+        only(&["m5.xlarge"])(&mut default);
+        world.apply(Observation::Pool(Arc::new(default)));
+        let shapes =
+            [("anywhere", shape("anywhere", "2500m")), ("bound", in_zone("bound", "2500m", "us-west-2b"))];
+        for (name, shape) in shapes {
+            let key = ObjectKey::new("default", name);
+            world.add_workload(Workload::new(key, WorkloadKind::Deployment, Arc::new(shape), 1));
+        }
+        let settings = EngineSettings { nominates: true, foresees_pods: true, ..EngineSettings::default() };
+        let mut engine = Engine::new(settings);
+        let (mut claims, until) = (BTreeSet::new(), world.now() + SignedDuration::from_mins(4));
+        live(&mut world, &mut engine, until, |_, decision| {
+            claims.extend(decision.actions.iter().filter_map(|planned| match &planned.action {
+                Action::CreateClaim(claim) => Some(claim.name),
+                _ => None,
+            }));
+        });
+        assert_eq!(claims.len(), 2, "seed {seed}");
+        assert!(world.objects().pods.values().all(|pod| pod.is_ready), "seed {seed}");
+    }
+}
+
+#[test]
+fn nothing_is_bought_for_an_empty_node_that_has_drifted_while_pods_wait() {
+    for case in 0..8 {
+        let mut town = Town::with(only(&["m5.xlarge"]));
+        let mut outdated = pool("outdated");
+        outdated.disruption.consolidate_after = Patience::never();
+        only(&["m5.large"])(&mut outdated);
+        town.cluster.pools.insert(outdated.name, Arc::new(outdated));
+        town.node_of("outdated", "n1", "m5.large", "on-demand");
+        town.drift("n1", NOW);
+        // Their names decide how machines are called, and so in which order those are asked.
+        wait(&mut town, &format!("a{case}"), shape("a", "2500m"));
+        wait(&mut town, "b", in_zone("b", "2500m", "us-west-2b"));
+        let command = town.command();
+        assert_eq!((command.kind(), command.reason()), (Kind::Delete, DisruptionReason::Drifted));
+        check(&town);
+    }
+}
+
+#[test]
+fn what_comes_for_a_node_that_is_too_old_is_for_its_own_pods() {
+    let mut town = Town::with(only(&["m5.large", "m5.xlarge"]));
+    for (node, app) in [("n1", "one"), ("n2", "two")] {
+        town.node(node, "m5.large");
+        town.change_claim(node, |claim| {
+            claim.spec.expire_after = Patience::of(SignedDuration::from_hours(1))
+        });
+        town.run(app, node, shape(app, "500m"));
+    }
+    wait(&mut town, "waits", shape("waits", "500m"));
+    let plan = town.plan();
+    let kinds: Vec<_> = plan.commands.iter().map(|command| (command.reason(), command.kind())).collect();
+    assert_eq!(kinds, [(DisruptionReason::Expired, Kind::Replace); 2]);
+    check(&town);
+}
+
+/// A pod that cannot come with its node is nobody's neighbour any more.
+#[test]
+fn a_pod_without_a_place_keeps_no_other_from_one() {
+    let mut town = Town::with(only(&["m5.xlarge"]));
+    town.node("n1", "m5.xlarge");
+    town.node("n2", "m5.xlarge");
+    town.change_claim("n1", |claim| claim.spec.expire_after = Patience::of(SignedDuration::from_hours(1)));
+    let lost = PodShape {
+        node_selector: [("rack".into(), "none".into())].into_iter().collect(),
+        ..shape("lost", "100m")
+    };
+    town.run("lost", "n1", lost);
+    town.run("moves", "n1", shape("moves", "1"));
+    wait(&mut town, "waits", shape("waits", "2500m"));
+    let plan = planning::plan(&town.cluster, town.now, &town.settings);
+    let to: BTreeMap<_, _> = plan.disruption.commands[0].pods.iter().copied().collect();
+    assert_eq!(to[&ObjectKey::new("default", "lost")], Destination::Nowhere);
+    let there =
+        plan.provisioning.existing.values().flatten().filter(|pod| pod.name == "waits".into()).count();
+    let new = plan.provisioning.new_nodes.iter().flat_map(|node| &node.pods).count();
+    assert_eq!(there + new, 1);
+    check(&town);
+}
+
+/// A node that goes makes room for its replacement under the limits of its pool.
+#[test]
+fn a_pool_at_its_limit_is_rolled_and_consolidated() {
+    let full = |kind: &'static str, change: fn(&mut NodePool)| {
+        let mut town = Town::with(|pool| {
+            only(&["m5.large", "m5.xlarge"])(pool);
+            change(pool);
+        });
+        town.node("n1", kind);
+        town.run("web", "n1", shape("web", "1500m"));
+        town
+    };
+    let mut drifted = full("m5.large", |pool| limit(pool, *resource::CPU, 2_000));
+    drifted.drift("n1", NOW);
+    assert_eq!(drifted.command().kind(), Kind::Replace);
+    let by_count = full("m5.xlarge", |pool| limit(pool, *resource::NODES, 1));
+    assert_eq!(by_count.command().reason(), DisruptionReason::Underutilized);
+    let mut expired = full("m5.large", |pool| limit(pool, *resource::CPU, 2_000));
+    expired.change_claim("n1", |claim| claim.spec.expire_after = Patience::of(SignedDuration::from_hours(1)));
+    assert_eq!(expired.command().kind(), Kind::Replace);
+    let mut crowded = full("m5.large", |pool| limit(pool, *resource::CPU, 2_000));
+    crowded.change_pool("default", |pool| pool.disruption.policy = ConsolidationPolicy::WhenEmpty);
+    wait(&mut crowded, "more", shape("more", "1500m"));
+    let plan = planning::plan(&crowded.cluster, crowded.now, &crowded.settings);
+    assert_eq!(plan.provisioning.unschedulable.len(), 1, "for others the limit holds");
+}
