@@ -21,6 +21,8 @@ pub struct Workload {
     pub owners: Vec<Owner>,
     /// How many pods it wants at once: none while it is suspended or done.
     pub pods: u32,
+    /// Of a Job: how many of its pods have yet to succeed. `None`: one is enough, and ends it.
+    pub completions: Option<u32>,
     pub shape: Arc<PodShape>,
     /// Of the pods that are its own; a Job has none that is known beforehand.
     pub selector: Option<Selector>,
@@ -39,6 +41,7 @@ pub(crate) fn read(
     let pod = template.get("spec").required();
     let shape = read_shape(&template, Namespace(metadata.namespace), &pod, None, priorities);
     let kind = object.get("kind").symbol()?;
+    let completions = (&*kind == "Job").then(|| completions(object, &spec)).flatten();
     let claims = spec.get("volumeClaimTemplates");
     let claim = |template: Field<'_, '_>| {
         let name = template.get("metadata").get("name").symbol()?;
@@ -50,7 +53,8 @@ pub(crate) fn read(
         key: ObjectKey { namespace: Namespace(metadata.namespace), name: metadata.name },
         uid: metadata.uid,
         owners: metadata.owners,
-        pods: if metadata.deleted.is_some() { 0 } else { count(object, &spec, &kind) },
+        pods: if metadata.deleted.is_some() { 0 } else { count(object, &spec, &kind, completions) },
+        completions,
         selector: read_selector(&spec.get("selector"), &kind, &shape),
         shape: shapes.share(shape),
         claim_templates: claims.items().filter_map(claim).collect(),
@@ -71,9 +75,20 @@ fn read_selector(selector: &Field<'_, '_>, kind: &str, shape: &PodShape) -> Opti
     }
 }
 
-fn count(object: &Field<'_, '_>, spec: &Field<'_, '_>, kind: &str) -> u32 {
-    let number =
-        |key: &str| spec.get(key).integer_in(0..=i64::from(i32::MAX)).and_then(|n| u32::try_from(n).ok());
+fn number(spec: &Field<'_, '_>, key: &str) -> Option<u32> {
+    spec.get(key).integer_in(0..=i64::from(i32::MAX)).and_then(|number| u32::try_from(number).ok())
+}
+
+/// How many pods of a Job have yet to succeed. One is meant by a Job that says neither how many nor how many at once.
+fn completions(object: &Field<'_, '_>, spec: &Field<'_, '_>) -> Option<u32> {
+    let asked = number(spec, "completions");
+    let asked = asked.or_else(|| (!spec.get("parallelism").is_present()).then_some(1))?;
+    let done = object.get("status").get("succeeded").integer().and_then(|done| u32::try_from(done).ok());
+    Some(asked.saturating_sub(done.unwrap_or(0)))
+}
+
+fn count(object: &Field<'_, '_>, spec: &Field<'_, '_>, kind: &str, completions: Option<u32>) -> u32 {
+    let number = |key: &str| number(spec, key);
     if kind != "Job" {
         return number("replicas").unwrap_or(1);
     }
@@ -87,12 +102,8 @@ fn count(object: &Field<'_, '_>, spec: &Field<'_, '_>, kind: &str) -> u32 {
     if is_over || spec.get("suspend").boolean() == Some(true) {
         return 0;
     }
-    let left = number("completions").map(|completions| {
-        let done = status.get("succeeded").integer().and_then(|done| u32::try_from(done).ok());
-        completions.saturating_sub(done.unwrap_or(0))
-    });
     let parallelism = number("parallelism").unwrap_or(1);
-    left.map_or(parallelism, |left| left.min(parallelism))
+    completions.map_or(parallelism, |left| left.min(parallelism))
 }
 
 pub(crate) fn read_daemon_set(

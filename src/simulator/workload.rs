@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ObjectKey, Uid};
-use crate::model::pod::{Owner, Pod, PodPhase, PodShape};
+use crate::model::pod::{Owner, Pod, PodShape};
 use crate::model::taint::{Effect, Toleration, TolerationOperator};
 
 /// What kind of controller keeps the pods.
@@ -15,8 +15,9 @@ use crate::model::taint::{Effect, Toleration, TolerationOperator};
 pub enum WorkloadKind {
     /// A Deployment: pods are replaced when they go.
     Deployment,
-    /// A Job: every pod runs once for so long and is done.
-    Job { runs_for: SignedDuration },
+    /// A Job: every pod runs once for so long and is done. It ends when so many have succeeded; without a number, no more are
+    /// made once one has.
+    Job { runs_for: SignedDuration, completions: Option<u32> },
 }
 
 /// Pods that somebody wants.
@@ -28,11 +29,13 @@ pub struct Workload {
     pub replicas: u32,
     /// Pods made so far, for their names.
     pub(super) made: u64,
+    /// Pods of a Job that have succeeded.
+    pub(super) succeeded: u32,
 }
 
 impl Workload {
     pub fn new(key: ObjectKey, kind: WorkloadKind, shape: Arc<PodShape>, replicas: u32) -> Self {
-        Self { key, kind, shape, replicas, made: 0 }
+        Self { key, kind, shape, replicas, made: 0, succeeded: 0 }
     }
 
     pub(super) fn uid(&self) -> Uid {
@@ -60,18 +63,26 @@ impl Workload {
     /// Whether a pod is one of those that it wants so many of.
     pub(super) fn counts(&self, pod: &Pod) -> bool {
         let is_mine = pod.controller().is_some_and(|owner| owner.uid == self.uid());
-        // A finished pod of a Job stays done; one of a Deployment is replaced.
-        let is_there = match self.kind {
-            WorkloadKind::Deployment => pod.is_active(),
-            WorkloadKind::Job { .. } => pod.deleted.is_none() && pod.phase != PodPhase::Failed,
-        };
-        is_mine && is_there
+        is_mine && pod.is_active()
+    }
+
+    /// How many pods it wants now, `running` of which are there.
+    fn wanted(&self, running: usize) -> usize {
+        let at_once = self.replicas as usize;
+        match self.kind {
+            WorkloadKind::Deployment => at_once,
+            WorkloadKind::Job { completions: Some(all), .. } => {
+                at_once.min(all.saturating_sub(self.succeeded) as usize)
+            }
+            WorkloadKind::Job { completions: None, .. } if self.succeeded > 0 => at_once.min(running),
+            WorkloadKind::Job { completions: None, .. } => at_once,
+        }
     }
 
     /// How its pods must change: so many to make, and these to delete, those that wait first, then the youngest. `mine` are
     /// the pods that count.
     pub(super) fn correction(&self, mine: &BTreeSet<ObjectKey>, cluster: &Cluster) -> (u32, Vec<ObjectKey>) {
-        let wanted = self.replicas as usize;
+        let wanted = self.wanted(mine.len());
         if mine.len() <= wanted {
             return ((wanted - mine.len()) as u32, Vec::new());
         }

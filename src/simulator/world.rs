@@ -605,14 +605,7 @@ impl World {
                 self.remove_pod(key);
                 self.control_workloads();
             }
-            Event::JobDone(key) => {
-                if let Some(mut pod) = self.objects.pods.get(&key).map(|pod| (**pod).clone()) {
-                    pod.phase = PodPhase::Succeeded;
-                    pod.is_ready = false;
-                    self.publish(Observation::Pod(Arc::new(pod)));
-                    self.touch_scheduler();
-                }
-            }
+            Event::JobDone(key) => self.succeed(key),
             Event::SpotWarning(id) => self.warn_spot(id),
             Event::InstanceGone(id) => self.lose_instance(id),
             Event::Schedule => self.schedule(),
@@ -718,9 +711,24 @@ impl World {
             .values()
             .find(|workload| Some(workload.uid()) == owner)
             .map(|workload| workload.kind);
-        if let Some(WorkloadKind::Job { runs_for }) = job {
+        if let Some(WorkloadKind::Job { runs_for, .. }) = job {
             self.plan(self.now + runs_for, Event::JobDone(key));
         }
+    }
+
+    /// A pod of a Job is done, if it still runs.
+    fn succeed(&mut self, key: ObjectKey) {
+        let Some(pod) = self.objects.pods.get(&key).filter(|pod| pod.is_active()) else { return };
+        let mut pod = (**pod).clone();
+        pod.phase = PodPhase::Succeeded;
+        pod.is_ready = false;
+        let job = self.workload_of(&pod).map(|workload| workload.key);
+        if let Some(workload) = job.and_then(|key| self.workloads.get_mut(&key)) {
+            workload.succeeded += 1;
+        }
+        self.publish(Observation::Pod(Arc::new(pod)));
+        self.touch_scheduler();
+        self.control_workloads();
     }
 
     fn warn_spot(&mut self, id: ProviderId) {

@@ -185,6 +185,12 @@ impl Judge<'_> {
             };
             match snapshot::read(&source.text, path) {
                 Ok(read) => {
+                    let told = read.notices.iter().map(|notice| {
+                        Diagnostic::warning("PRV1907", Place::start_of(&source), notice.clone())
+                            .also("a workload of the simulation", node.place.clone())
+                            .help("leave it out, or play it as a kind that is known: a Job for a CronJob")
+                    });
+                    self.found.extend(told);
                     for object in &read.objects {
                         if let Object::Workload(workload) = object {
                             names.insert(workload.key.to_string());

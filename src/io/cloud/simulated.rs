@@ -144,7 +144,10 @@ impl SimulatedCluster {
             Object::Workload(workload) => {
                 // Jobs of a simulation run for five minutes: how long real ones take is not in their manifest.
                 let kind = match workload.kind.as_str() {
-                    "Job" => WorkloadKind::Job { runs_for: jiff::SignedDuration::from_mins(5) },
+                    "Job" => WorkloadKind::Job {
+                        runs_for: jiff::SignedDuration::from_mins(5),
+                        completions: workload.completions,
+                    },
                     _ => WorkloadKind::Deployment,
                 };
                 return self.world.add_workload(Workload::new(

@@ -14,3 +14,4 @@ mod lifetimes;
 mod nominations;
 mod held;
 mod plans;
+mod jobs;

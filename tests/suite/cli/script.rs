@@ -188,6 +188,20 @@ fn a_mistake_in_a_manifest_of_the_script_has_its_place_in_the_manifest() {
 }
 
 #[test]
+fn what_a_simulation_does_not_play_is_named() {
+    let (_dir, fleet) = fleet();
+    write(&fleet, "simulation.toml", GOOD);
+    let cron = "---\napiVersion: batch/v1\nkind: CronJob\nmetadata: { name: nightly }\nspec: {}\n";
+    write(&fleet, "workload/web.yaml", &format!("{WEB}{cron}"));
+    for line in ["validate"] {
+        let done = run(&fleet, line);
+        assert_eq!(code(&done), 0, "{line}: {}", err(&done));
+        let said = err(&done) + &out(&done);
+        assert!(said.contains("PRV1907") && said.contains("CronJob"), "{line}: {said}");
+    }
+}
+
+#[test]
 fn a_good_script_is_played() {
     let (_dir, fleet) = fleet();
     write(&fleet, "workload/web.yaml", WEB);
