@@ -100,7 +100,7 @@ pub struct BehaviorArgs {
         env = "MIN_VALUES_POLICY"
     )]
     min_values_policy: MinValuesChoice,
-    /// Optional behaviour, such as `SpotToSpotConsolidation=true,NodeRepair=true`
+    /// Optional behaviour, such as `SpotToSpotConsolidation=true,NodeOverlay=false`
     #[arg(long, value_name = "GATE=BOOL,…", value_delimiter = ',', env = "FEATURE_GATES")]
     feature_gates: Vec<String>,
     /// How pods are spread that say nothing about it: a `podTopologySpread` with `defaultConstraints`, as YAML or JSON text
@@ -154,7 +154,7 @@ enum MinValuesChoice {
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    let settings = args.behavior.settings()?;
+    let settings = args.behavior.settings(console)?;
     let mut picture = match &args.snapshot {
         Some(file) => Picture::read(file, args.max_pods, console)?,
         None => Picture::default(),
@@ -222,7 +222,13 @@ fn only_environment(repository: &Repository) -> Result<String, Failure> {
     }
 }
 
-/// The gates of Karpenter that decide something here.
+/// Gates that Karpenter's command line may carry with values that are not heeded here, and what is done whatever they say.
+const WITHOUT_EFFECT: [(&str, bool, &str); 2] = [
+    ("NodeRepair", true, "nodes that are not healthy are left to whoever looks after them"),
+    ("StaticCapacity", false, "pools with `replicas` keep that many nodes"),
+];
+
+/// The gates of Karpenter that are known here.
 const GATES: [&str; 6] = [
     "CapacityBuffer",
     "NodeOverlay",
@@ -267,8 +273,14 @@ impl BehaviorArgs {
         Ok(gates)
     }
 
-    pub fn settings(&self) -> Result<EngineSettings, Failure> {
+    /// What the engine is told; `console` names what it does not heed.
+    pub fn settings(&self, console: &Console) -> Result<EngineSettings, Failure> {
         let gates = self.gates()?;
+        for (name, value, what_is) in WITHOUT_EFFECT {
+            if gates.0.get(name) == Some(&value) {
+                console.notice(&format!("the feature gate `{name}={value}` changes nothing: {what_is}"));
+            }
+        }
         let scheduling = Settings {
             preferences: match self.preference_policy {
                 PreferenceChoice::Respect => PreferencePolicy::Respect,

@@ -130,7 +130,7 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     if args.live.cloud == Some(CloudKind::Aws) && !HAS_AWS {
         return Err(aws_unavailable().into());
     }
-    let behavior = args.live.behavior.settings()?;
+    let behavior = args.live.behavior.settings(console)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
