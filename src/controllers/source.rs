@@ -151,7 +151,7 @@ impl Follower {
         seed: u64,
     ) -> Self {
         Self {
-            gate: SourceGate::new(settings.policy),
+            gate: SourceGate::new(settings.environment.clone(), settings.policy),
             poller: Poller::new(settings.interval),
             source,
             settings,

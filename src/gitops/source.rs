@@ -3,6 +3,8 @@
 //! Moving on is always fine. Going back, going elsewhere and moving a tag are how mistakes and attacks look, so they are told,
 //! and where it matters they wait for a person: for the one commit that the person looked at, and for no other.
 
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 
 use crate::model::history::{DroppedCommit, History, Rewrite};
@@ -60,14 +62,16 @@ pub enum SourceVerdict {
 /// The memory of what was followed, and of what a person acknowledged.
 #[derive(Clone, Debug)]
 pub struct SourceGate {
+    /// What `provisor ack` is told.
+    environment: Arc<str>,
     policy: SourcePolicy,
     followed: Option<Revision>,
     acknowledged: Option<CommitId>,
 }
 
 impl SourceGate {
-    pub fn new(policy: SourcePolicy) -> Self {
-        Self { policy, followed: None, acknowledged: None }
+    pub fn new(environment: Arc<str>, policy: SourcePolicy) -> Self {
+        Self { environment, policy, followed: None, acknowledged: None }
     }
 
     /// The commit that a new head is compared with: the last one that could be used.
@@ -97,7 +101,11 @@ impl SourceGate {
             let message = format!("{}; acknowledged", notice.message);
             return SourceVerdict::Follow { notice: Some(SourceNotice { message, ..notice }) };
         }
-        let message = format!("{}; it waits for `provisor ack --revision {}`", notice.message, head.commit);
+        let (environment, commit) = (&self.environment, &head.commit);
+        let message = format!(
+            "{}; it waits for `provisor ack {environment} --revision {commit}`, with --repo as here",
+            notice.message
+        );
         SourceVerdict::Hold(SourceNotice { message, ..notice })
     }
 
@@ -114,24 +122,35 @@ impl SourceGate {
         history: &History,
     ) -> Option<(SourceNotice, OnRewrite)> {
         let is_same_reference = before.reference == head.reference;
-        let tag = head.reference.as_deref().and_then(|reference| reference.strip_prefix("refs/tags/"));
+        let tag = tag_of(head);
         if let Some(tag) = tag.filter(|_| is_same_reference && before.commit != head.commit) {
             let message =
                 format!("the tag `{tag}` moved from {} to {}", before.commit.short(), head.commit.short());
             return Some((SourceNotice { reason: "TagMoved", message }, self.policy.on_tag_move));
         }
         let History::Rewritten { old, new, how, dropped } = history else { return None };
-        // Another tag or branch, chosen on purpose or by a range, need not descend from the one before.
-        if !is_same_reference && *how != Rewrite::Unrelated {
+        // Another tag, chosen by a range, need not descend from the one before. Any other name that changes while the same
+        // source is followed is a HEAD that was moved, to a branch or to a commit, and nobody chose that here.
+        let is_other_tag = !is_same_reference && tag.is_some() && tag_of(before).is_some();
+        if is_other_tag && *how != Rewrite::Unrelated {
             return None;
         }
         let reason = match how {
             Rewrite::Unrelated => "UnrelatedHistory",
             _ => "HistoryRewritten",
         };
-        let message = format!("{} {how} {}{}", new.short(), old.short(), named(dropped));
+        let by = match (&before.reference, &head.reference) {
+            (was, is) if was == is => String::new(),
+            (_, Some(is)) => format!(" (HEAD was moved to `{is}`)"),
+            (_, None) => " (HEAD was moved to a commit, away from its branch)".to_owned(),
+        };
+        let message = format!("{} {how} {}{}{by}", new.short(), old.short(), named(dropped));
         Some((SourceNotice { reason, message }, self.policy.on_rewrite))
     }
+}
+
+fn tag_of(revision: &Revision) -> Option<&str> {
+    revision.reference.as_deref()?.strip_prefix("refs/tags/")
 }
 
 fn named(dropped: &[DroppedCommit]) -> String {
@@ -169,7 +188,7 @@ mod tests {
     }
 
     fn gate(policy: SourcePolicy, reference: &str) -> SourceGate {
-        let mut gate = SourceGate::new(policy);
+        let mut gate = SourceGate::new("prod".into(), policy);
         gate.accept(head('1', reference));
         gate
     }
@@ -198,7 +217,7 @@ mod tests {
             assert_eq!(judge(SourcePolicy::open()), open, "{history:?}");
             assert_eq!(judge(SourcePolicy::protected()), protected, "{history:?}");
         }
-        let first = SourceGate::new(SourcePolicy::protected());
+        let first = SourceGate::new("prod".into(), SourcePolicy::protected());
         let any = rewritten('1', '2', Rewrite::Unrelated);
         assert_eq!(reason(&first.judge(&head('2', main), &any)), ("", true), "nothing came before");
     }
@@ -217,6 +236,39 @@ mod tests {
             reason(&gate.judge(&head('2', "refs/tags/v1.3.0"), &unrelated)),
             ("UnrelatedHistory", false)
         );
+    }
+
+    #[test]
+    fn a_head_that_is_moved_to_another_branch_or_to_a_commit_is_judged_like_any_other() {
+        let detached = || Revision { reference: None, ..head('2', "") };
+        let at = |name: &str| head('2', name);
+        for (before, after) in [
+            (at("refs/heads/main"), at("refs/heads/old")),
+            (at("refs/heads/main"), detached()),
+            (detached(), at("refs/heads/main")),
+            (at("refs/heads/main"), at("refs/tags/v1")),
+            (at("refs/tags/v1"), at("refs/heads/main")),
+        ] {
+            for how in [Rewrite::Rewound, Rewrite::Diverged, Rewrite::Unknown] {
+                let judge = |policy| {
+                    let mut gate = SourceGate::new("prod".into(), policy);
+                    gate.accept(Revision { commit: id('1'), ..before.clone() });
+                    let onward = gate.judge(&after, &History::FastForward);
+                    assert_eq!(
+                        reason(&onward),
+                        ("", true),
+                        "what goes on is no finding: {before:?}, {after:?}"
+                    );
+                    reason(&gate.judge(&after, &rewritten('1', '2', how)))
+                };
+                assert_eq!(
+                    judge(SourcePolicy::protected()),
+                    ("HistoryRewritten", false),
+                    "{before:?}, {after:?}"
+                );
+                assert_eq!(judge(SourcePolicy::open()), ("HistoryRewritten", true), "{before:?}, {after:?}");
+            }
+        }
     }
 
     #[test]

@@ -217,7 +217,7 @@ fn git_010_a_moved_tag_is_told_and_waits_where_protected() {
             assert!(matches!(told, Told::Held { .. }), "{told:?}");
             assert_eq!(bench.writes(), before, "the last good state is kept");
             assert_eq!(bench.status().sync, SyncState::Blocked);
-            assert!(condition.ends_with(&format!("`provisor ack --revision {moved}`")), "{condition}");
+            assert!(condition.contains(&format!("`provisor ack prod --revision {moved}`")), "{condition}");
         }
     }
 }
@@ -310,6 +310,51 @@ fn git_059_a_rewound_branch_is_applied_with_the_dropped_commits_named() {
     fixture.commit("on we go", &[(PROD, &prod(40, false))]);
     bench.poll();
     assert_eq!(bench.condition("HistoryRewritten"), None, "over with the next commit");
+}
+
+#[test]
+fn git_059_a_head_that_leads_elsewhere_is_no_continued_history() {
+    let moves: [(&str, &[&[&str]], u32); 4] = [
+        ("a commit of before", &[&["checkout", "--quiet", "HEAD~2"]], 10),
+        ("a branch of before", &[&["checkout", "--quiet", "-b", "old", "HEAD~2"]], 10),
+        ("HEAD alone", &[&["branch", "old", "HEAD~1"], &["symbolic-ref", "HEAD", "refs/heads/old"]], 20),
+        ("a fork", &[&["checkout", "--quiet", "fork"]], 77),
+    ];
+    for (about, commands, weight) in moves {
+        for policy in [SourcePolicy::open(), SourcePolicy::protected()] {
+            let fixture = fixture();
+            fixture.git(&["checkout", "--quiet", "-b", "fork"]);
+            fixture.commit("apart", &[(PROD, &prod(77, false))]);
+            fixture.git(&["checkout", "--quiet", "main"]);
+            fixture.commit("more weight", &[(PROD, &prod(20, false))]);
+            let last = fixture.commit("even more", &[(PROD, &prod(30, false))]);
+            let mut bench = Bench::new(&fixture, &fixture.source(), policy);
+            let before = bench.writes();
+            for command in commands {
+                fixture.git(command);
+            }
+            let told = bench.poll();
+            let condition = bench.condition("HistoryRewritten").expect(about);
+            assert!(
+                condition.contains("\"even more\"") && condition.contains("HEAD was moved"),
+                "{condition}"
+            );
+            if policy == SourcePolicy::open() {
+                assert!(matches!(&told, Told::Followed { notice: Some(_), .. }), "{about}: {told:?}");
+                assert_eq!(bench.weight(), Some(json!(weight)), "{about}");
+                continue;
+            }
+            assert!(matches!(&told, Told::Held { .. }), "{about}: {told:?}");
+            assert_eq!(bench.writes(), before, "{about}: the last good state is kept");
+            // Back where it was, or on another branch that goes on from there, nothing waits.
+            fixture.git(&["checkout", "--quiet", "--force", "-B", "onward", &last]);
+            bench.poll();
+            fixture.commit("goes on", &[(PROD, &prod(40, false))]);
+            let told = bench.poll();
+            assert!(matches!(&told, Told::Followed { notice: None, .. }), "{about}: {told:?}");
+            assert_eq!(bench.weight(), Some(json!(40)), "{about}");
+        }
+    }
 }
 
 #[test]
