@@ -36,6 +36,8 @@ pub(crate) struct Secrets {
     stretches: Vec<Range<usize>>,
     /// Those of them that are one line, and the lines of the others, in the order of their letters.
     sorted: Vec<Range<usize>>,
+    /// The same as [`folded`] leaves them, in order.
+    folded: Vec<String>,
 }
 
 impl Secrets {
@@ -54,7 +56,13 @@ impl Secrets {
             all.iter().flat_map(|stretch| lines(text, stretch.clone())).collect();
         sorted.retain(|line| line.len() >= KNOWN_BY);
         sorted.sort_by(|a, b| text[a.clone()].cmp(&text[b.clone()]));
-        Self { stretches, sorted }
+        let mut all: Vec<String> = sorted
+            .iter()
+            .map(|line| folded(&text[line.clone()]).map(|(_, letter)| letter).collect())
+            .filter(|line: &String| line.len() >= KNOWN_BY)
+            .collect();
+        all.sort();
+        Self { stretches, sorted, folded: all }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -90,8 +98,35 @@ impl Secrets {
         Cow::Owned(starred)
     }
 
-    /// A sentence about their text without them.
+    /// A sentence about their text without them, and without what was made of them: a name that DNS allows, another case.
     pub fn masked<'a>(&self, text: &str, words: &'a str) -> Cow<'a, str> {
+        match self.masked_as_written(text, words) {
+            Cow::Borrowed(words) => self.masked_as_folded(words),
+            Cow::Owned(words) => Cow::Owned(self.masked_as_folded(&words).into_owned()),
+        }
+    }
+
+    fn masked_as_folded<'a>(&self, words: &'a str) -> Cow<'a, str> {
+        if self.folded.is_empty() {
+            return Cow::Borrowed(words);
+        }
+        let (places, letters): (Vec<usize>, String) = folded(words).unzip();
+        let mut found = Vec::new();
+        let mut at = 0;
+        while at < letters.len() {
+            let secrets = || self.folded.iter().map(String::as_str);
+            let next = self.folded.partition_point(|secret| secret.as_str() < &letters[at..]);
+            let neighbours = secrets().skip(next.saturating_sub(1)).take(2);
+            let length = neighbours.map(|secret| alike(secret, &letters[at..])).max().unwrap_or(0);
+            if length >= KNOWN_BY {
+                found.push(places[at]..places[at + length - 1] + 1);
+            }
+            at += if length >= KNOWN_BY { length } else { 1 };
+        }
+        replaced(words, found.into_iter())
+    }
+
+    fn masked_as_written<'a>(&self, text: &str, words: &'a str) -> Cow<'a, str> {
         let mut found = Vec::new();
         let mut at = 0;
         while at < words.len() && !self.sorted.is_empty() {
@@ -108,12 +143,19 @@ impl Secrets {
     fn known(&self, text: &str, words: &str) -> usize {
         let next = self.sorted.partition_point(|secret| &text[secret.clone()] < words);
         let neighbours = &self.sorted[next.saturating_sub(1)..(next + 1).min(self.sorted.len())];
-        let alike = |secret: &Range<usize>| {
-            let letters = text[secret.clone()].chars().zip(words.chars());
-            letters.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
-        };
-        neighbours.iter().map(alike).max().unwrap_or(0)
+        neighbours.iter().map(|secret| alike(&text[secret.clone()], words)).max().unwrap_or(0)
     }
+}
+
+/// Bytes with which both begin.
+fn alike(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
+}
+
+/// Letters and digits alone and in one case, each with its place: what is left of a text in every name that is made of it.
+fn folded(text: &str) -> impl Iterator<Item = (usize, char)> + '_ {
+    let kept = text.char_indices().filter(|(_, letter)| letter.is_ascii_alphanumeric());
+    kept.map(|(at, letter)| (at, letter.to_ascii_lowercase()))
 }
 
 fn replaced(words: &str, stretches: impl Iterator<Item = Range<usize>>) -> Cow<'_, str> {
@@ -407,6 +449,8 @@ mod tests {
         assert_eq!(said(&format!("`token` is \"{RANDOM}\" (a text)")), "`token` is \"***\" (a text)");
         assert_eq!(said(&format!("ü {}… and ü {RANDOM}!", &RANDOM[..14])), "ü ***… and ü ***!");
         assert_eq!(said("wJal is short"), "wJal is short");
+        let slug = RANDOM.to_ascii_lowercase().replace('x', "-x-");
+        assert_eq!(said(&format!("ü call it `{slug}`, or x-{slug}")), "ü call it `***`, or x-***");
         assert_eq!(masked(&format!("is {FORGE}, {FORGE}")), "is ***, ***");
     }
 }

@@ -48,6 +48,32 @@ fn ren_044_no_other_mistake_repeats_a_credential() {
 }
 
 #[test]
+fn ren_044_what_is_made_of_a_secret_hides_it_as_well() {
+    // Names that DNS allows are proposed, and made, of what is written.
+    let secret = "ghp_aBcDeFgHij_0123456789abcdef";
+    for prod in [
+        "[pools.a]\nstrategy = '@'\n",
+        "[pools.'@']\nstrategy = 'spot'\n",
+        "[pools.a]\nstrategy = 'spot'\nclass = '@'\n",
+        "[classes.'@']\n[pools.a]\nstrategy = 'spot'\n",
+        "extends = '@'\n[pools.a]\nstrategy = 'spot'\n",
+        "[pools.a]\nstrategy = 'spot'\nzones = ['@']\n",
+        "final = ['pools.@.weight']\n[pools.a]\nstrategy = 'spot'\n",
+    ] {
+        let found = errors(&fleet(&prod.replace('@', secret)));
+        assert!(found.iter().any(Diagnostic::is_error), "{prod}");
+        let shown = seen(&found);
+        let letters = |text: &str| -> String {
+            text.chars()
+                .filter(char::is_ascii_alphanumeric)
+                .map(|letter| letter.to_ascii_lowercase())
+                .collect()
+        };
+        assert!(!letters(&shown).contains(&letters(secret)[..12]), "{prod}: {shown}");
+    }
+}
+
+#[test]
 fn ren_044_a_masked_line_is_underlined_where_the_mistake_is() {
     let prod = "[pools.a]\nstrategy = 'spot'\nlabels = { t = 'ghp_abcdefghijklmnopqrst' }; weigth = 1\n";
     let found = errors(&fleet(prod));
