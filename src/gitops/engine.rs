@@ -11,6 +11,7 @@ use std::sync::Arc;
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
 
+use crate::gitops::credential;
 use crate::gitops::diagnostic::{Diagnostic, Place, Source};
 use crate::gitops::fleet::{TEMPLATES, refused};
 use crate::gitops::flow::{Steps, Trail};
@@ -104,6 +105,7 @@ impl Engine {
         for (path, bytes) in &repository.files {
             let Some(name) = path.strip_prefix(TEMPLATES).filter(|name| is_template(name)) else { continue };
             if let Some(source) = text_of(path, bytes, &mut engine.found) {
+                credential::check(&source, None, true, &mut engine.found);
                 engine.add(name, &source);
             }
         }
@@ -138,7 +140,28 @@ impl Engine {
     /// Whether a template of the repository failed to load, so that its name is taken but cannot be used.
     pub fn is_broken(&self, name: &str) -> bool {
         let path = format!("{TEMPLATES}{name}");
-        self.found.iter().any(|diagnostic| diagnostic.is_error() && **diagnostic.place.file() == *path)
+        let is_wrong = |diagnostic: &Diagnostic| diagnostic.is_error() && **diagnostic.place.file() == *path;
+        !self.has(name) && self.found.iter().any(is_wrong)
+    }
+
+    /// What looks like a secret in a template and in those that it includes.
+    pub fn secrets(&self, name: &str) -> Vec<Diagnostic> {
+        let secrets = || self.found.iter().filter(|one| one.code == credential::CODE);
+        if secrets().next().is_none() {
+            return Vec::new();
+        }
+        let mut names = vec![name];
+        let mut at = 0;
+        while let Some(name) = names.get(at) {
+            at += 1;
+            let uses = self.traced.get(*name).into_iter().flat_map(|traced| &traced.uses);
+            let new: Vec<&str> = uses.map(|(name, _)| &**name).filter(|name| !names.contains(name)).collect();
+            names.extend(new);
+        }
+        let is_used = |one: &&Diagnostic| {
+            one.place.file().strip_prefix(TEMPLATES).is_some_and(|file| names.contains(&file))
+        };
+        secrets().filter(is_used).cloned().collect()
     }
 
     /// Names of strategies that templates exist for.

@@ -17,6 +17,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::gitops::check::{buys_gpus, requirement_on};
+use crate::gitops::credential;
 use crate::gitops::diagnostic::{Diagnostic, Place, Source, listed};
 use crate::gitops::fleet::refused;
 use crate::gitops::read::{Format, document, text_of};
@@ -158,7 +159,9 @@ impl Guardrails {
                 found.extend(path.strip_prefix(POLICIES).and_then(|file| stranger(path, file)));
                 continue;
             };
-            let tree = text_of(path, bytes, found).and_then(|source| document(&source, format, found));
+            let Some(source) = text_of(path, bytes, found) else { continue };
+            let tree = document(&source, format, found);
+            credential::check(&source, tree.as_ref(), tree.is_some(), found);
             let Some(tree) = tree else { continue };
             shape_of(SchemaKind::Policy).check(&tree, found);
             for node in tree.get("guardrail").and_then(Node::as_list).unwrap_or_default() {

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Value as Json, json};
 
+use crate::gitops::credential;
 use crate::gitops::diagnostic::Diagnostic;
 use crate::gitops::fleet::refused;
 use crate::gitops::read::{Format, document, text_of};
@@ -75,7 +76,9 @@ impl Lock {
             found.push(refused(&path, *refusal));
         }
         let Some(bytes) = repository.files.get(&path) else { return Self::default() };
-        let tree = text_of(&path, bytes, found).and_then(|source| document(&source, Format::Toml, found));
+        let Some(source) = text_of(&path, bytes, found) else { return Self::default() };
+        let tree = document(&source, Format::Toml, found);
+        credential::check(&source, tree.as_ref(), tree.is_some(), found);
         let Some(tree) = tree else { return Self::default() };
         let before = found.len();
         if let Some(version) = tree.get("version")

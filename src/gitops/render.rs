@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use self::sealed::Subject;
 use crate::gitops::check::{self, Instances};
 use crate::gitops::context::{self, MapOrder, OWN_CLASS, Surroundings};
+use crate::gitops::credential;
 use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed};
 use crate::gitops::engine::Engine;
@@ -524,6 +525,7 @@ impl<'a> Run<'a> {
         roots: &Roots<'_>,
         entry: &Place,
     ) -> Vec<Draft> {
+        self.found.extend(self.engine.secrets(template));
         match self.engine.render(template, context) {
             Ok(rendered) => {
                 self.bytes += rendered.0.len();
@@ -695,6 +697,9 @@ impl<'a> Run<'a> {
     fn judge(&mut self, subject: &Value) -> Vec<Breach> {
         let guardrails = &self.fleet.guardrails;
         self.found.extend(guardrails.mistakes().iter().cloned());
+        let locked = self.fleet.book.mistakes().iter();
+        self.found.extend(locked.filter(|one| one.code == credential::CODE).cloned());
+        credential::check_drafts(&self.drafts, &mut self.found);
         if self.found.iter().any(Diagnostic::is_error) {
             return Vec::new();
         }

@@ -10,6 +10,7 @@ use jiff::SignedDuration;
 
 use crate::api::Object;
 use crate::api::snapshot::{self, PODS_MAX, SnapshotError};
+use crate::gitops::credential;
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed};
 use crate::gitops::fleet::refused;
 use crate::gitops::read::{Format, document, text_of};
@@ -64,8 +65,10 @@ pub fn judge(repository: &Repository, found: &mut Vec<Diagnostic>) -> Option<Scr
         found.push(refused(&path, *refusal));
     }
     let source = text_of(&path, repository.files.get(&path)?, found)?;
-    let tree = document(&source, Format::Toml, found)?;
     let before = found.len();
+    let tree = document(&source, Format::Toml, found);
+    credential::check(&source, tree.as_ref(), tree.is_some(), found);
+    let tree = tree?;
     SHAPE.check(&tree, found);
     Judge { repository, tree: &tree, found }.judge();
     if found[before..].iter().any(Diagnostic::is_error) {
@@ -183,6 +186,7 @@ impl Judge<'_> {
                 is_whole = false;
                 continue;
             };
+            credential::check(&source, None, true, self.found);
             match snapshot::read(&source.text, path) {
                 Ok(read) => {
                     let told = read.notices.iter().map(|notice| {

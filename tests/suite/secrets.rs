@@ -1,7 +1,8 @@
 //! Secrets that somebody left in a file: whatever else is wrong there, nobody who reads of it reads them.
 
-use crate::fleet_files::{errors, fleet, repository};
+use crate::fleet_files::{errors, fleet, render, repository};
 use provisor::gitops::diagnostic::{Diagnostic, Diagnostics};
+use provisor::gitops::render::{RenderSettings, validate_repository};
 use provisor::ui::diagnostics::draw;
 
 /// All that a reader gets to see of these mistakes.
@@ -84,4 +85,85 @@ fn ren_044_a_masked_line_is_underlined_where_the_mistake_is() {
     let excerpt = slip.place.excerpt();
     assert_eq!(excerpt.text, prod.lines().nth(2).expect("there").replace("ghp_abcdefghijklmnopqrst", &stars));
     assert_eq!(&prod[slip.place.bytes()], &excerpt.text[excerpt.bytes]);
+}
+
+const FORGE: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+const OWN: &str = "templates/own.yaml.j2";
+const OWN_TEXT: &str = "{% include 'built-in/spot.yaml.j2' %}\n";
+const USES_OWN: &str = "[pools.general]\nstrategy = 'own'\n";
+
+/// The mistakes of `prod` in this repository, of which one tells a secret and none repeats it.
+fn told(files: &[(&str, &str)], secret: &str) -> Vec<Diagnostic> {
+    let mut all =
+        vec![("fleet.toml", "name = 'shop'\n"), (OWN, OWN_TEXT), ("environments/prod.toml", USES_OWN)];
+    all.retain(|(path, _)| !files.iter().any(|(own, _)| own == path));
+    all.extend(files);
+    let found = errors(&repository(&all));
+    let shown = seen(&found);
+    assert!(!shown.contains(secret), "{files:?}: {shown}");
+    let count = found.iter().filter(|one| one.code == "PRV1609").count();
+    assert_eq!(count, 1, "{files:?}: {shown}");
+    found
+}
+
+#[test]
+fn ren_044_every_file_that_is_read_is_looked_through() {
+    let rule = "[[guardrail]]\nid = 'a'\ncheck = 'true'\nmessage = 'b'\n";
+    for (path, text, line) in [
+        (OWN, format!("{{# @ #}}\n{OWN_TEXT}"), 1),
+        (OWN, format!("{OWN_TEXT}{{% set t = '@' %}}\n"), 2),
+        (OWN, format!("# @\n{OWN_TEXT}"), 1),
+        (OWN, format!("{{# @ #}}\n{OWN_TEXT}{{{{ nope }}}}\n"), 1),
+        (OWN, "{# @ #}{% if %}\n".to_owned(), 1),
+        ("policies/a.toml", format!("{rule}# @\n"), 5),
+        ("policies/a.toml", rule.replace("'b'", "'@'"), 4),
+        ("policies/a.yaml", "guardrail: []\n# @\n".to_owned(), 2),
+        ("provisor.lock", "version = 1\n# @\n".to_owned(), 2),
+        ("provisor.lock", "version = 1\n[images]\nal2023 = '@'\n".to_owned(), 3),
+    ] {
+        let found = told(&[(path, &text.replace('@', FORGE))], FORGE);
+        let one = found.iter().find(|one| one.code == "PRV1609").expect("told");
+        assert_eq!((&**one.place.file(), one.place.position().0), (path, line), "{text}");
+    }
+    // An included template, and none that is not.
+    let part = ("templates/deep/part.j2", "{# AKIAZZZZQQQQWWWW1234 #}");
+    let include = format!("{{% include 'deep/part.j2' %}}{OWN_TEXT}");
+    let found = told(&[(OWN, &include), part], "AKIAZZZZ");
+    assert_eq!(found[0].to_string().lines().next().expect("one").split(':').next(), Some(part.0));
+    let apart = repository(&[
+        ("fleet.toml", "name = 'shop'\n"),
+        ("environments/prod.toml", "[pools.a]\nstrategy = 'spot'\n"),
+        part,
+    ]);
+    assert!(render(&apart).is_ok(), "nothing of it is rendered");
+    let report = validate_repository(&apart, &RenderSettings::default());
+    assert!(report.diagnostics.iter().any(|one| one.code == "PRV1609"), "and a review tells it");
+}
+
+#[test]
+fn ren_044_what_a_template_puts_together_does_not_reach_an_object() {
+    let random = "wJalrXUtnFEMIxK7MDENGxbPxRfiCYzz";
+    let class = "{% include 'built-in/ec2nodeclass.yaml.j2' %}\n";
+    for (class, prod, line) in [
+        (
+            format!("{class}  userData: {{{{ ('#!/bin/sh\\necho ' ~ vars.a ~ vars.b) | tojson }}}}\n"),
+            "variables = { a = 'ghp_abcdefghij', b = 'klmnopqrstuvwxyz0123456789' }\n",
+            "ec2nodeclass",
+        ),
+        (
+            format!(
+                "{class}  context: {{{{ ('ghp_' ~ 'abcdefghijklmnopqrstuvwxyz0123456789') | tojson }}}}\n"
+            ),
+            "",
+            "ec2nodeclass",
+        ),
+        (class.to_owned() + "  tags:\n    db-password: " + random + "\n", "", "ec2nodeclass"),
+    ] {
+        let prod = format!("{prod}{USES_OWN}");
+        let files = [("templates/ec2nodeclass.yaml.j2", &*class), ("environments/prod.toml", &*prod)];
+        let found = told(&files, &FORGE[..14]);
+        let one = found.iter().find(|one| one.code == "PRV1609").expect("told");
+        assert!(one.place.file().contains(line), "{class}: {one}");
+        assert!(!seen(&found).contains(random), "{one}");
+    }
 }
