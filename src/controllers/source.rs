@@ -84,12 +84,19 @@ pub enum Told {
     Followed {
         revision: Revision,
         notice: Option<SourceNotice>,
-        rendered: Result<Arc<DesiredState>, Diagnostics>,
+        rendered: Result<Usable, Diagnostics>,
     },
     Failed {
         error: GitError,
         after: AfterFailure,
     },
+}
+
+/// A commit that can be used, and what is worth a look although it can.
+#[derive(Debug)]
+pub struct Usable {
+    pub desired: Arc<DesiredState>,
+    pub warnings: Diagnostics,
 }
 
 /// The rendering that is in force, or the failed one that came last.
@@ -271,14 +278,16 @@ pub fn render_commit(
     repository: &Repository,
     environment: &str,
     settings: &RenderSettings,
-) -> (GitEvent, Result<Arc<DesiredState>, Diagnostics>) {
+) -> (GitEvent, Result<Usable, Diagnostics>) {
     match render_environment(repository, environment, settings) {
-        Ok((desired, _)) => {
+        Ok((desired, found)) => {
             let again = render_environment(repository, environment, settings);
             let proof =
                 again.map_or(RenderProof::Once, |(again, _)| RenderProof::Twice { digest: again.digest });
             let desired = Arc::new(desired);
-            (GitEvent::Rendered { desired: desired.clone(), proof }, Ok(desired))
+            let mut warnings = Diagnostics::default();
+            warnings.extend(found);
+            (GitEvent::Rendered { desired: desired.clone(), proof }, Ok(Usable { desired, warnings }))
         }
         Err(diagnostics) => {
             let errors = diagnostics.iter().filter(|one| one.is_error()).map(ToString::to_string).collect();

@@ -12,7 +12,7 @@ use crate::api::Object;
 use crate::api::snapshot;
 use crate::capacity::engine::EngineSettings;
 use crate::controllers::reconciler::{Reconciler, Turn};
-use crate::controllers::source::render_commit;
+use crate::controllers::source::{Usable, render_commit};
 use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::fleet::Fleet;
@@ -246,28 +246,26 @@ impl Play {
         let settings = RenderSettings { standing: self.standing.clone(), ..RenderSettings::default() };
         let (event, rendered) = render_commit(&repository, &self.script.environment, &settings);
         self.reconciler.observe(event);
-        if rendered.is_ok() {
+        let rendered = rendered.map(|Usable { desired, warnings }| {
             self.take_rules(&repository);
-        }
+            self.notices.extend(warnings);
+            desired
+        });
         self.repository = repository;
         rendered
     }
 
     /// Takes in what a commit that is in force says beside its objects: guardrails for the next, and promotions.
     pub fn take_rules(&mut self, repository: &Repository) {
-        let guardrails = Guardrails::read(repository);
         self.notices = Diagnostics::default();
-        if let Some(standing) = &self.standing {
-            self.notices.extend(standing.changed_in(&guardrails));
-        }
-        self.standing = Some(Arc::new(guardrails));
+        self.standing = Some(Arc::new(Guardrails::read(repository)));
         if let Err(mistakes) = self.reconciler.observe_promotions(repository) {
             self.notices.extend(mistakes);
         }
     }
 
-    /// What a person should know of the last commit although it is carried out: that it changes guardrails, or that its
-    /// promotion rules are wrong and the old ones stay.
+    /// What a person should know of the last commit although it is carried out: its warnings, if it was rendered here, and
+    /// that its promotion rules are wrong and the old ones stay.
     pub fn take_notices(&mut self) -> Diagnostics {
         std::mem::take(&mut self.notices)
     }

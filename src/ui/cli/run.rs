@@ -215,8 +215,8 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     if let Some(repository) = &heard.in_force {
         play.take_rules(repository);
     }
-    if let Told::Followed { rendered: Err(diagnostics), .. } = heard.told {
-        return Err(diagnostics.into());
+    if let Told::Followed { rendered, .. } = heard.told {
+        console.warn(&rendered?.warnings);
     }
     tell_notices(&mut play, console);
 

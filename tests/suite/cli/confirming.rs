@@ -29,11 +29,17 @@ impl Run {
 
     /// The same, started by another program.
     pub fn under(starter: &[&str], environment: &str, more: &[&str]) -> Self {
+        Self::start(starter, &[("environments/dev.toml", environment)], more)
+    }
+
+    /// In a fleet of these files.
+    pub fn start(starter: &[&str], files: &[(&str, &str)], more: &[&str]) -> Self {
         let fleet = TempDir::new().expect("a temporary directory");
         let dir = fleet.path();
-        std::fs::create_dir(dir.join("environments")).expect("a directory");
-        std::fs::write(dir.join("fleet.toml"), "name = \"shop\"\n").expect("written");
-        std::fs::write(dir.join("environments/dev.toml"), environment).expect("written");
+        for (path, text) in [("fleet.toml", "name = \"shop\"\n")].iter().chain(files) {
+            std::fs::create_dir_all(dir.join(path).parent().expect("a directory")).expect("made");
+            std::fs::write(dir.join(path), text).expect("written");
+        }
         git(dir, &["init", "--quiet", "--initial-branch", "main"]);
         git(dir, &["add", "."]);
         git(dir, &["commit", "--quiet", "-m", "first"]);

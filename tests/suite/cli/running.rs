@@ -95,3 +95,36 @@ fn under_nohup_a_closed_terminal_changes_nothing() {
     run.signal("-TERM");
     assert_eq!(run.child.wait().expect("it ends").code(), Some(0));
 }
+
+#[test]
+fn warnings_of_a_commit_are_told_before_it_is_applied() {
+    let rule = "[[guardrail]]\nid = \"most\"\nseverity = \"warn\"\ncheck = \"int(pool.limits.cpu) <= 100\"\n\
+                message = \"'too much: ' + pool.limits.cpu\"\n";
+    let files = [
+        ("environments/dev.toml", &*format!("{POOLS}limits = {{ cpu = 500 }}\n")),
+        ("policies/a.toml", rule),
+    ];
+    let patience = Duration::from_secs(20);
+
+    let mut run = Run::start(&[], &files, &[]);
+    run.until("the cluster is as the commit wants it");
+    assert!(run.talk().contains("too much: 500"), "of the first: {}", run.talk());
+    run.change("500", "600");
+    assert!(told_within(&run, "too much: 600", patience), "of the next: {}", run.talk());
+    run.change("[pools.a]", "[pools.b]\nstrategy = \"spot\"\nlimits = { cpu = 1 }\n[pools.a]");
+    assert!(told_within(&run, "PRV1619", patience), "not of rules alone: {}", run.talk());
+    let before = run.talk().len();
+    run.change("600", "60");
+    run.until("60");
+    assert!(!run.talk()[before..].contains("too much"), "what is mended is not told: {}", run.talk());
+
+    let mut run = Run::start(&[], &files, &["--output", "json"]);
+    run.until("Synced");
+    let notice = run.talk().lines().find(|line| line.contains("warnings")).expect("told").to_owned();
+    let notice: Value = serde_json::from_str(&notice).expect("a document");
+    assert_eq!(notice["warnings"][0]["severity"], "warning", "{notice}");
+    assert!(
+        notice["warnings"][0]["message"].as_str().is_some_and(|said| said.contains("too much")),
+        "{notice}"
+    );
+}

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::{Args, SourceTrouble, ask, next_change, open, say_commit, settings};
 use crate::controllers::source::{Answer, Follower, Question, Told};
+use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::render::list_environments;
 use crate::gitops::sync::GitEvent;
 use crate::io::clock::{self, Stopwatch};
@@ -28,6 +29,7 @@ pub(super) struct Commits {
     cloud: Option<String>,
     first: Vec<GitEvent>,
     introduction: String,
+    warnings: Diagnostics,
     trouble: Option<Failure>,
 }
 
@@ -54,12 +56,18 @@ impl Commits {
         let introduction = format!("following {}{at}, environment {environment}\n", source.name());
         let mut follower = Follower::new(source, settings(args, &environment)?, acknowledgement, seed);
         let heard = follower.hear(clock::now(), answer);
+        let mut warnings = Diagnostics::default();
         let trouble = match heard.told {
+            Told::Followed { rendered: Ok(usable), .. } => {
+                warnings = usable.warnings;
+                None
+            }
             Told::Followed { rendered: Err(diagnostics), .. } => Some(Failure::from(diagnostics)),
             Told::Failed { error, .. } => Some(Failure::from(error)),
             _ => None,
         };
-        Ok(Self { follower, environment, region, cloud, first: heard.events, introduction, trouble })
+        let first = heard.events;
+        Ok(Self { follower, environment, region, cloud, first, introduction, warnings, trouble })
     }
 
     /// Why nothing can be applied yet. A cluster that was synced before goes on as it is; a new one has nothing to go on with.
@@ -67,9 +75,11 @@ impl Commits {
         self.trouble.take()
     }
 
-    /// Says what is followed.
+    /// Says what is followed, and what is worth a look in its first commit.
     pub fn introduce(&self, console: &Console) -> Result<(), Failure> {
-        say(console, &self.introduction)
+        say(console, &self.introduction)?;
+        console.warn(&self.warnings);
+        Ok(())
     }
 
     pub fn environment(&self) -> &str {
@@ -207,10 +217,13 @@ pub(super) fn tell(console: &Console, told: Told) -> Result<(), Failure> {
             if let Some(notice) = notice {
                 console.notice(&format!("{}: {}", notice.reason, notice.message));
             }
-            if let Err(diagnostics) = rendered {
-                let mut failure = Failure::from(diagnostics);
-                failure.message = "this commit cannot be used; the last good state stays in force".into();
-                console.complain(&failure);
+            match rendered {
+                Ok(usable) => console.warn(&usable.warnings),
+                Err(diagnostics) => {
+                    let mut failure = Failure::from(diagnostics);
+                    failure.message = "this commit cannot be used; the last good state stays in force".into();
+                    console.complain(&failure);
+                }
             }
         }
     }
