@@ -9,6 +9,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
+use crate::gitops::overlay::identity_fields;
 use crate::gitops::strategy::{EnvironmentFile, Fleet, LockFile, PolicyFile, Requirement, Taint};
 
 /// The files that a schema exists for.
@@ -75,6 +76,10 @@ pub(crate) fn schema_value(kind: SchemaKind, draft: Draft) -> Value {
         "required": ["$remove"],
         "additionalProperties": false,
     });
+    let has_lists = matches!(kind, SchemaKind::Fleet | SchemaKind::Environment);
+    for list in KEYED_LISTS.into_iter().filter(|_| has_lists) {
+        definitions[removal_of(list)] = removal_by(identity_fields(list));
+    }
     if let Some(properties) = root.get_mut("properties").and_then(Value::as_object_mut) {
         // Editors put a link to the schema into YAML and JSON files.
         properties.insert(
@@ -111,7 +116,10 @@ fn adapt(value: &mut Value) {
                 map.insert("patternProperties".to_owned(), json!({ "^x-": true }));
             }
             if let Some(Value::Object(properties)) = map.get_mut("properties") {
-                for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(name)) {
+                for (name, property) in properties.iter_mut().filter(|(name, _)| !required.contains(name)) {
+                    if KEYED_LISTS.contains(&name.as_str()) {
+                        entries_removable(name, property);
+                    }
                     removable(property);
                 }
             }
@@ -149,6 +157,39 @@ fn removable(schema: &mut Value) {
         std::mem::take(map).into_iter().partition(|(key, _)| notes.contains(&key.as_str()));
     *map = kept;
     map.insert("anyOf".to_owned(), json!([inner, { "$ref": "#/$defs/Removal" }]));
+}
+
+/// Lists whose entries have names: a higher layer may take one of them away.
+const KEYED_LISTS: [&str; 5] = ["budgets", "requirements", "startup-taints", "taints", "volumes"];
+/// How the names of such removals begin in `$defs`.
+pub(crate) const ENTRY_REMOVAL: &str = "RemovalBy";
+
+fn removal_of(list: &str) -> String {
+    let fields =
+        identity_fields(list).iter().map(|field| format!("{}{}", field[..1].to_uppercase(), &field[1..]));
+    format!("{ENTRY_REMOVAL}{}", fields.collect::<Vec<_>>().join("And"))
+}
+
+fn removal_by(fields: &[&str]) -> Value {
+    let named = fields.iter().map(|field| (field.to_string(), json!({ "type": "string" })));
+    let properties: Map<String, Value> =
+        named.chain([("$remove".to_owned(), json!({ "const": true }))]).collect();
+    let required: Vec<&str> = fields.iter().copied().chain(["$remove"]).collect();
+    json!({
+        "description": "Takes away the entry that a lower layer set.",
+        "type": "object",
+        "properties": properties,
+        "patternProperties": { "^x-": true },
+        "required": required,
+        "additionalProperties": false,
+    })
+}
+
+/// Lets every entry of a list be removed by what names it.
+fn entries_removable(list: &str, schema: &mut Value) {
+    let Some(items) = schema.get_mut("items") else { return };
+    let reference = format!("#/$defs/{}", removal_of(list));
+    *items = json!({ "anyOf": [items.take(), { "$ref": reference }] });
 }
 
 /// The same schema in the words of draft 4.
@@ -356,9 +397,11 @@ impl JsonSchema for RequirementSet {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let one = generator.subschema_for::<Requirement>();
         let words = generator.subschema_for::<WordList>();
+        let mut list = json!({ "type": "array", "items": one.clone() });
+        entries_removable("requirements", &mut list);
         json_schema!({
             "anyOf": [
-                { "type": "array", "items": one.clone() },
+                list,
                 { "type": "object", "additionalProperties": { "anyOf": [words, one] } },
             ],
         })

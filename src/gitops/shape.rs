@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::gitops::diagnostic::{Diagnostic, listed};
 use crate::gitops::overlay::identity_fields;
 use crate::gitops::rendered::joined;
-use crate::gitops::schema::{Draft, SchemaKind, schema_value};
+use crate::gitops::schema::{Draft, ENTRY_REMOVAL, SchemaKind, schema_value};
 use crate::gitops::text_form;
 use crate::gitops::tree::{Map, Node, Quoting, Tree};
 use crate::model::near::nearest;
@@ -135,7 +135,7 @@ impl Shape {
                 let example = one_of.first().map(|word| quoted(word)).unwrap_or(example);
                 Kind::Text { form, one_of, example }
             }
-            Some("array") => Kind::List { inner: self.add(root, &schema["items"], names), example },
+            Some("array") => Kind::List { inner: self.add(root, entry_of(&schema["items"]), names), example },
             Some("object") => Kind::Table(self.table(root, schema, names)),
             _ => Kind::Anything,
         }
@@ -571,6 +571,16 @@ impl Check<'_> {
         let message = format!("`{name}` is {}, which is out of range", node.shown());
         let help = format!("it takes whole numbers {range}");
         self.found.push(Diagnostic::error("PRV1206", node.place.clone(), message).help(help));
+    }
+}
+
+/// The entry of a list, without the choice to remove one.
+fn entry_of(items: &Value) -> &Value {
+    let is_removal =
+        |choice: &Value| choice["$ref"].as_str().is_some_and(|target| target.contains(ENTRY_REMOVAL));
+    match items["anyOf"].as_array().map(Vec::as_slice) {
+        Some([entry, removal]) if is_removal(removal) => entry,
+        _ => items,
     }
 }
 

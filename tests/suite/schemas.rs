@@ -2,6 +2,7 @@
 
 use provisor::gitops::diagnostic::{Diagnostic, Place, Source};
 use provisor::gitops::schema::{Draft, SchemaKind, schema_of};
+use serde_json::json;
 
 /// File names of the checked-in schemas.
 fn files() -> Vec<(String, SchemaKind, Draft)> {
@@ -36,6 +37,49 @@ fn every_field_has_a_description_and_an_example() {
             assert!(shape["description"].is_string(), "{name}.{field} has no description");
             let is_example = shape["examples"].is_array() || field == "requirements";
             assert!(is_example, "{name}.{field} has no example");
+        }
+    }
+}
+
+/// What the guide says of `$remove`, an editor must not underline.
+#[test]
+fn entries_of_lists_can_be_removed_by_what_names_them() {
+    use provisor::gitops::render::{RenderSettings, validate_repository};
+    let base = "abstract = true\n[pools.a]\nstrategy = 'on-demand'\nbudgets = [{ name = 'b', nodes = '1' }]\n\
+                taints = ['k=v:NoSchedule']\nstartup-taints = ['s=v:NoSchedule']\n\
+                requirements = [{ key = 'a/b', operator = 'Exists' }]\nclass = 'c'\n\
+                [classes.c]\nvolumes = [{ device = '/dev/xvda', size = '20Gi' }, { device = '/dev/xvdb', size = '20Gi' }]\n";
+    for (path, entry) in [
+        ("pools.a.budgets", json!({ "name": "b", "$remove": true })),
+        ("pools.a.taints", json!({ "key": "k", "effect": "NoSchedule", "$remove": true })),
+        ("pools.a.startup-taints", json!({ "key": "s", "effect": "NoSchedule", "$remove": true })),
+        ("pools.a.requirements", json!({ "key": "a/b", "$remove": true, "x-why": "no" })),
+        ("classes.c.volumes", json!({ "device": "/dev/xvdb", "$remove": true })),
+    ] {
+        let fields = entry.as_object().expect("a table");
+        let written: Vec<String> = fields.iter().map(|(key, value)| format!("\"{key}\" = {value}")).collect();
+        let prod = format!("extends = 'base'\n{path} = [{{ {} }}]\n", written.join(", "));
+        let files = [
+            ("fleet.toml", "name = 'shop'\n"),
+            ("environments/base.toml", base),
+            ("environments/prod.toml", &prod),
+        ];
+        let report = validate_repository(&crate::fleet_files::repository(&files), &RenderSettings::default());
+        assert!(report.is_valid(), "{prod}: {}", report.diagnostics);
+        for draft in [Draft::Latest, Draft::Draft4] {
+            let schema: serde_json::Value =
+                serde_json::from_str(&schema_of(SchemaKind::Environment, draft)).expect("JSON");
+            let steps: Vec<&str> = path.split('.').collect();
+            let of = |entry: &serde_json::Value| json!({ steps[0]: { steps[1]: { steps[2]: [entry] } } });
+            let wrong = |document: serde_json::Value| {
+                let mut wrong = Vec::new();
+                crate::cli::schema::check(&schema, &schema, &document, path, &mut wrong);
+                wrong
+            };
+            assert_eq!(wrong(of(&entry)), [""; 0], "{draft:?}");
+            let mut nameless = entry.clone();
+            nameless.as_object_mut().expect("a table").retain(|key, _| key == "$remove");
+            assert_ne!(wrong(of(&nameless)), [""; 0], "{draft:?}: nothing says which");
         }
     }
 }

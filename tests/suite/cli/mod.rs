@@ -5,7 +5,7 @@ mod fleet_verbs;
 mod hostile;
 mod plan;
 mod running;
-mod schema;
+pub mod schema;
 mod script;
 
 use std::path::{Path, PathBuf};

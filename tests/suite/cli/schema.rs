@@ -17,10 +17,10 @@ pub fn conforms(name: &str, document: &Value) {
 }
 
 /// The part of JSON Schema that our types need.
-fn check(root: &Value, schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
+pub fn check(root: &Value, schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
     if let Some(name) = schema["$ref"].as_str() {
-        let name = name.trim_start_matches("#/$defs/");
-        return check(root, &root["$defs"][name], value, path, wrong);
+        let schema = root.pointer(name.trim_start_matches('#')).expect(name);
+        return check(root, schema, value, path, wrong);
     }
     if let Some(choices) = schema["anyOf"].as_array() {
         let fits = |choice: &Value| {
@@ -62,6 +62,16 @@ fn check(root: &Value, schema: &Value, value: &Value, path: &str, wrong: &mut Ve
     for (key, field) in fields {
         let path = format!("{path}.{key}");
         match (schema["properties"].get(key), schema.get("additionalProperties")) {
+            (None, _)
+                if schema["patternProperties"].as_object().is_some_and(|all| !all.contains_key("^x-")) =>
+            {
+                let patterns = schema["patternProperties"].as_object().into_iter().flatten();
+                patterns.for_each(|(_, named)| check(root, named, field, &path, wrong));
+            }
+            // Notes may stand everywhere in what people write.
+            (None, Some(Value::Bool(false))) if !key.starts_with("x-") => {
+                wrong.push(format!("{path} is not in the schema"));
+            }
             (Some(known), _) | (None, Some(known)) => check(root, known, field, &path, wrong),
             (None, None) if schema.get("properties").is_some() => {
                 wrong.push(format!("{path} is not in the schema"))
