@@ -230,6 +230,11 @@ fn check_finals(layers: &[Layer], found: &mut Vec<Diagnostic>) {
                 if path.len() > 2 && path[0] == "classes" && path[1] == "*" {
                     collect_hits_at(&above.tree, &["defaults", "class"], &path[2..], &mut hits);
                 }
+                if let [first, rest @ ..] = path.as_slice()
+                    && first == "variables"
+                {
+                    collect_own_variables(&above.tree, rest, &mut hits);
+                }
                 for place in hits {
                     let message = format!("`{}` is final and may not be changed here", path.join("."));
                     found.push(
@@ -246,6 +251,19 @@ fn check_finals(layers: &[Layer], found: &mut Vec<Diagnostic>) {
 fn collect_hits_at(tree: &Node, below: &[&str], path: &[String], hits: &mut Vec<Place>) {
     if let Some(node) = tree.at(below.iter().copied()) {
         collect_hits(node, path, hits);
+    }
+}
+
+/// Pools and classes lay variables of their own over those of the environment.
+fn collect_own_variables(tree: &Node, path: &[String], hits: &mut Vec<Place>) {
+    let tables = ["pools", "classes", "defaults"].into_iter().filter_map(|table| tree.get(table)?.as_map());
+    for (_, owner) in tables.flat_map(Map::iter) {
+        let Some(own) = owner.node.entry("variables") else { continue };
+        if path.is_empty() || own.node.is_removal() {
+            hits.push(own.key.clone());
+        } else {
+            collect_hits(&own.node, path, hits);
+        }
     }
 }
 

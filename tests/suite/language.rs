@@ -437,6 +437,39 @@ fn ren_034_final_fields_cannot_be_overridden() {
 }
 
 #[test]
+fn ren_034_final_variables_hold_for_pools_and_classes_too() {
+    let base = "[pools.a]\nstrategy = 'spot'\nvariables = { other = 1, team = 'base' }\n[classes.default]\n";
+    let found = |path: &str, above: &str| {
+        let base = format!(
+            "abstract = true\nfinal = ['{path}']\nvariables = {{ team = 'x', db = {{ size = 1 }} }}\n{base}"
+        );
+        let prod = format!("extends = 'base'\n{above}\n");
+        let files = [FLEET, ("environments/base.toml", &*base), ("environments/prod.toml", &*prod)];
+        let report = validate_repository(&repository(&files), &RenderSettings::default());
+        let errors = report.diagnostics.into_iter().filter(Diagnostic::is_error);
+        errors.map(|one| (one.code, one.place.to_string())).collect::<Vec<_>>()
+    };
+    for (path, above, column) in [
+        ("variables.team", "variables = { team = 'y' }", 15),
+        ("variables.team", "pools.a.variables = { team = 'y' }", 23),
+        ("variables.team", "pools.new = { strategy = 'spot', variables = { team = 'y' } }", 48),
+        ("variables.team", "pools.a.variables = { team = { '$remove' = true } }", 23),
+        ("variables.team", "pools.a.variables = { '$remove' = true }", 9),
+        ("variables.team", "classes.default.variables.team = 'y'", 27),
+        ("variables.team", "defaults.pool.variables.team = 'y'", 25),
+        ("variables.team", "defaults.class.variables.team = 'y'", 26),
+        ("variables.db.size", "pools.a.variables.db.size = 2", 22),
+        ("variables", "pools.a.variables.own = 2", 9),
+    ] {
+        let place = format!("environments/prod.toml:2:{column}");
+        assert_eq!(found(path, above), [("PRV1304", place)], "{path}: {above}");
+    }
+    for above in ["pools.a.variables.own = 2", "pools.a = { '$remove' = true }", "variables.own = 1"] {
+        assert_eq!(found("variables.team", above), [], "{above}");
+    }
+}
+
+#[test]
 fn ren_034_final_fields_cannot_be_overridden_in_the_object() {
     let told = |fleet: &str, base: &str, prod: &str| -> Vec<(String, String)> {
         let files = [
