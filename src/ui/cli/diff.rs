@@ -1,12 +1,16 @@
 //! `provisor diff`: two states of a fleet compared, field by field, each with what it does to nodes.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::render::states;
+use super::render::{but_not, states};
 use super::repository::RepositoryArgs;
 use crate::gitops::desired::DesiredState;
+use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, show, without_bookkeeping};
 use crate::gitops::render::{RenderSettings, list_environments};
 use crate::model::count::counted;
@@ -48,6 +52,8 @@ pub struct DiffDocument {
     version: u32,
     same: bool,
     comparisons: Vec<Comparison>,
+    /// Environments that cannot be compared because a side does not render; the error on stderr says why.
+    broken: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -73,8 +79,9 @@ struct Side {
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let mut broken = BTreeMap::new();
     let comparisons = match args.env.as_slice() {
-        [] => between_commits(args, console)?,
+        [] => between_commits(args, console, &mut broken)?,
         [base, head] => {
             let repository = args.repository.open(console)?;
             let (base, head) = (one(&repository, base)?, one(&repository, head)?);
@@ -85,38 +92,57 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
                 .help("provisor diff --env dev --env prod"));
         }
     };
-    let same = comparisons.iter().all(|comparison| comparison.found.is_empty());
+    let same = broken.is_empty() && comparisons.iter().all(|comparison| comparison.found.is_empty());
     if console.is_json() {
-        console.json(&DiffDocument { version: 1, same, comparisons })?;
+        let names = broken.keys().map(ToString::to_string).collect();
+        console.json(&DiffDocument { version: 1, same, comparisons, broken: names })?;
     } else {
         console.data(&text(&comparisons, console))?;
+    }
+    if !broken.is_empty() {
+        return Err(but_not(broken, "compared"));
     }
     Ok(if same || args.no_exit_code { Exit::Done } else { Exit::No })
 }
 
-fn between_commits(args: &Args, console: &Console) -> Result<Vec<Comparison>, Failure> {
+/// What all environments, or the named one, become. An environment that a side cannot render is `broken`, and keeps none of
+/// the others back.
+fn between_commits(
+    args: &Args,
+    console: &Console,
+    broken: &mut BTreeMap<Arc<str>, Diagnostics>,
+) -> Result<Vec<Comparison>, Failure> {
     let head = args.repository.open(console)?;
     let base = args.repository.open_at(&args.revision, console)?;
-    let names: Vec<String> = match &args.environment {
-        Some(name) => vec![name.clone()],
-        None => {
-            let mut names: Vec<String> = concrete(&base)?.into_iter().chain(concrete(&head)?).collect();
-            names.sort();
-            names.dedup();
-            names
-        }
+    let (known_before, known_after) = (concrete(&base)?, concrete(&head)?);
+    let names: BTreeSet<&String> = match &args.environment {
+        Some(name) => [name].into(),
+        None => known_before.iter().chain(&known_after).collect(),
     };
-    names
-        .iter()
-        .map(|name| {
-            let (known_before, known_after) =
-                (concrete(&base)?.contains(name), concrete(&head)?.contains(name));
-            // A name that neither side knows is reported by rendering it.
-            let before = known_before.then(|| one(&base, name)).transpose()?;
-            let after = (known_after || !known_before).then(|| one(&head, name)).transpose()?;
-            Ok(compare(before.as_ref(), after.as_ref(), &base, &head))
-        })
-        .collect()
+    let mut comparisons = Vec::new();
+    let mut first = None;
+    for name in names {
+        let (is_before, is_after) = (known_before.contains(name), known_after.contains(name));
+        // A name that neither side knows is reported by rendering it.
+        let sides = is_before.then(|| one(&base, name)).transpose().and_then(|before| {
+            let after = (is_after || !is_before).then(|| one(&head, name)).transpose()?;
+            Ok((before, after))
+        });
+        match sides {
+            Ok((before, after)) => {
+                comparisons.push(compare(before.as_ref(), after.as_ref(), &base, &head));
+            }
+            Err(failure) if args.environment.is_some() => return Err(failure),
+            Err(failure) => {
+                broken.insert(name.as_str().into(), failure.diagnostics.clone());
+                first.get_or_insert(failure);
+            }
+        }
+    }
+    match first {
+        Some(failure) if comparisons.is_empty() => Err(failure),
+        _ => Ok(comparisons),
+    }
 }
 
 /// Names of the environments that can be rendered.
@@ -127,8 +153,8 @@ fn concrete(repository: &Repository) -> Result<Vec<String>, Failure> {
 }
 
 fn one(repository: &Repository, environment: &str) -> Result<DesiredState, Failure> {
-    let (mut states, _) = states(repository, Some(environment), &RenderSettings::default())?;
-    states.pop().ok_or_else(|| {
+    let mut found = states(repository, Some(environment), &RenderSettings::default())?;
+    found.states.pop().ok_or_else(|| {
         Failure::input(format!("there is no environment `{environment}`"))
             .help("`provisor validate` names those that there are.")
     })

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use jiff::{SignedDuration, Timestamp};
 
 use super::catalog::CatalogArgs;
-use super::render::{sorted, states};
+use super::render::{States, sorted, states};
 use super::repository::{self, CommitArgs};
 use crate::api::scheduler_config;
 use crate::api::snapshot::PODS_MAX;
@@ -197,7 +197,7 @@ fn desired(args: &Args, console: &Console) -> Result<Option<(DesiredState, Optio
         Some(name) => name.clone(),
         None => only_environment(&repository)?,
     };
-    let (mut states, warnings) = states(&repository, Some(&name), &RenderSettings::default())?;
+    let States { mut states, warnings, .. } = states(&repository, Some(&name), &RenderSettings::default())?;
     console.warn(&sorted(warnings));
     let region = Fleet::load(&repository)?
         .resolve(&name)?

@@ -1,6 +1,8 @@
 //! `provisor render`: the Kubernetes objects that a fleet stands for.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -10,8 +12,9 @@ use super::document::OriginDocument;
 use super::repository::RepositoryArgs;
 use super::validate::settings;
 use crate::gitops::desired::DesiredState;
-use crate::gitops::diagnostic::{Diagnostic, Diagnostics};
-use crate::gitops::render::{RenderSettings, Rendered, check_determinism, render_all, render_environment};
+use crate::gitops::diagnostic::{Diagnostic, Diagnostics, listed};
+use crate::gitops::render::{RenderSettings, check_determinism, render_all, render_environment};
+use crate::model::count::agreeing;
 use crate::model::repository::Repository;
 use crate::model::visible::{visible, visible_yaml};
 use crate::ui::console::Console;
@@ -43,6 +46,8 @@ pub struct Args {
 pub struct RenderDocument {
     version: u32,
     environments: Vec<EnvironmentDocument>,
+    /// Environments that cannot be rendered; the error on stderr says why.
+    broken: Vec<String>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -65,7 +70,7 @@ struct ObjectDocument {
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let repository = args.repository.open(console)?;
     let settings = settings();
-    let (states, warnings) = states(&repository, args.environment.as_deref(), &settings)?;
+    let States { states, warnings, broken } = states(&repository, args.environment.as_deref(), &settings)?;
     console.warn(&sorted(warnings));
     if args.check_determinism {
         for state in &states {
@@ -73,9 +78,13 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         }
     }
     if console.is_json() {
-        console.json(&RenderDocument { version: 1, environments: states.iter().map(document).collect() })?;
+        console.json(&RenderDocument {
+            version: 1,
+            environments: states.iter().map(document).collect(),
+            broken: broken.keys().map(ToString::to_string).collect(),
+        })?;
     } else {
-        let is_one = states.len() == 1;
+        let is_one = states.len() + broken.len() == 1;
         let mut text = String::new();
         for state in &states {
             if !is_one {
@@ -85,7 +94,21 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         }
         console.data(&text)?;
     }
-    Ok(Exit::Done)
+    match broken.is_empty() {
+        true => Ok(Exit::Done),
+        false => Err(but_not(broken, "rendered")),
+    }
+}
+
+/// What is told of broken environments once the others were `done`.
+pub fn but_not(broken: BTreeMap<Arc<str>, Diagnostics>, done: &str) -> Failure {
+    let verb = agreeing(broken.len(), "is", "are");
+    let names = listed(broken.keys().map(|name| &**name));
+    let mut mistakes = Diagnostics::default();
+    broken.into_values().for_each(|found| mistakes.extend(found));
+    let mut failure = Failure::from(mistakes.sorted());
+    failure.message = format!("{names} {verb} not {done}; the other environments are");
+    failure
 }
 
 pub fn sorted(found: Vec<Diagnostic>) -> Diagnostics {
@@ -94,29 +117,39 @@ pub fn sorted(found: Vec<Diagnostic>) -> Diagnostics {
     all.sorted()
 }
 
-/// The named environment, or all that can be rendered, with their warnings.
+/// Environments that were rendered, with their warnings, and the mistakes of those that could not be.
+pub struct States {
+    pub states: Vec<DesiredState>,
+    pub warnings: Vec<Diagnostic>,
+    pub broken: BTreeMap<Arc<str>, Diagnostics>,
+}
+
+/// The named environment, or all that can be rendered. Fails if there is nothing to show.
 pub fn states(
     repository: &Repository,
     environment: Option<&str>,
     settings: &RenderSettings,
-) -> Result<(Vec<DesiredState>, Vec<Diagnostic>), Failure> {
-    let rendered: Vec<Result<Rendered, Diagnostics>> = match environment {
-        Some(name) => vec![render_environment(repository, name, settings)],
-        None => render_all(repository, settings)?.into_values().collect(),
+) -> Result<States, Failure> {
+    let rendered = match environment {
+        Some(name) => [(name.into(), render_environment(repository, name, settings))].into(),
+        None => render_all(repository, settings)?,
     };
-    let mut states = Vec::new();
-    let mut warnings = Vec::new();
-    let mut mistakes = Diagnostics::default();
-    for one in rendered {
+    let mut all = States { states: Vec::new(), warnings: Vec::new(), broken: BTreeMap::new() };
+    for (name, one) in rendered {
         match one {
             Ok((state, found)) => {
-                states.push(state);
-                warnings.extend(found);
+                all.states.push(state);
+                all.warnings.extend(found);
             }
-            Err(found) => mistakes.extend(found),
+            Err(found) => drop(all.broken.insert(name, found)),
         }
     }
-    if mistakes.is_empty() { Ok((states, warnings)) } else { Err(mistakes.sorted().into()) }
+    if all.states.is_empty() && !all.broken.is_empty() {
+        let mut mistakes = Diagnostics::default();
+        all.broken.into_values().for_each(|found| mistakes.extend(found));
+        return Err(mistakes.sorted().into());
+    }
+    Ok(all)
 }
 
 fn document(state: &DesiredState) -> EnvironmentDocument {

@@ -249,3 +249,60 @@ fn the_reason_of_a_failure_is_its_first_error_and_no_warning_before_it() {
     assert_eq!(error["diagnostics"][0]["documentation"], "docs/guide/strategy.md#prv1630");
     assert!(error["message"].as_str().is_some_and(|message| message.contains("empty text")), "{error}");
 }
+
+#[test]
+fn ren_036_render_and_diff_show_the_healthy_environments_and_tell_of_the_broken_one() {
+    let pool = |weight: u32| format!("[pools.a]\nstrategy = 'spot'\nweight = {weight}\n");
+    let broken = "[pools.a]\nstrategy = 'spott'\n";
+    let (_dir, fleet) = made(&[
+        ("fleet.toml", "name = 'shop'\n"),
+        ("environments/a.toml", &pool(1)),
+        ("environments/b.toml", &pool(2)),
+        ("environments/c.toml", &pool(3)),
+    ]);
+    git(&fleet, &["init", "--quiet", "--initial-branch", "main"]);
+    git(&fleet, &["add", "."]);
+    git(&fleet, &["commit", "--quiet", "-m", "first"]);
+    fs::write(fleet.join("environments/a.toml"), pool(11)).expect("written");
+    fs::write(fleet.join("environments/b.toml"), broken).expect("written");
+
+    let rendered = run(&fleet, "render");
+    assert_eq!(code(&rendered), 2);
+    let shown = out(&rendered);
+    assert!(shown.contains("# Environment a\n") && shown.contains("weight: 11"), "{shown}");
+    assert!(shown.contains("# Environment c\n") && !shown.contains("# Environment b\n"), "{shown}");
+    let told = err(&rendered);
+    assert!(
+        told.contains("PRV1401") && told.contains("`b` is not rendered; the other environments are"),
+        "{told}"
+    );
+
+    let differs = run(&fleet, "diff");
+    assert_eq!(code(&differs), 2);
+    assert!(out(&differs).contains("NodePool/a") && out(&differs).contains("11"), "{}", out(&differs));
+    assert!(err(&differs).contains("`b` is not compared; the other environments are"), "{}", err(&differs));
+    assert_eq!(code(&run(&fleet, "diff --no-exit-code")), 2);
+
+    for (verb, list, name) in [("render", "environments", "name"), ("diff", "comparisons", "head")] {
+        let done = run(&fleet, &format!("{verb} --output json"));
+        assert_eq!(code(&done), 2);
+        let document = parsed(&out(&done));
+        super::schema::conforms(verb, &document);
+        assert_eq!(document["broken"], json!(["b"]), "{document}");
+        let shown = document[list].as_array().expect("a list").iter();
+        let names = shown.map(|one| one[name]["environment"].as_str().or(one[name].as_str()));
+        assert_eq!(names.collect::<Vec<_>>(), [Some("a"), Some("c")], "{document}");
+        assert_eq!(parsed(&err(&done))["error"]["diagnostics"][0]["code"], "PRV1401");
+        // Alone it is an error and nothing else.
+        let alone = run(&fleet, &format!("{verb} b --output json"));
+        assert_eq!((code(&alone), out(&alone)), (2, String::new()));
+    }
+    for name in ["a", "c"] {
+        fs::write(fleet.join(format!("environments/{name}.toml")), broken).expect("written");
+    }
+    for verb in ["render", "diff"] {
+        let done = run(&fleet, verb);
+        assert_eq!((code(&done), out(&done)), (2, String::new()), "nothing is left to show");
+        assert!(err(&done).contains("PRV1401"));
+    }
+}
