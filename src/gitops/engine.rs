@@ -253,7 +253,13 @@ impl Engine {
         };
         let mut place = Place::new(&traced.source, range.start..range.end.min(traced.source.text.len()));
         if error.kind() == ErrorKind::UndefinedError {
-            place = undefined_part(place, error);
+            let name = place.start as usize;
+            place = match traced.asked.get(&name).filter(|_| !names_a_part(error)) {
+                Some(parts) => {
+                    Place::new(&traced.source, parts[asked_at(error).min(parts.len() - 1)].clone())
+                }
+                None => undefined_part(place, error),
+            };
         }
         Some(place)
     }
@@ -373,6 +379,17 @@ fn source_of(error: &Error) -> Option<&Error> {
     std::error::Error::source(error)?.downcast_ref::<Error>()
 }
 
+/// Which of what a filter or test was asked is undefined: the first is what it is asked about.
+fn asked_at(error: &Error) -> usize {
+    let argument = error.detail().and_then(|detail| detail.strip_prefix(ARGUMENT));
+    argument.and_then(|at| at.parse().ok()).unwrap_or(0)
+}
+
+/// Whether the engine says itself what it is.
+fn names_a_part(error: &Error) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("` is undefined"))
+}
+
 /// The engine names the expression that was undefined; it stands on the line of the error, if not at its very place.
 fn undefined_part(mut place: Place, error: &Error) -> Place {
     let named = error.detail().and_then(|detail| {
@@ -383,19 +400,6 @@ fn undefined_part(mut place: Place, error: &Error) -> Place {
     let start = place.source.line_start(line as usize);
     let text = place.source.line(line as usize);
     let at = place.start as usize - start;
-    // A filter that refuses its input: the mistake stands before the bar.
-    if let Some(before) = text.get(..at).and_then(|before| before.trim_end().strip_suffix('|'))
-        && named.is_none()
-    {
-        let operand = before.trim_end();
-        let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '"' | '\'');
-        let first = operand.char_indices().rev().take_while(|(_, c)| is_path(*c)).last();
-        if let Some((first, _)) = first {
-            place.start = (start + first) as u32;
-            place.end = (start + operand.len()) as u32;
-        }
-        return place;
-    }
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         // The nearest mention that is not a part of a longer word.
         let mentions = text.match_indices(named).map(|(found, _)| found).filter(|found| {
@@ -456,6 +460,9 @@ fn unknown_name(detail: &str) -> &str {
     let before = before.split(" has no method named ").last().unwrap_or(before);
     before.rsplit(' ').next().unwrap_or(before)
 }
+
+/// How an error names an argument of a test: by its place behind it.
+const ARGUMENT: &str = "argument ";
 
 pub(crate) fn undefined(what: &str) -> Error {
     Error::new(ErrorKind::UndefinedError, what.to_owned())
@@ -813,7 +820,8 @@ fn overlaid(meter: &Meter, lower: &Value, upper: &Value, fields: &[&str]) -> Res
 
 fn add_tests(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
     use minijinja::tests;
-    let plain: [(&'static str, Value); 22] = [
+    let plain: [(&'static str, Value); 23] = [
+        ("none", Value::from_function(tests::is_none)),
         ("boolean", Value::from_function(tests::is_boolean)),
         ("odd", Value::from_function(tests::is_odd)),
         ("even", Value::from_function(tests::is_even)),
@@ -841,8 +849,8 @@ fn add_tests(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
         let metered = meter.clone();
         environment.add_test(name, move |state: &mut State<'_, '_>, args: Rest<ValueOrKwargs>| {
             let args = args.into_values();
-            if args.iter().any(Value::is_undefined) {
-                return Err(undefined(name));
+            if let Some(at) = args.iter().position(Value::is_undefined) {
+                return Err(undefined(&format!("{ARGUMENT}{at}")));
             }
             args.iter().try_for_each(|looked| look(&metered, looked))?;
             Ok::<_, Error>(test.call(state, &args)?.is_true())
@@ -851,5 +859,4 @@ fn add_tests(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
     // The ones that are about being there.
     environment.add_test("defined", |value: &Value| !value.is_undefined());
     environment.add_test("undefined", |value: &Value| value.is_undefined());
-    environment.add_test("none", |value: &Value| value.is_none());
 }

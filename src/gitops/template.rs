@@ -6,6 +6,7 @@
 //! the variable. The marks are Unicode noncharacters, which no input may contain; they are taken out again before the text
 //! is read as YAML.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -66,6 +67,8 @@ pub(crate) struct Traced {
     pub uses: Vec<(String, Place)>,
     /// What is legal in the engine and not here.
     pub refused: Vec<Diagnostic>,
+    /// By the first byte of its name, what a filter or a test is asked about, and its arguments in order.
+    pub asked: BTreeMap<usize, Vec<Range<usize>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,10 +115,11 @@ pub(crate) fn trace(source: &Arc<Source>, marks: &mut Vec<Mark>) -> Result<Trace
         unquoted: Vec::new(),
         uses: Vec::new(),
         refused: Vec::new(),
+        asked: BTreeMap::new(),
         order: 0,
     };
     walk.statement(&tree, Context::Output);
-    let Walk { mut edits, unquoted, uses, refused, .. } = walk;
+    let Walk { mut edits, unquoted, uses, refused, asked, .. } = walk;
     edits.sort_by_key(|edit| (edit.at, edit.rank));
     let mut text = String::with_capacity(source.text.len() + edits.len() * 16);
     let mut shifts = Vec::with_capacity(edits.len());
@@ -132,7 +136,7 @@ pub(crate) fn trace(source: &Arc<Source>, marks: &mut Vec<Mark>) -> Result<Trace
         copied = edit.at + edit.removes;
     }
     text.push_str(&source.text[copied..]);
-    Ok(Traced { source: source.clone(), text, shifts, unquoted, uses, refused })
+    Ok(Traced { source: source.clone(), text, shifts, unquoted, uses, refused, asked })
 }
 
 /// A `{{ … }}` or `{% … %}`.
@@ -191,6 +195,7 @@ struct Walk<'a> {
     unquoted: Vec<Place>,
     uses: Vec<(String, Place)>,
     refused: Vec<Diagnostic>,
+    asked: BTreeMap<usize, Vec<Range<usize>>>,
     order: i64,
 }
 
@@ -559,12 +564,14 @@ impl Walk<'_> {
                 }
             }
             Expr::Filter(filter) => {
-                if let Some(expr) = &filter.expr {
-                    self.expression(expr);
+                if let Some(inner) = &filter.expr {
+                    self.note_asked(expr.span().start_offset as usize, inner, &filter.args);
+                    self.expression(inner);
                 }
                 self.arguments(&filter.args);
             }
             Expr::Test(test) => {
+                self.note_asked(expr.span().start_offset as usize, &test.expr, &test.args);
                 self.expression(&test.expr);
                 self.arguments(&test.args);
             }
@@ -600,6 +607,23 @@ impl Walk<'_> {
                 map.values.iter().for_each(|value| self.expression(value));
             }
         }
+    }
+
+    /// What the filter or test whose name begins at `name` is asked about.
+    fn note_asked(&mut self, name: usize, about: &Expr<'_>, arguments: &[CallArg<'_>]) {
+        let text = &self.source.text[..name];
+        // Before the name stands `|`, `is` or `is not`.
+        let mut end = text.trim_end();
+        for sign in ["|", "not", "is"] {
+            end = end.strip_suffix(sign).unwrap_or(end).trim_end();
+        }
+        let mut asked = vec![balanced(&self.source.text, leftmost(about)..end.len())];
+        for argument in arguments {
+            if let CallArg::Pos(value) = argument {
+                asked.push(leftmost(value)..value.span().end_offset as usize);
+            }
+        }
+        self.asked.insert(name, asked);
     }
 
     /// A list of lists can hold far more than it looks, so it pays for its depth.
@@ -692,6 +716,19 @@ fn items_of<'e, 's>(expr: &'e Expr<'s>) -> &'e [Expr<'s>] {
         Expr::Tuple(tuple) => &tuple.items,
         other => std::slice::from_ref(other),
     }
+}
+
+/// A range with the brackets that open before it and close in it.
+fn balanced(text: &str, range: Range<usize>) -> Range<usize> {
+    let Range { mut start, end } = range;
+    let start_max = start;
+    let inside = text.get(start..end).unwrap_or_default();
+    let depth =
+        |open: char, close: char| inside.matches(close).count().saturating_sub(inside.matches(open).count());
+    for _ in 0..depth('(', ')') + depth('[', ']') + depth('{', '}') {
+        start = text[..start].rfind(['(', '[', '{']).unwrap_or(start);
+    }
+    start..end.max(start_max)
 }
 
 /// Assignments that say that nobody can follow the names of `target`.

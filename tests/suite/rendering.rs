@@ -98,6 +98,40 @@ fn ren_004_undefined_values_are_errors_wherever_they_are_used() {
     }
 }
 
+#[test]
+fn ren_002_what_a_test_or_a_filter_is_asked_about_is_what_is_undefined() {
+    for (line, part) in [
+        ("{% if vars.nope is string %}{% endif %}", "vars.nope"),
+        ("{% if vars.nope is not number %}{% endif %}", "vars.nope"),
+        ("{% if not vars.nope is mapping %}{% endif %}", "vars.nope"),
+        ("{% if nope is odd or true %}{% endif %}", "nope"),
+        ("{% if vars.nope is in([1]) %}{% endif %}", "vars.nope"),
+        ("{% if vars.nope is eq(1) %}{% endif %}", "vars.nope"),
+        ("{% if 1 is eq(vars.nope) %}{% endif %}", "vars.nope"),
+        ("{% if 1 is eq vars.nope %}{% endif %}", "vars.nope"),
+        ("{% if vars.nope is none %}{% endif %}", "vars.nope"),
+        ("{% if vars.nope is not none %}{% endif %}", "vars.nope"),
+        ("{{ 'x' if vars.nope is none else 'y' }}", "vars.nope"),
+        ("{% if (vars.nope) is true %}{% endif %}", "(vars.nope)"),
+        ("{% if ([1] | first) is number and ([] | first) is string %}{% endif %}", "([] | first)"),
+        ("{{ [] | first | tojson }}", "[] | first"),
+        ("{{ ([] | max) | tojson }}", "([] | max)"),
+        ("{{ [[]|first, 1] | map('upper') | list | tojson }}", "[[]|first, 1]"),
+        ("{{ [{'a': 1}] | map(attribute='b') | list }}", "[{'a': 1}] | map(attribute='b')"),
+    ] {
+        let found = only(errors(&templated(&format!("{line}\n{}", pool("weight: 1")))));
+        assert_eq!((found.code, caret(&found)), ("PRV1403", part), "{line}: {found}");
+        assert_eq!(found.message, format!("`{part}` is not defined"), "{line}");
+    }
+    for line in [
+        "{% if vars.nope is defined %}{% endif %}{% if vars.nope is not undefined %}{% endif %}",
+        "{% if (vars.nope | default(none)) is none %}{% endif %}",
+        "{% if vars.nope is undefined or vars.nope is string %}{% endif %}",
+    ] {
+        state(&templated(&format!("{line}\n{}", pool("weight: 1"))));
+    }
+}
+
 /// Rows: REN-001, REN-004
 #[test]
 fn what_a_strategy_hands_to_an_included_template_is_defined() {
