@@ -1,6 +1,6 @@
 //! Where a pool's values come from: every layer that set one, in order, and the one that won.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -72,9 +72,9 @@ pub struct Headroom {
 pub struct ExplainedField {
     /// `limits.cpu` in the strategy, `spec.limits.cpu` in the object.
     pub path: String,
-    /// The value that counts.
+    /// The value that counts; null if it was taken away.
     pub value: Value,
-    /// Everything that set it, the winner last.
+    /// Everything that set it or took it away, the winner last.
     pub layers: Vec<ExplainedLayer>,
     /// The field of the object that `overrides` take from a value of the strategy: then that is what counts.
     pub overridden: Option<String>,
@@ -84,6 +84,7 @@ pub struct ExplainedField {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExplainedLayer {
     pub origin: Origin,
+    /// Null where the place takes away what was there.
     pub value: Value,
 }
 
@@ -110,8 +111,9 @@ pub fn explain(
         layers.iter().skip(1).fold(layers[0].clone(), |lower, upper| merged(&lower, upper, &mut ignored));
     let mut paths = Vec::new();
     leaves(&effective, "", &mut paths);
+    paths.extend(removed(&layers, &effective));
     for path in &paths {
-        let setting: Vec<ExplainedLayer> = layers.iter().filter_map(|layer| explained(layer, path)).collect();
+        let setting = setting(&layers, path);
         let value = find(&effective, path).map_or(Value::Null, Node::to_json);
         fields.push(ExplainedField { path: path.clone(), value, layers: setting, overridden: None });
     }
@@ -346,9 +348,52 @@ fn values_of(object: &DesiredObject) -> Vec<(String, Value)> {
     values
 }
 
-fn explained(layer: &Node, path: &str) -> Option<ExplainedLayer> {
-    let node = find(layer, path)?;
-    Some(ExplainedLayer { origin: node.place.origin(), value: node.to_json() })
+/// All layers that say something of a path, lowest first. A list that adds nothing to the one below is none of them.
+fn setting(layers: &[Node], path: &str) -> Vec<ExplainedLayer> {
+    let mut all = Vec::new();
+    let mut below = layers[0].clone();
+    let mut ignored = Vec::new();
+    for layer in layers {
+        let merged = merged(&below, layer, &mut ignored);
+        if let Some(node) = find(layer, path) {
+            let values = [&below, &merged].map(|tree| find(tree, path).map(Node::to_json));
+            let is_empty = node.as_list().is_some_and(<[Node]>::is_empty);
+            let is_idle = is_empty && values[0].is_some() && values[0] == values[1];
+            let value = if node.is_removal() { Value::Null } else { node.to_json() };
+            if !is_idle {
+                all.push(ExplainedLayer { origin: node.place.origin(), value });
+            }
+        }
+        below = merged;
+    }
+    all
+}
+
+/// What was set by a layer and taken away above it: fields, and lists whose last entry went.
+fn removed(layers: &[Node], effective: &Node) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    layers.iter().for_each(|layer| removals(layer, "", &mut all));
+    all.retain(|path| {
+        find(effective, path).is_none_or(|node| node.as_list().is_some_and(<[Node]>::is_empty))
+    });
+    let known = {
+        let mut paths = Vec::new();
+        leaves(effective, "", &mut paths);
+        paths
+    };
+    all.into_iter().filter(|path| !known.contains(path)).collect()
+}
+
+fn removals(node: &Node, path: &str, out: &mut BTreeSet<String>) {
+    let has_removals = node.as_list().is_some_and(|items| items.iter().any(Node::is_removal));
+    if !path.is_empty() && (node.is_removal() || has_removals) {
+        out.insert(path.to_owned());
+        return;
+    }
+    let entries = node.as_map().into_iter().flat_map(|map| map.iter());
+    for (key, entry) in entries.filter(|(key, _)| !(path.is_empty() && &***key == "overrides")) {
+        removals(&entry.node, &joined(path, key), out);
+    }
 }
 
 /// The value at a path of a layer; entries of keyed lists are found by their place in the merged list only, so a list is

@@ -217,6 +217,66 @@ fn a_word_whose_field_is_overridden_tells_the_value_that_counts() {
     assert_eq!(of("labels.team"), ("a".into(), None, at("7:19")));
 }
 
+/// `prod` over a base, both as TOML.
+fn over_base(base: &str, prod: &str) -> Repository {
+    let (base, prod) = (format!("abstract = true\n{base}"), format!("extends = \"base\"\n{prod}"));
+    repository(&[FLEET, ("environments/base.toml", &base), ("environments/prod.toml", &prod)])
+}
+
+#[test]
+fn what_was_taken_away_tells_who_set_it_and_who_took_it() {
+    let base = "[pools.general]\nstrategy = \"spot\"\nweight = 10\nlimits = { cpu = 5, memory = \"9Gi\" }\n\
+                budgets = [{ name = \"b\", nodes = \"1\" }]\nlabels = { \"a.b/c\" = \"d\" }\n";
+    for (taken, field) in [
+        ("pools.general.weight", "weight"),
+        ("pools.general.limits.cpu", "limits.cpu"),
+        ("pools.general.labels.\"a.b/c\"", "labels.a.b/c"),
+    ] {
+        let prod = format!("{taken} = {{ \"$remove\" = true }}\n");
+        let repository = over_base(base, &prod);
+        let fields = explained(&repository, field);
+        assert_eq!(fields.len(), 1, "{fields:#?}");
+        assert!(fields[0].value.is_null(), "{fields:#?}");
+        let told = told(&repository, field);
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert!(told[0].starts_with("environments/base.toml:"), "{told:?}");
+        assert!(told[1].starts_with("environments/prod.toml:2:") && told[1].ends_with(" null"), "{told:?}");
+        let all =
+            explain(&repository, "prod", "general", None, &RenderSettings::default()).expect("it is right");
+        assert!(all.fields.iter().any(|one| one.path == field), "{field} is missing: {all:#?}");
+    }
+    // A table that went as a whole, and a list whose last entry went.
+    let whole = over_base(base, "pools.general.limits = { \"$remove\" = true }\n");
+    assert_eq!(told(&whole, "limits")[1], "environments/prod.toml:2:24 null");
+    let last = over_base(base, "pools.general.budgets = [{ name = \"b\", \"$remove\" = true }]\n");
+    assert_eq!(told(&last, "budgets").len(), 2, "{:?}", told(&last, "budgets"));
+    assert!(explained(&last, "budgets")[0].value.is_null());
+    // What is set again above counts, and the whole story is told.
+    let files = [
+        FLEET,
+        ("environments/low.toml", "abstract = true\n[pools.general]\nstrategy = \"spot\"\nweight = 1\n"),
+        (
+            "environments/base.toml",
+            "abstract = true\nextends = \"low\"\npools.general.weight = { \"$remove\" = true }\n",
+        ),
+        ("environments/prod.toml", "extends = \"base\"\npools.general.weight = 3\n"),
+    ];
+    let again = told(&repository(&files), "weight");
+    let ends: Vec<&str> = again.iter().filter_map(|line| line.rsplit(' ').next()).collect();
+    assert_eq!(ends, ["1", "null", "3"], "{again:?}");
+}
+
+#[test]
+fn a_list_that_adds_nothing_is_not_what_set_the_inherited_one() {
+    let base = "[pools.general]\nstrategy = \"spot\"\ntaints = [\"d=1:NoSchedule\"]\n";
+    let repository = over_base(base, "pools.general.taints = []\n");
+    let layers = told(&repository, "taints");
+    assert_eq!(layers.len(), 1, "{layers:?}");
+    assert!(layers[0].starts_with("environments/base.toml:4:"), "{layers:?}");
+    let key = told(&repository, "spec.template.spec.taints[0].key");
+    assert!(key[0].starts_with("environments/base.toml:4:"), "{key:?}");
+}
+
 #[test]
 fn a_misspelt_field_of_the_object_has_a_near_name_as_one_of_the_pool_has() {
     let prod = "[pools.general]\nstrategy = \"spot\"\nweight = 4\nlimits.cpu = 9\n";

@@ -83,9 +83,9 @@ struct HeadroomDocument {
 struct Field {
     /// Keys with dots between them.
     path: String,
-    /// The value that counts.
+    /// The value that counts; null if it was taken away.
     value: Value,
-    /// Everything that set it, the winner last.
+    /// Everything that set it or took it away (`value` is null), the winner last.
     layers: Vec<Layer>,
     /// The field of the NodePool whose override decides a value of the pool: `spec.limits.cpu`. Null if none does.
     overridden: Option<String>,
@@ -204,10 +204,15 @@ fn table<'a>(fields: impl Iterator<Item = &'a ExplainedField>) -> Table {
         let mut winner = layers.next().map(|layer| layer.origin.to_string()).unwrap_or_default();
         if let Some(path) = &field.overridden {
             winner.push_str(&format!(" (overrides {path})"));
+        } else if field.layers.last().is_some_and(|last| last.value.is_null()) {
+            winner.push_str(" (takes it away)");
         }
         table.row([field.path.clone(), show(Some(&field.value)).into_owned(), winner]);
         for layer in layers {
-            let was = format!("(was {})", show(Some(&layer.value)));
+            let was = match &layer.value {
+                Value::Null => "(taken away)".to_owned(),
+                value => format!("(was {})", show(Some(value))),
+            };
             table.row(["  ↳".to_owned(), was, layer.origin.to_string()]);
         }
     }
