@@ -191,6 +191,11 @@ fn modernise(tree: &mut Node, kind: SchemaKind, found: &mut Vec<Diagnostic>) -> 
     if let Some(Tree::List(finals)) = map.0.get_mut("final").map(|entry| &mut entry.node.value) {
         finals.iter_mut().for_each(|path| words.path(path));
     }
+    if let Some(Tree::Map(promotion)) = map.0.get_mut("promotion").map(|entry| &mut entry.node.value)
+        && let Some(Tree::List(paths)) = promotion.0.get_mut("paths").map(|entry| &mut entry.node.value)
+    {
+        paths.iter_mut().for_each(|path| words.path(path));
+    }
     edits
 }
 
@@ -266,7 +271,7 @@ mod tests {
 
     #[test]
     fn ren_037_migrating_keeps_comments_order_and_spelling() {
-        let toml = "# the shop\r\nformat_version = 0 # old\r\nfinal = ['pools.*.max-instance-cpu']\r\n\r\n[pools]\r\n  general.\"min-instance-cpu\"  =  4   # enough\r\n  general.strategy = 'spot'\r\n[defaults.pool]\r\nx-note = 'min-instance-cpu stays here'\r\nmax-instance-cpu=8";
+        let toml = "# the shop\r\nformat_version = 0 # old\r\nfinal = ['pools.*.max-instance-cpu']\r\n\r\n[pools]\r\n  general.\"min-instance-cpu\"  =  4   # enough\r\n  general.strategy = 'spot'\r\n[defaults.pool]\r\nx-note = 'min-instance-cpu stays here'\r\nmax-instance-cpu=8\r\n[promotion]\r\nfrom = ['dev']\r\npaths = ['pools.*.limits', 'pools.*.min-instance-generation'] # the rest\r\n";
         let yaml = "pools:\n  # big ones\n  a: &base\n    strategy: spot\n    min-instance-generation: 6 # new\n  b: *base\n";
         let repository = Repository::for_test(&[
             ("fleet.toml", "name = 'shop'\n"),
@@ -281,10 +286,11 @@ mod tests {
             .replace("format_version = 0", "format_version = 1")
             .replace("*.max-instance-cpu", "*.instance-cpu-max")
             .replace("\"min-instance-cpu\"", "\"instance-cpu-min\"")
-            .replace("max-instance-cpu=8", "instance-cpu-max=8");
+            .replace("max-instance-cpu=8", "instance-cpu-max=8")
+            .replace("*.min-instance-generation", "*.instance-generation-min");
         assert_eq!(prod.text, wanted);
         let lines: Vec<u32> = prod.changes.iter().map(|change| change.line).collect();
-        assert_eq!(lines, [2, 3, 6, 10]);
+        assert_eq!(lines, [2, 3, 6, 10, 13]);
         let mut after = repository.clone();
         after.files.extend(texts(&files));
         assert_eq!(migrate(&after), Ok(vec![]), "a second time changes nothing");
