@@ -32,6 +32,11 @@ pub fn init_repository(path: &Path) -> Result<(), GitError> {
         .map_err(|error| cannot_write(path, &error))
 }
 
+/// Whether HEAD of the repository at `path` leads to a commit.
+pub fn has_commits(path: &Path) -> Result<bool, GitError> {
+    Ok(head_commit(&open(path, path)?, &format!("`{}`", path.display()))?.is_some())
+}
+
 /// Commits `files` (path to content) on top of HEAD and leaves every other file as it is.
 pub fn commit_files(
     path: &Path,

@@ -33,7 +33,7 @@ use std::sync::atomic::AtomicBool;
 pub use crate::model::history::{DroppedCommit, History, Rewrite};
 pub use access::{Access, AccessError, CredentialTemplate, UrlPrefix};
 pub use acknowledged::Acknowledgement;
-pub use author::{Author, commit_changes, commit_files, init_repository};
+pub use author::{Author, commit_changes, commit_files, has_commits, init_repository};
 pub use directory::read_directory;
 pub use error::{ErrorClass, GitError, NextStep, Phase};
 pub use limits::{LimitError, Limits};

@@ -12,12 +12,12 @@ use super::validate::settings;
 use crate::gitops::render::validate_repository;
 use crate::gitops::schema::{Draft, SchemaKind, schema_of};
 use crate::io::clock;
-use crate::io::git::{Author, Limits, Symlinks, commit_files, init_repository, read_directory};
+use crate::io::git::{Author, Limits, Symlinks, commit_files, has_commits, init_repository, read_directory};
 use crate::model::count::counted;
 use crate::ui::console::Console;
 use crate::ui::exit::{Exit, Failure};
 
-/// Write a commented starter fleet into an empty directory and commit it
+/// Write a commented starter fleet into an empty directory or repository and commit it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
   provisor init fleet --name shop
   cd fleet && provisor validate && provisor render dev")]
 pub struct Args {
-    /// An empty directory, or one that does not exist yet
+    /// An empty directory, a repository without a commit, or a directory that does not exist yet
     #[arg(default_value = ".")]
     dir: PathBuf,
     /// The name of the fleet; the directory's name by default
@@ -62,7 +62,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             .caused_by(&error)
             .help("Check the space and the rights.")
     };
-    must_be_empty(dir)?;
+    let is_cloned = must_be_empty(dir)? == Found::EmptyRepository;
     let name = match &args.name {
         Some(name) => fleet_name(name).filter(|plain| plain == name).ok_or_else(|| {
             Failure::usage(format!("`{name}` is no name for a fleet"))
@@ -80,7 +80,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         }
         None
     } else {
-        init_repository(dir)?;
+        if !is_cloned {
+            init_repository(dir)?;
+        }
         Some(commit_files(dir, &files, "A first fleet\n", &author(), clock::now())?)
     };
     let report =
@@ -120,21 +122,31 @@ fn quoted(path: &str) -> String {
     if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) }
 }
 
-fn must_be_empty(dir: &Path) -> Result<(), Failure> {
+#[derive(PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// A repository without a commit and without files, such as a fresh clone.
+    EmptyRepository,
+}
+
+fn must_be_empty(dir: &Path) -> Result<Found, Failure> {
     let shown = dir.display();
-    match fs::read_dir(dir) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(()),
-            Some(_) => Err(Failure::input(format!("`{shown}` is not empty"))
-                .help("Name an empty directory or a new one: `provisor init fleet`.")),
-        },
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+    let unread = |error| Failure::outside(format!("`{shown}` cannot be read")).caused_by(&error);
+    let mut entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-            Err(Failure::input(format!("`{shown}` is not a directory"))
-                .help("Name an empty directory or a new one."))
+            return Err(Failure::input(format!("`{shown}` is not a directory"))
+                .help("Name an empty directory or a new one."));
         }
-        Err(error) => Err(Failure::outside(format!("`{shown}` cannot be read")).caused_by(&error)),
+        Err(error) => return Err(unread(error)),
+    };
+    let Some(first) = entries.next().transpose().map_err(unread)? else { return Ok(Found::Nothing) };
+    if first.file_name() == ".git" && entries.next().is_none() && !has_commits(dir)? {
+        return Ok(Found::EmptyRepository);
     }
+    Err(Failure::input(format!("`{shown}` is not empty"))
+        .help("Name an empty directory or a new one: `provisor init fleet`."))
 }
 
 /// The directory's own name as far as it can name a fleet.

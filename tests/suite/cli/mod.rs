@@ -327,6 +327,21 @@ fn init_leaves_what_is_there_alone() {
     let committed = run(&fleet, "validate . --ref main");
     assert_eq!(code(&committed), 0, "{}", err(&committed));
 
+    // What was cloned before anything was pushed is as good as an empty directory, and stays on its branch.
+    let clone = dir.path().join("clone");
+    std::fs::create_dir(&clone).expect("a directory");
+    schema::git(&clone, &["init", "--quiet", "--initial-branch", "trunk"]);
+    schema::git(&clone, &["remote", "add", "origin", "https://git.example.com/fleet.git"]);
+    assert!(err(&run(&clone, "validate")).contains("provisor init"), "it is advised");
+    let made = run(&clone, "init . --name shop");
+    assert_eq!(code(&made), 0, "{}", err(&made));
+    assert_eq!(schema::git(&clone, &["status", "--short", "--branch"]), "## trunk");
+    assert!(schema::git(&clone, &["remote", "-v"]).contains("git.example.com"));
+    assert_eq!(code(&run(&clone, "validate")), 0);
+    // Nothing is left of a work tree whose repository has commits: that is no empty repository.
+    schema::git(&clone, &["rm", "--quiet", "-r", "."]);
+    assert_eq!(code(&run(&clone, "init .")), 2);
+
     let plain = run(dir.path(), "init plain --no-git --output json");
     schema::conforms("init", &json(&out(&plain)));
     assert!(!dir.path().join("plain/.git").exists());
