@@ -227,6 +227,24 @@ impl<'s> Reader<'s> {
         Place::new(self.source, start..start + trimmed)
     }
 
+    /// A tab that indents a line, or the next one that is not blank: there the reader trips over the line before.
+    fn tab_near(&self, line: usize) -> Option<Place> {
+        let text = &self.source.text;
+        let start = self.source.line_start(line);
+        let mut at = start;
+        for line in text[start..].split_inclusive('\n') {
+            let indent = line.len() - line.trim_start_matches([' ', '\t']).len();
+            if let Some(tab) = line[..indent].find('\t').filter(|_| !line.trim().is_empty()) {
+                return Some(Place::new(self.source, at + tab..at + tab + 1));
+            }
+            if at > start && !line.trim().is_empty() {
+                return None;
+            }
+            at += line.len();
+        }
+        None
+    }
+
     fn explained(&self, error: &ScanError) -> Diagnostic {
         let at = error.marker().byte_offset().unwrap_or(0) + self.offset;
         let at = at.min(self.source.text.len());
@@ -241,10 +259,12 @@ impl<'s> Reader<'s> {
                 too_deep(self.source, at..at)
             }
             _ => {
+                if let Some(tab) = self.tab_near(place.position().0 as usize) {
+                    return Diagnostic::error("PRV1010", tab, "this is not YAML: a tab indents the line")
+                        .help("indent with spaces: YAML does not allow tabs");
+                }
                 let line = self.source.line(place.position().0 as usize);
-                let help = if line.trim_start_matches(' ').starts_with('\t') || line.starts_with('\t') {
-                    "indent with spaces: YAML does not allow tabs"
-                } else if line.contains(" = ") && !line.contains(": ") {
+                let help = if line.contains(" = ") && !line.contains(": ") {
                     "YAML writes `key: value`; name the file .toml if it is TOML"
                 } else {
                     "check the indentation and quotes of this line and the one above"
