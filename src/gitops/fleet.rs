@@ -272,6 +272,10 @@ impl<'r> Fleet<'r> {
     }
 
     fn missing_parent(&self, parent: &str, link: &Node, chain: &[&File]) -> Diagnostic {
+        let files = ["toml", "yaml", "yml"].map(|ending| format!("{ENVIRONMENTS}{parent}.{ending}"));
+        if let Some((at, refusal)) = files.iter().find_map(|file| self.repository.refusal_of(file)) {
+            return refused(&at.into(), refusal).also("extended here", link.place.clone());
+        }
         let message =
             format!("`extends` names `{parent}`, and there is no environments/{parent}.toml or .yaml");
         let mut diagnostic = Diagnostic::error("PRV1301", link.place.clone(), message);

@@ -3,6 +3,7 @@
 use crate::fleet_files::{errors, fleet, render, repository};
 use provisor::gitops::diagnostic::{Diagnostic, Severity};
 use provisor::gitops::render::{RenderSettings, validate_repository};
+use provisor::model::repository::Refusal;
 use provisor::ui::diagnostics::draw;
 
 /// `error PRV1618 4:20` for everything that validating says, in order.
@@ -600,4 +601,22 @@ fn a_file_name_that_is_no_name_is_one_mistake() {
         ("environments/my dev.toml", "[pools.a]\nstrategy = 'spot'\n"),
     ]);
     assert_eq!(places(&found), ["error PRV1106 1:1"], "{found:#?}");
+}
+
+#[test]
+fn what_an_ignore_file_hides_is_named_where_it_is_needed() {
+    for (hidden, prod) in [
+        ("environments/base.toml", "extends = 'base'\n"),
+        ("environments/base.yml", "extends = 'base'\n"),
+        ("u", "[pools.a]\nstrategy = 'spot'\n[classes.default]\nuser-data-file = 'u/deep/b.sh'\n"),
+        ("u/deep/b.sh", "[pools.a]\nstrategy = 'spot'\n[classes.default]\nuser-data-file = 'u/deep/b.sh'\n"),
+    ] {
+        let mut repository = fleet(prod);
+        repository.refused.insert(hidden.into(), Refusal::Ignored);
+        let found = errors(&repository);
+        let [one] = found.as_slice() else { panic!("{hidden}: {found:#?}") };
+        assert_eq!((one.code, &**one.place.file()), ("PRV1007", hidden), "{one}");
+        assert!(one.help.as_deref().is_some_and(|help| help.contains(".provisorignore")), "{one}");
+        assert_eq!(&**one.chain[0].place.file(), "environments/prod.toml", "{one}");
+    }
 }

@@ -102,8 +102,8 @@ impl<'a> Run<'a> {
                 .push(Diagnostic::error("PRV1611", file.place.clone(), message).help("keep one of the two"));
             return None;
         }
-        if let Some(refusal) = self.fleet.repository.refused.get(path) {
-            self.found.push(refused(path, *refusal).also("used here", file.place.clone()));
+        if let Some((at, refusal)) = self.fleet.repository.refusal_of(path) {
+            self.found.push(refused(&at.into(), refusal).also("used here", file.place.clone()));
             return None;
         }
         let Some(bytes) = self.fleet.repository.files.get(path) else {
