@@ -35,7 +35,12 @@ pub struct Instances {
     /// Where they are sold is not known: what a pool says of places is taken on trust.
     is_anywhere: bool,
     words: Arc<OnceLock<words::Words>>,
+    /// What requirements come to: the pools of many environments ask for the same.
+    verdicts: Arc<Mutex<BTreeMap<String, Option<Verdict>>>>,
 }
+
+/// Verdicts that are remembered.
+const VERDICTS_MAX: usize = 10_000;
 
 impl Instances {
     pub fn of(types: Arc<Vec<InstanceType>>) -> Self {
@@ -53,6 +58,15 @@ impl Instances {
             Some(given) if !given.is_anywhere => Some(given),
             given => region.and_then(Self::of_region).or(given),
         }
+    }
+
+    /// The verdict on what `text` stands for, judged once.
+    fn verdict(&self, text: String, judge: impl FnOnce() -> Option<Verdict>) -> Option<Verdict> {
+        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        if verdicts.len() >= VERDICTS_MAX {
+            verdicts.clear();
+        }
+        verdicts.entry(text).or_insert_with(judge).clone()
     }
 
     fn words(&self) -> &words::Words {
@@ -121,14 +135,13 @@ pub(crate) fn drafts(
     region: Option<&str>,
     found: &mut Vec<Diagnostic>,
 ) {
-    let mut judged = BTreeMap::new();
     for draft in drafts {
         if !is_allowed(draft, found) {
             continue;
         }
         let before = found.len();
         if draft.manifest["kind"] == "NodePool" {
-            pool(draft, instances, region, &mut judged, found);
+            pool(draft, instances, region, found);
         } else if draft.manifest["kind"] == "EC2NodeClass" {
             class::check(draft, found);
         }
@@ -274,13 +287,7 @@ pub(crate) fn region(node: &Node, found: &mut Vec<Diagnostic>) {
     found.push(diagnostic.help(help));
 }
 
-fn pool(
-    draft: &Draft,
-    instances: Option<&Instances>,
-    region: Option<&str>,
-    judged: &mut BTreeMap<String, Option<Verdict>>,
-    found: &mut Vec<Diagnostic>,
-) {
+fn pool(draft: &Draft, instances: Option<&Instances>, region: Option<&str>, found: &mut Vec<Diagnostic>) {
     let template = &draft.manifest["spec"]["template"];
     let asked = requirements(draft);
     tracking(draft, found);
@@ -295,7 +302,7 @@ fn pool(
     if !found[before..].iter().any(Diagnostic::is_error)
         && let Some(instances) = instances
     {
-        buyable(draft, &demanded, instances, judged, found);
+        buyable(draft, &demanded, instances, found);
     }
     gpu_without_taint(draft, &asked, found);
     gpu_taint_without_gpu(draft, &asked, found);
@@ -532,21 +539,15 @@ enum Verdict {
     Offerings { last: usize, left: usize },
 }
 
-fn buyable(
-    draft: &Draft,
-    asked: &[Asked<'_>],
-    instances: &Instances,
-    judged: &mut BTreeMap<String, Option<Verdict>>,
-    found: &mut Vec<Diagnostic>,
-) {
+fn buyable(draft: &Draft, asked: &[Asked<'_>], instances: &Instances, found: &mut Vec<Diagnostic>) {
     let template = &draft.manifest["spec"]["template"];
     let name = format!("{} {}", template["spec"]["requirements"], template["metadata"]["labels"]);
-    let verdict = judged.entry(name).or_insert_with(|| judge(asked, instances));
+    let verdict = instances.verdict(name, || judge(asked, instances));
     let pool = draft.manifest["metadata"]["name"].as_str().unwrap_or_default();
     let diagnostic = match verdict {
         None => return,
         Some(Verdict::Types { last, removed }) => {
-            let one = &asked[*last];
+            let one = &asked[last];
             let message = format!(
                 "no instance type is left for pool `{pool}`: {} removed the last {removed}",
                 one.shown()
@@ -555,7 +556,7 @@ fn buyable(
                 .help("loosen it, or one of the requirements before it")
         }
         Some(Verdict::Offerings { last, left }) => {
-            let one = &asked[*last];
+            let one = &asked[last];
             let message = format!(
                 "pool `{pool}` can buy nothing: none of its {left} instance types is sold with {}",
                 one.shown()
