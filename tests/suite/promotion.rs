@@ -384,3 +384,53 @@ fn severity_of_an_unknown_stage_is_an_error() {
     let found = rules::rules_of(&repository).expect_err("x does not exist");
     assert!(found.iter().all(|one| one.severity == Severity::Error));
 }
+
+#[test]
+fn what_a_mark_keeps_as_it_is_is_not_offered() {
+    let base = "abstract = true\nfinal = ['pools.*.limits', 'variables.team']\nvariables = { team = 'x' }\n\
+                [pools.general]\nstrategy = 'spot'\nlimits = { cpu = 100 }\n";
+    let dev = "variables = { team = 'y' }\n[pools.general]\nstrategy = 'spot'\nlimits = { cpu = 200 }\nweight = 7\n";
+    let prod = "extends = 'base'\n[promotion]\nfrom = ['dev', 'dev']\npaths = ['pools.*.limits', 'pools.*.weight', 'variables']\n";
+    let with = |base: &str, prod: &str| {
+        repository(&[
+            ("fleet.toml", "name = 'shop'\n"),
+            ("environments/base.toml", base),
+            ("environments/dev.toml", dev),
+            ("environments/prod.toml", prod),
+        ])
+    };
+    let fields = |repository: &Repository| -> Vec<String> {
+        let offer = offer(repository, &rules_for(repository)).expect("both resolve");
+        offer.changes_of("dev").map(|change| change.field.clone()).collect()
+    };
+    let marked = with(base, prod);
+    assert_eq!(fields(&marked), ["pools.general.weight"]);
+    // Its own marks are no obstacle: it may change what it marks.
+    let base = base.replace("final = ['pools.*.limits', 'variables.team']\n", "");
+    let own = with(&base, &prod.replace("[promotion]", "final = ['pools.*.limits']\n[promotion]"));
+    assert_eq!(fields(&own), ["pools.general.limits.cpu", "pools.general.weight", "variables.team"]);
+
+    // Nor is a value that an override of the environment decides.
+    let over = with(&base, &format!("{prod}[pools.general.overrides]\n'spec.limits.cpu' = '5'\n"));
+    assert_eq!(fields(&over), ["pools.general.weight", "variables.team"]);
+    let beside = with(&base, &format!("{prod}[pools.general.overrides]\n'spec.limits.memory' = '5Gi'\n"));
+    assert!(fields(&beside).contains(&"pools.general.limits.cpu".to_owned()));
+
+    let told = |repository: &Repository| -> Vec<(&'static str, String, Option<String>)> {
+        let found = validate_repository(repository, &RenderSettings::default()).diagnostics;
+        let place = |one: &provisor::gitops::diagnostic::Diagnostic| one.place.to_string();
+        let mark =
+            |one: &provisor::gitops::diagnostic::Diagnostic| Some(one.chain.first()?.place.to_string());
+        found.iter().map(|one| (one.code, place(one), mark(one))).collect()
+    };
+    let file = |at: &str| format!("environments/prod.toml:{at}");
+    assert_eq!(
+        told(&marked),
+        [
+            ("PRV1701", file("3:16"), Some(file("3:9"))),
+            ("PRV1704", file("4:10"), Some("environments/base.toml:2:10".to_owned())),
+        ]
+    );
+    let empty = with(&base, "extends = 'base'\n[promotion]\nfrom = ['dev']\npaths = []\n");
+    assert_eq!(told(&empty), [("PRV1704", file("4:9"), None)]);
+}

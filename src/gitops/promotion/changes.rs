@@ -10,9 +10,12 @@ use sha2::{Digest, Sha256};
 
 use super::rules::Rules;
 use crate::gitops::desired::Origin;
-use crate::gitops::diagnostic::Diagnostics;
+use crate::gitops::diagnostic::{Diagnostics, Place};
 use crate::gitops::diff::show;
+use crate::gitops::engine::Engine;
 use crate::gitops::fleet::{Fleet, Resolved};
+use crate::gitops::overrides::{leads_into, written};
+use crate::gitops::render::{RenderSettings, before_overrides};
 use crate::gitops::rendered::joined;
 use crate::gitops::tree::Node;
 use crate::model::repository::{Repository, Revision};
@@ -62,13 +65,19 @@ impl Offer {
 /// Compares the environment of `rules` with each of its stages.
 pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostics> {
     let fleet = Fleet::load(repository)?;
-    let own = fleet.resolve(&rules.environment)?.tree;
+    let resolved = fleet.resolve(&rules.environment)?;
+    let own = &resolved.tree;
     let mut by_stage = BTreeMap::new();
+    let mut overridden = Overridden { repository, fleet: &fleet, resolved: &resolved, fed: BTreeMap::new() };
     for stage in &rules.from {
         let theirs = fleet.resolve(stage)?.tree;
         let mut changes = BTreeMap::new();
         for path in &rules.paths {
-            walk(Names::Shared, Some(&theirs), Some(&own), path, "", &mut |field, to, from| {
+            walk(Names::Shared, Some(&theirs), Some(own), path, "", &mut |field, to, from| {
+                // Nobody could commit what a file below marked as final.
+                if sealed(&resolved, &field.split('.').collect::<Vec<_>>()).is_some() {
+                    return;
+                }
                 let change = FieldChange {
                     field: field.to_owned(),
                     from: from.map(Node::to_json),
@@ -79,11 +88,13 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
                 changes.insert(field.to_owned(), change);
             });
         }
-        by_stage.insert(stage.clone(), changes.into_values().collect());
+        // Of a value that an override decides another one would change nothing.
+        let changes = changes.into_values().filter(|change| !overridden.decides(change));
+        by_stage.insert(stage.clone(), changes.collect());
     }
     let mut hash = Sha256::new();
     for path in &rules.paths {
-        walk(Names::All, Some(&own), None, path, "", &mut |field, value, _| {
+        walk(Names::All, Some(own), None, path, "", &mut |field, value, _| {
             hash.update(field);
             hash.update([0]);
             hash.update(value.map(Node::to_json).unwrap_or_default().to_string());
@@ -92,6 +103,62 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
     }
     let values: String = hash.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect();
     Ok(Offer { revision: repository.revision.clone(), values: values.into(), by_stage })
+}
+
+/// Which lines of the environment feed fields of an object that `overrides` replace.
+struct Overridden<'a> {
+    repository: &'a Repository,
+    fleet: &'a Fleet<'a>,
+    resolved: &'a Resolved,
+    /// By pool.
+    fed: BTreeMap<String, BTreeSet<Origin>>,
+}
+
+impl Overridden<'_> {
+    fn decides(&mut self, change: &FieldChange) -> bool {
+        let pool = change.field.strip_prefix("pools.").and_then(|rest| rest.split('.').next());
+        let (Some(pool), Some(set_at)) = (pool, &change.set_at) else { return false };
+        if !self.fed.contains_key(pool) {
+            let fed = self.fed_of(pool).unwrap_or_default();
+            self.fed.insert(pool.to_owned(), fed);
+        }
+        self.fed[pool].contains(set_at)
+    }
+
+    fn fed_of(&self, pool: &str) -> Option<BTreeSet<Origin>> {
+        let overrides = written(self.resolved.tree.at(["pools", pool, "overrides"])?);
+        let engine = Engine::new(self.repository);
+        let before = before_overrides(self.fleet, &engine, self.resolved, &RenderSettings::default(), pool)?;
+        let is_replaced = |path: &str| overrides.iter().any(|(over, _)| leads_into(over, path));
+        let (gone, left): (Vec<_>, Vec<_>) = before.origins.iter().partition(|(path, _)| is_replaced(path));
+        let left: BTreeSet<&Origin> = left.into_iter().map(|(_, origin)| origin).collect();
+        let gone = gone.into_iter().map(|(_, origin)| origin);
+        Some(gone.filter(|origin| !left.contains(origin)).cloned().collect())
+    }
+}
+
+/// The mark by which a file below the environment's own keeps a field as it is.
+pub(super) fn sealed<'r>(resolved: &'r Resolved, field: &[&str]) -> Option<&'r Place> {
+    // What one marks as final its own file may still change.
+    let below = resolved.layers.split_last().map_or([].as_slice(), |(_, below)| below);
+    let mut marks = below.iter().flat_map(|layer| &layer.finals);
+    marks.find(|(path, _)| covers(path, field)).map(|(_, place)| place)
+}
+
+/// Whether a mark is about a field: for all pools it is about their defaults too, and for variables about those of pools.
+fn covers(mark: &[String], field: &[&str]) -> bool {
+    let is_same = |(a, b): (&String, &&str)| a == "*" || a == b;
+    let is_over = |field: &[&str]| mark.len() <= field.len() && mark.iter().zip(field).all(is_same);
+    match field {
+        ["defaults", kind @ ("pool" | "class"), rest @ ..] => {
+            let table = if *kind == "pool" { "pools" } else { "classes" };
+            is_over(field) || is_over(&[&[table, "*"], rest].concat())
+        }
+        ["pools" | "classes", _, rest @ ..] if rest.first() == Some(&"variables") => {
+            is_over(field) || is_over(rest)
+        }
+        _ => is_over(field),
+    }
 }
 
 /// Whether a stage has anything at a path.

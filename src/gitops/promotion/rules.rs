@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use serde::Serialize;
 
-use super::changes::has;
+use super::changes::{has, sealed};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed};
 use crate::gitops::fleet::Fleet;
 use crate::gitops::tree::Node;
@@ -85,7 +85,7 @@ pub(crate) fn read(fleet: &Fleet<'_>, found: &mut Vec<Diagnostic>) -> Vec<Rules>
         let Some(promotion) = tree.get("promotion") else { continue };
         let before = found.len();
         let entries = |key: &str| promotion.get(key).and_then(Node::as_list).unwrap_or_default().iter();
-        let mut from = Vec::new();
+        let mut from: Vec<(Arc<str>, Place)> = Vec::new();
         for stage in entries("from") {
             let Some(name) = stage.as_text() else { continue };
             match environments.iter().find(|known| known.name == *name) {
@@ -99,7 +99,18 @@ pub(crate) fn read(fleet: &Fleet<'_>, found: &mut Vec<Diagnostic>) -> Vec<Rules>
                     )
                     .help("name an environment that is not abstract"),
                 ),
-                Some(known) => from.push((known.name.clone(), stage.place.clone())),
+                Some(known) => match from.iter().find(|(first, _)| *first == known.name) {
+                    Some((_, first)) => found.push(
+                        Diagnostic::warning(
+                            "PRV1701",
+                            stage.place.clone(),
+                            format!("`{name}` is named twice, and vouches once"),
+                        )
+                        .also("the first one", first.clone())
+                        .help("remove one of the two"),
+                    ),
+                    None => from.push((known.name.clone(), stage.place.clone())),
+                },
                 None => found.push(unknown_stage(name, stage, environments.iter().map(|known| &*known.name))),
             }
         }
@@ -107,6 +118,12 @@ pub(crate) fn read(fleet: &Fleet<'_>, found: &mut Vec<Diagnostic>) -> Vec<Rules>
             found.extend(promotion.get("from").map(|list| {
                 Diagnostic::error("PRV1701", list.place.clone(), "`from` names no environment")
                     .help("write `from = [\"dev\"]`, or remove `promotion`")
+            }));
+        }
+        if entries("paths").next().is_none() {
+            found.extend(promotion.get("paths").map(|list| {
+                Diagnostic::warning("PRV1704", list.place.clone(), "`paths` is empty, so nothing is promoted")
+                    .help("name what is to be taken over, such as `pools.*.limits`, or remove `promotion`")
             }));
         }
         let mut paths = Vec::new();
@@ -132,6 +149,16 @@ pub(crate) fn read(fleet: &Fleet<'_>, found: &mut Vec<Diagnostic>) -> Vec<Rules>
                 found.push(
                     Diagnostic::warning("PRV1704", path.place.clone(), message)
                         .help("correct the path, or remove it"),
+                );
+            }
+            let own = fleet.resolve(&environment.name).ok();
+            let names: Vec<&str> = parts.iter().map(String::as_str).collect();
+            if let Some(mark) = own.as_ref().and_then(|own| sealed(own, &names)) {
+                let message = format!("`{text}` promotes nothing: it is final for `{}`", environment.name);
+                found.push(
+                    Diagnostic::warning("PRV1704", path.place.clone(), message)
+                        .also("marked final here", mark.clone())
+                        .help("remove the path, or lift the mark there"),
                 );
             }
             paths.push(parts);
