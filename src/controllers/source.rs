@@ -17,7 +17,7 @@ use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::guardrail::Guardrails;
 use crate::gitops::plan::RenderProof;
 use crate::gitops::reads::{Fingerprint, Reads, WatchPath};
-use crate::gitops::render::{RenderSettings, render_environment};
+use crate::gitops::render::{RenderSettings, render_concrete, render_environment};
 use crate::gitops::source::{SourceGate, SourceNotice, SourcePolicy, SourceVerdict};
 use crate::gitops::sync::GitEvent;
 use crate::io::git::{Acknowledgement, AfterFailure, GitError, GitSource, NextStep, Poller};
@@ -279,7 +279,7 @@ pub fn render_commit(
     environment: &str,
     settings: &RenderSettings,
 ) -> (GitEvent, Result<Usable, Diagnostics>) {
-    match render_environment(repository, environment, settings) {
+    match render_concrete(repository, environment, settings) {
         Ok((desired, found)) => {
             let again = render_environment(repository, environment, settings);
             let proof =

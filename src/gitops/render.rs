@@ -31,7 +31,7 @@ use crate::gitops::rendered::{
     self, Draft, Origins, Roots, as_origins, note_keys, note_places, trace_requirements,
 };
 use crate::gitops::text_form::is_name;
-use crate::gitops::tree::Node;
+use crate::gitops::tree::{Node, Tree};
 use crate::model::near::nearest;
 use crate::model::repository::{Refusal, Repository};
 
@@ -100,6 +100,24 @@ pub fn render_environment(
     let fleet = Fleet::load(repository)?;
     let engine = Engine::new(repository);
     render(&fleet, &engine, environment, settings)
+}
+
+/// The same for what is to be applied: of an environment that is only extended nothing ever is.
+pub fn render_concrete(
+    repository: &Repository,
+    environment: &str,
+    settings: &RenderSettings,
+) -> Result<Rendered, Diagnostics> {
+    let fleet = Fleet::load(repository)?;
+    let mark = fleet.own(environment).and_then(|(_, tree)| tree?.get("abstract"));
+    if let Some(mark) = mark.filter(|mark| mark.value == Tree::Bool(true)) {
+        let message =
+            format!("`{environment}` is abstract: it is only extended, and nothing of it is applied");
+        return Err(Diagnostic::error("PRV1306", mark.place.clone(), message)
+            .help("follow an environment that extends it, or remove `abstract = true`")
+            .into());
+    }
+    render(&fleet, &Engine::new(repository), environment, settings)
 }
 
 /// Renders one environment and says what its guardrails find, which refuse nothing here.

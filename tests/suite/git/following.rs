@@ -138,6 +138,19 @@ fn git_003_other_watched_paths_render_again_at_the_same_head() {
 }
 
 #[test]
+fn a_commit_that_makes_the_environment_abstract_cannot_be_used() {
+    let fixture = fixture();
+    let mut bench = Bench::new(&fixture, &fixture.source(), SourcePolicy::open());
+    let before = bench.writes();
+    fixture.commit("only extended", &[(PROD, &format!("abstract = true\n{}", prod(20, false)))]);
+    let told = bench.poll();
+    let Told::Followed { rendered: Err(found), .. } = &told else { panic!("{told:?}") };
+    let one = found.iter().next().expect("told");
+    assert_eq!((one.code, one.place.to_string().as_str()), ("PRV1306", "environments/prod.toml:1:12"));
+    assert_eq!(bench.writes(), before, "the last good state is kept");
+}
+
+#[test]
 fn git_041_a_commit_outside_of_what_is_read_advances_without_work() {
     let fixture = fixture();
     let mut bench = Bench::new(&fixture, &fixture.source(), SourcePolicy::open());
