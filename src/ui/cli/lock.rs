@@ -53,8 +53,12 @@ fn image(text: &str) -> Result<(String, String), String> {
     if !is_word(family) || !is_word(version) {
         return Err("write FAMILY=VERSION, such as al2023=v20250920".into());
     }
-    if version == "locked" || version == "latest" {
-        return Err(format!("`{version}` is no version: name one, such as v20250920"));
+    // No image has another form of version, and one of a wrong form is found by nobody.
+    let digits = version.strip_prefix('v').unwrap_or_default();
+    if !digits.starts_with(|letter: char| letter.is_ascii_digit()) {
+        let meant =
+            if version.starts_with(|letter: char| letter.is_ascii_digit()) { version } else { "20250920" };
+        return Err(format!("`{version}` is no version: name one, such as v{meant}"));
     }
     Ok((family.to_owned(), version.to_owned()))
 }

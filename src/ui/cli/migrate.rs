@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::rewrite;
+use crate::gitops::fleet::{FLEET_FILE, Fleet};
 use crate::gitops::migrate::{MigratedFile, migrate, texts};
 use crate::model::count::counted;
 use crate::ui::console::Console;
@@ -56,6 +57,10 @@ struct ChangeDocument {
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let repository = rewrite::read(&args.dir)?;
+    if !repository.files.contains_key(FLEET_FILE) {
+        // Nothing here could be in an old version; this says why there is no fleet.
+        Fleet::load(&repository)?;
+    }
     let files = migrate(&repository)?;
     if !args.check && !files.is_empty() {
         rewrite::write(&args.dir, &texts(&files))?;

@@ -121,6 +121,12 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             Failure::usage("`--bypass` needs a reason").help("say why, such as --bypass \"incident 4711\"")
         );
     }
+    for (at, (stage, _)) in args.verified.iter().enumerate() {
+        if args.verified[..at].iter().any(|(other, _)| other == stage) {
+            return Err(Failure::usage(format!("`--verified` is given twice for `{stage}`"))
+                .help("an environment stands since one moment: keep the one that is true"));
+        }
+    }
     let offer = offer(&repository, &rules)?;
     let mut promotion = Promotion::new(rules.clone(), offer.clone());
     for (stage, since) in &args.verified {

@@ -20,6 +20,13 @@ pub fn read(dir: &Path) -> Result<Repository, Failure> {
 
 /// Writes `files`, by path below `dir`.
 pub fn write(dir: &Path, files: &BTreeMap<Arc<str>, Arc<[u8]>>) -> Result<(), Failure> {
+    if let Some(path) = files.keys().map(|path| dir.join(&**path)).find(|path| path.is_dir()) {
+        return Err(Failure::outside(format!(
+            "`{}` is a directory, where a file is to be written",
+            path.display()
+        ))
+        .help("move it away"));
+    }
     let mut ready: Vec<(PathBuf, PathBuf)> = Vec::new();
     let written = files.iter().try_for_each(|(path, bytes)| {
         let target = dir.join(&**path);

@@ -306,3 +306,33 @@ fn ren_036_render_and_diff_show_the_healthy_environments_and_tell_of_the_broken_
         assert!(err(&done).contains("PRV1401"));
     }
 }
+
+#[test]
+fn slips_on_the_command_line_of_rewriting_verbs_are_told() {
+    let (_dir, bare) = made(&[("README.md", "nothing\n")]);
+    let migrated = run(&bare, "migrate");
+    assert_eq!(code(&migrated), 2);
+    assert!(err(&migrated).contains("there is no fleet.toml"), "{}", err(&migrated));
+
+    let (_dir, fleet) = made(&[
+        ("fleet.toml", "name = 'shop'\n"),
+        (
+            "environments/dev.toml",
+            "[pools.a]\nstrategy = 'spot'\nlimits = { cpu = 2 }\n[classes.default]\nami = 'al2023@locked'\n",
+        ),
+        (
+            "environments/prod.toml",
+            "[promotion]\nfrom = ['dev']\npaths = ['pools.*.limits']\n[pools.a]\nstrategy = 'spot'\n",
+        ),
+    ]);
+    let twice = "promote prod --verified dev=2026-03-04T08:00:00Z --verified dev=2026-03-04T09:00:00Z";
+    let twice = run(&fleet, twice);
+    assert_eq!(code(&twice), 64);
+    assert!(err(&twice).contains("given twice for `dev`"), "{}", err(&twice));
+    let bare = run(&fleet, "lock --image al2023=20250920");
+    assert_eq!(code(&bare), 64);
+    assert!(err(&bare).contains("such as v20250920"), "{}", err(&bare));
+    fs::create_dir_all(fleet.join("provisor.lock/inner")).expect("made");
+    let onto = run(&fleet, "lock --image al2023=v20250920");
+    assert!(code(&onto) != 0 && err(&onto).contains("provisor.lock"), "{}", err(&onto));
+}
