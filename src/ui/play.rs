@@ -62,16 +62,21 @@ pub struct Play {
     standing: Option<Arc<Guardrails>>,
 }
 
+/// What is played, and what a person should know of it.
+pub struct Chosen {
+    pub script: Script,
+    pub notice: Option<String>,
+    pub warnings: Diagnostics,
+}
+
 /// The script of `repository`, or one that is made up, with a notice.
-pub fn script_of(
-    repository: &Repository,
-    environment: Option<&str>,
-) -> Result<(Script, Option<String>), Failure> {
-    if let Some(mut script) = script::read(repository)? {
+pub fn script_of(repository: &Repository, environment: Option<&str>) -> Result<Chosen, Failure> {
+    let (script, warnings) = script::read(repository)?;
+    if let Some(mut script) = script {
         if let Some(environment) = environment {
             script.environment = environment.to_string();
         }
-        return Ok((script, None));
+        return Ok(Chosen { script, notice: None, warnings });
     }
     let environments: Vec<String> = list_environments(repository)?
         .into_iter()
@@ -90,7 +95,7 @@ pub fn script_of(
     let notice = format!(
         "the fleet has no {SCRIPT}, so a made-up workload is played: five pods of one CPU come after a minute and go after fifteen"
     );
-    Ok((script, Some(notice)))
+    Ok(Chosen { script, notice: Some(notice), warnings })
 }
 
 /// The rules of a script: its commits are as good as reviewed, and nobody could be asked.

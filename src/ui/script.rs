@@ -32,15 +32,15 @@ pub const DURATION_MAX: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 static SHAPE: LazyLock<Shape> = LazyLock::new(|| Shape::compile(&schema()));
 
-/// The script of a repository, if it has one.
-pub fn read(repository: &Repository) -> Result<Option<Script>, Diagnostics> {
+/// The script of a repository, if it has one, and its warnings.
+pub fn read(repository: &Repository) -> Result<(Option<Script>, Diagnostics), Diagnostics> {
     let mut found = Vec::new();
     let script = judge(repository, &mut found);
     let mut diagnostics = Diagnostics::default();
     diagnostics.extend(found);
     match diagnostics.has_errors() {
         true => Err(diagnostics.sorted()),
-        false => Ok(script),
+        false => Ok((script, diagnostics.sorted())),
     }
 }
 

@@ -86,7 +86,7 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
     }
 
     heading("2. Read, validated, rendered, and compared with what is live")?;
-    let (script, _) = script_of(&repository, None)?;
+    let script = script_of(&repository, None)?.script;
     let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
         say(console, &format!("   {notice}\n"))?;

@@ -34,7 +34,7 @@ use crate::model::time::parse_duration;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::interrupt::{Ending, Endings};
-use crate::ui::play::{Play, engine_notice, price_notice, script_of};
+use crate::ui::play::{Chosen, Play, engine_notice, price_notice, script_of};
 use crate::ui::story::{Narrator, say};
 
 /// Follow a Git repository and keep a cluster as its commits want it
@@ -177,7 +177,8 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     let Answer::Head { repository, .. } = &answer else { unreachable!("no commit was seen before") };
     // Before anything is said: whoever reads that it runs may end it. A source that does not answer is left by the signal itself.
     let mut endings = listen()?;
-    let (mut script, notice) = script_of(repository, args.env.as_deref())?;
+    let Chosen { mut script, notice, warnings } = script_of(repository, args.env.as_deref())?;
+    console.warn(&warnings);
     if let Some(notice) = notice {
         console.notice(&notice);
     }

@@ -18,7 +18,7 @@ use crate::simulator::story::Happening;
 use crate::ui::console::{Console, Tone};
 use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::play::{Play, engine_notice, engine_of, price_notice, script_of, scripted_policy};
+use crate::ui::play::{Chosen, Play, engine_notice, engine_of, price_notice, script_of, scripted_policy};
 use crate::ui::progress::Progress;
 use crate::ui::script::DURATION_MAX;
 use crate::ui::story::{Decided, decided, stays};
@@ -162,7 +162,8 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         None if args.at.is_asked()? => open(".", &args.at, console)?,
         None => example::repository(),
     };
-    let (mut script, notice) = script_of(&repository, args.env.as_deref())?;
+    let Chosen { mut script, notice, warnings } = script_of(&repository, args.env.as_deref())?;
+    console.warn(&warnings);
     if let Some(notice) = notice {
         console.notice(&notice);
     }

@@ -193,10 +193,13 @@ fn what_a_simulation_does_not_play_is_named() {
     write(&fleet, "simulation.toml", GOOD);
     let cron = "---\napiVersion: batch/v1\nkind: CronJob\nmetadata: { name: nightly }\nspec: {}\n";
     write(&fleet, "workload/web.yaml", &format!("{WEB}{cron}"));
-    let done = run(&fleet, "validate");
-    assert_eq!(code(&done), 0, "{}", err(&done));
-    let said = err(&done) + &out(&done);
-    assert!(said.contains("PRV1907") && said.contains("CronJob"), "{said}");
+    for line in ["validate", "simulate --repo ."] {
+        let done = run(&fleet, line);
+        assert_eq!(code(&done), 0, "{line}: {}", err(&done));
+        let said = err(&done);
+        assert!(said.contains("PRV1907") && said.contains("CronJob"), "{line}: {said}");
+        assert!(said.contains("workload/web.yaml:1:1"), "{line}: {said}");
+    }
 }
 
 #[test]

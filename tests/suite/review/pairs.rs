@@ -206,7 +206,7 @@ fn lived(proposal: &Proposal, pair: &Pair) -> Foretold {
     let after = read_directory(proposal.path(), &limits, Symlinks::Refused).expect("a fleet");
     proposal.git(&["checkout", "--quiet", &base(proposal)]);
     let before = read_directory(proposal.path(), &limits, Symlinks::Refused).expect("a fleet");
-    let (mut script, _) = script_of(&before, Some(pair.environment)).expect("a script");
+    let mut script = script_of(&before, Some(pair.environment)).expect("a script").script;
     // All that it is ever scaled to, from the beginning.
     let mut peaks: Vec<Scale> = Vec::new();
     for scale in script.events.iter().filter_map(|event| event.scale.clone()) {

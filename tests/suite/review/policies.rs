@@ -157,7 +157,7 @@ fn rev_029_rules_hold_against_pushes_that_nobody_reviewed() {
     let after = read();
     proposal.git(&["checkout", "--quiet", "base"]);
     let before = read();
-    let (script, _) = script_of(&before, None).expect("a script");
+    let script = script_of(&before, None).expect("a script").script;
     let mut play = Play::new(before.clone(), script, None, scripted_policy()).expect("a stage");
     play.take_commit(before).expect("the base keeps its rules");
     let start = play.start();

@@ -117,7 +117,7 @@ pub fn source(
         }
     };
     let only = (args.env != "all").then_some(args.env.as_str());
-    let (script, _) = script_of(repository, only)?;
+    let script = script_of(repository, only)?.script;
     of_script(args, &script, repository, remarks)
 }
 

@@ -94,7 +94,7 @@ const WRITTEN_BY: &str = "`provisor review --output json` writes what is expecte
 fn reads_differ(name: &str, former: &Repository, base: &Repository, head: &Repository) -> bool {
     let mut watched = vec![SCRIPT.to_owned()];
     for side in [former, base] {
-        watched.extend(script_of(side, Some(name)).map(|(script, _)| script.workloads).unwrap_or_default());
+        watched.extend(script_of(side, Some(name)).map(|chosen| chosen.script.workloads).unwrap_or_default());
     }
     let watched: Vec<WatchPath> = watched.iter().filter_map(|path| WatchPath::parse(path).ok()).collect();
     [former, base, head].into_iter().any(|side| {
