@@ -144,8 +144,8 @@ pub struct Requirement {
     lower: Option<i64>,
     /// Inclusive.
     upper: Option<i64>,
-    /// An absent label does not satisfy a complement of which this holds: `NotIn` alone is satisfied, with `Exists` or a comparison
-    /// beside it it is not. Always true of a list.
+    /// An absent label does not satisfy it. `NotIn` and `DoesNotExist` alone are satisfied; with anything beside them that asks for a
+    /// value they are not, and if no value is left nothing satisfies them.
     demands_presence: bool,
     /// How many distinct values the instance types of a node must still offer.
     pub min_values: Option<u32>,
@@ -158,7 +158,7 @@ impl Requirement {
         let values: Words = values.into_iter().collect();
         let bound = values.as_slice().first().and_then(|value| value.parse::<i64>().ok());
         let compared = |lower: Option<Option<i64>>, upper: Option<Option<i64>>| match (lower, upper) {
-            (Some(None), _) | (_, Some(None)) => Self::nothing(),
+            (Some(None), _) | (_, Some(None)) => Self::impossible(),
             (lower, upper) => Self { lower: lower.flatten(), upper: upper.flatten(), ..Self::anything() },
         };
         match operator {
@@ -193,6 +193,11 @@ impl Requirement {
 
     /// No value at all (`DoesNotExist`).
     pub fn nothing() -> Self {
+        Self { complement: false, demands_presence: false, ..Self::anything() }
+    }
+
+    /// A value, and yet none: conditions that contradict each other.
+    fn impossible() -> Self {
         Self { complement: false, ..Self::anything() }
     }
 
@@ -217,6 +222,7 @@ impl Requirement {
     pub fn operator(&self) -> Operator {
         match (self.complement, self.values.as_slice().is_empty()) {
             (false, false) => Operator::In,
+            // What contradicts itself has no operator; nothing is ever made of it.
             (false, true) => Operator::DoesNotExist,
             (true, false) => Operator::NotIn,
             (true, true) => Operator::Exists,
@@ -252,7 +258,7 @@ impl Requirement {
 
     /// Whether an absent label satisfies it: `DoesNotExist`, and `NotIn` with nothing beside it that asks for a value.
     pub fn accepts_absence(&self) -> bool {
-        if self.complement { !self.demands_presence } else { self.values.as_slice().is_empty() }
+        !self.demands_presence
     }
 
     pub fn intersection(&self, other: &Self) -> Self {
@@ -263,7 +269,7 @@ impl Requirement {
         };
         let min_values = self.min_values.max(other.min_values);
         if lower.zip(upper).is_some_and(|(lower, upper)| lower > upper) {
-            return Self::nothing().with_min_values(min_values);
+            return Self::impossible().with_min_values(min_values);
         }
         let (complement, mut values) = match (self.complement, other.complement) {
             (true, true) => (true, self.values.union(&other.values)),
@@ -275,11 +281,11 @@ impl Requirement {
             let bounds = Self { lower, upper, ..Self::anything() };
             values = values.retained(|value| bounds.is_within_bounds(value));
         }
+        let demands_presence = self.demands_presence || other.demands_presence;
         if complement {
-            let demands_presence = self.demands_presence || other.demands_presence;
             Self { complement, values, lower, upper, demands_presence, min_values }
         } else {
-            Self { complement, values, lower: None, upper: None, demands_presence: true, min_values }
+            Self { complement, values, lower: None, upper: None, demands_presence, min_values }
         }
     }
 
@@ -312,7 +318,10 @@ impl fmt::Display for Requirement {
     /// `In [a, b and 7 others]`, `Exists >=4 <=16`, `NotIn [x] minValues 3`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
-        out.write_str(self.operator().as_str())?;
+        match self.is_empty() && self.demands_presence {
+            true => out.write_str("In []")?,
+            false => out.write_str(self.operator().as_str())?,
+        }
         let values = self.values.as_slice();
         if !values.is_empty() {
             let shown: Vec<&str> = values.iter().take(SHOWN).map(|value| value.as_str()).collect();
@@ -525,6 +534,33 @@ mod tests {
             }
         }
         assert!(meets(&nothing, [set(NotIn, &["7"]), set(NotIn, &["8"])]));
+    }
+
+    /// Where no value is left nothing suits, an absent label neither.
+    #[test]
+    fn sch_436_conditions_that_contradict_each_other_are_met_by_nothing() {
+        let tier = Symbol::new("tier");
+        let contradictions = [
+            [set(DoesNotExist, &[]), set(Exists, &[])],
+            [set(In, &["a"]), set(In, &["b"])],
+            [set(In, &["a"]), set(NotIn, &["a"])],
+            [set(Gt, &["5"]), set(Lt, &["3"])],
+            [set(In, &["a"]), set(DoesNotExist, &[])],
+            [set(In, &["a"]), set(Gt, &["5"])],
+        ];
+        let nodes =
+            [Requirements::new(), list(&[("tier", set(In, &["a"]))]), list(&[("tier", set(In, &["4"]))])];
+        for parts in contradictions {
+            for order in [parts.clone(), [parts[1].clone(), parts[0].clone()]] {
+                let pod: Requirements = order.into_iter().map(|part| (tier, part)).collect();
+                for node in &nodes {
+                    assert!(node.compatible(&pod, Undefined::Nothing).is_err(), "{parts:?} on {node}");
+                }
+            }
+        }
+        let absent: Requirements =
+            [set(DoesNotExist, &[]), set(NotIn, &["a"])].into_iter().map(|part| (tier, part)).collect();
+        assert!(Requirements::new().compatible(&absent, Undefined::Nothing).is_ok());
     }
 
     /// What is said of one label, if anything.
