@@ -15,7 +15,7 @@ use crate::gitops::lock::{Book, LOCK_FILE};
 use crate::gitops::migrate::modernise_tree;
 use crate::gitops::normal;
 use crate::gitops::overlay::{Layer, merge};
-use crate::gitops::read::{Format, document, text_of};
+use crate::gitops::read::{Format, NESTING_MAX, document, text_of};
 use crate::gitops::schema::SchemaKind;
 use crate::gitops::shape::shape_of;
 use crate::gitops::text_form::is_name;
@@ -311,6 +311,12 @@ fn finals(file: &File, files: &BTreeMap<Arc<str>, File>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (path, node) in list.iter().filter_map(|node| Some((node.as_text()?, node))) {
         let steps: Vec<String> = path.split('.').map(str::to_owned).collect();
+        if steps.len() > NESTING_MAX {
+            let message = format!("a path of {} parts leads to no field, so nothing is final", steps.len());
+            let help = "write it like `pools.general.budgets` or `pools.*.limits.cpu`";
+            found.push(Diagnostic::error("PRV1308", node.place.clone(), message).help(help));
+            continue;
+        }
         if let Err((at, fields)) = shape_of(SchemaKind::Environment).leads(&steps) {
             let message =
                 format!("\"{}\" is not the path of a field, so nothing is final", path.escape_debug());

@@ -9,9 +9,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use crate::gitops::diagnostic::{Diagnostic, Place};
+use crate::gitops::read::NESTING_MAX;
 use crate::gitops::rendered::{Draft, Origins, joined, note_keys, note_places};
 use crate::gitops::shape::beside_removal;
 use crate::gitops::tree::{Node, Tree};
+use crate::model::visible::shortened;
 
 /// Tables whose keys are names with dots in them.
 const FREE: [&str; 15] = [
@@ -32,6 +34,8 @@ const FREE: [&str; 15] = [
     "provisionerParameters",
 ];
 
+const TOO_DEEP: &str = "it has more parts than an object may be deep (64)";
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     Key(String),
@@ -43,7 +47,7 @@ pub(crate) fn apply(draft: &mut Draft, overrides: &Node, found: &mut Vec<Diagnos
     let Some(map) = overrides.as_map() else { return };
     twice(overrides, found);
     for (key, entry) in map.iter() {
-        let at = At { path: String::new(), free: false };
+        let at = At { path: String::new(), depth: 0, free: false };
         let mut notes = Notes { origins: &mut draft.origins, keys: &mut draft.keys, found };
         merge_key(&mut draft.manifest, at, key, &entry.key, &entry.node, &mut notes);
     }
@@ -135,6 +139,8 @@ fn leaves_of<'n>(
 #[derive(Clone)]
 struct At {
     path: String,
+    /// How many parts the path has.
+    depth: usize,
     /// Whether the keys here are free.
     free: bool,
 }
@@ -144,10 +150,12 @@ fn merge_key(target: &mut Value, at: At, key: &str, key_place: &Place, node: &No
         true => Ok(vec![Step::Key(key.to_owned())]),
         false => steps_of(key),
     };
+    let steps =
+        steps.and_then(|steps| if at.depth + steps.len() > NESTING_MAX { Err(TOO_DEEP) } else { Ok(steps) });
     match steps {
         Ok(steps) => follow(target, at, &steps, key_place, node, notes),
         Err(why) => {
-            let message = format!("`{key}` is not a path: {why}");
+            let message = format!("`{}` is not a path: {why}", shortened(key, 60));
             notes.found.push(
                 Diagnostic::error("PRV1507", key_place.clone(), message)
                     .help("write it like `spec.disruption.budgets[0].nodes`"),
@@ -156,11 +164,14 @@ fn merge_key(target: &mut Value, at: At, key: &str, key_place: &Place, node: &No
     }
 }
 
-/// `a.b[0]["c.d"]` in steps.
+/// `a.b[0]["c.d"]` in steps, no more than an object may be deep.
 pub(crate) fn steps_of(text: &str) -> Result<Vec<Step>, &'static str> {
     let mut steps: Vec<Step> = Vec::new();
     let mut rest = text;
     loop {
+        if steps.len() >= NESTING_MAX {
+            return Err(TOO_DEEP);
+        }
         let is_free = matches!(steps.last(), Some(Step::Key(key)) if FREE.contains(&key.as_str()));
         if let Some(inner) = rest.strip_prefix('[') {
             let quote = inner.chars().next().filter(|c| matches!(c, '"' | '\''));
@@ -199,9 +210,12 @@ pub(crate) fn steps_of(text: &str) -> Result<Vec<Step>, &'static str> {
 fn follow(target: &mut Value, at: At, steps: &[Step], key_place: &Place, node: &Node, notes: &mut Notes<'_>) {
     let Some((step, rest)) = steps.split_first() else { return };
     let is_last = rest.is_empty();
+    let depth = at.depth + 1;
     let at = match step {
-        Step::Key(key) => At { path: joined(&at.path, key), free: !at.free && FREE.contains(&key.as_str()) },
-        Step::Index(index) => At { path: format!("{}[{index}]", at.path), free: false },
+        Step::Key(key) => {
+            At { path: joined(&at.path, key), depth, free: !at.free && FREE.contains(&key.as_str()) }
+        }
+        Step::Index(index) => At { path: format!("{}[{index}]", at.path), depth, free: false },
     };
     if let Some((message, help)) = untouchable(&at.path) {
         notes.found.push(Diagnostic::error("PRV1508", key_place.clone(), message).help(help));

@@ -209,6 +209,43 @@ fn ren_024_alias_bombs_and_circles_are_refused_at_once() {
     }
 }
 
+/// A path is as deep as the tables that it stands for.
+#[test]
+fn ren_025_paths_of_many_parts_are_too_deep() {
+    let deep = |parts: usize| vec!["a"; parts].join(".");
+    for parts in [65, 5_000, 100_000] {
+        let path = deep(parts);
+        for (text, code) in [
+            (
+                format!("[pools.general]\nstrategy = \"spot\"\noverrides = {{ \"spec.{path}\" = 1 }}\n"),
+                "PRV1507",
+            ),
+            (
+                format!(
+                    "[pools.general]\nstrategy = \"spot\"\n[classes.default]\noverrides = {{ \"{path}\" = 1 }}\n"
+                ),
+                "PRV1507",
+            ),
+            (format!("final = [\"variables.{path}\"]\n[pools.general]\nstrategy = \"spot\"\n"), "PRV1308"),
+            (
+                format!(
+                    "[pools.general]\nstrategy = \"spot\"\n[promotion]\nfrom = [\"dev\"]\npaths = [\"pools.{path}\"]\n"
+                ),
+                "PRV1703",
+            ),
+        ] {
+            let found = validate_repository(&fleet(&text), &RenderSettings::default()).diagnostics;
+            assert!(found.iter().any(|one| one.code == code), "{code}, {parts} parts: {found}");
+        }
+    }
+    // Tables of paths add up.
+    let half = deep(40);
+    let text = format!(
+        "[pools.general]\nstrategy = \"spot\"\noverrides.spec = {{ \"{half}\" = {{ \"{half}\" = 1 }} }}\n"
+    );
+    assert!(errors(&fleet(&text)).iter().any(|one| one.code == "PRV1507"));
+}
+
 #[test]
 fn ren_025_ten_thousand_levels_are_too_deep() {
     let deep = 10_000;

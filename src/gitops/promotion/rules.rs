@@ -9,10 +9,12 @@ use serde::Serialize;
 use super::changes::{has, sealed};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, listed};
 use crate::gitops::fleet::Fleet;
+use crate::gitops::read::NESTING_MAX;
 use crate::gitops::tree::Node;
 use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::time::parse_duration;
+use crate::model::visible::shortened;
 
 /// Tables and values of an environment that can be promoted.
 const ROOTS: [&str; 7] = ["buffers", "classes", "cluster", "overlays", "pools", "region", "variables"];
@@ -130,7 +132,9 @@ pub(crate) fn read(fleet: &Fleet<'_>, found: &mut Vec<Diagnostic>) -> Vec<Rules>
         for path in entries("paths") {
             let Some(text) = path.as_text() else { continue };
             let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
-            if !ROOTS.contains(&&*parts[0]) || parts.iter().any(String::is_empty) {
+            let is_too_deep = parts.len() > NESTING_MAX;
+            if !ROOTS.contains(&&*parts[0]) || is_too_deep || parts.iter().any(String::is_empty) {
+                let text = shortened(text, 60);
                 let message = format!("`{text}` is no path of values that can be promoted");
                 found.push(
                     Diagnostic::error("PRV1703", path.place.clone(), message)
