@@ -11,7 +11,7 @@ use crate::gitops::overlay::{Layer, merged, nothing_to_remove};
 use crate::gitops::tree::{Entry, Map, Node, Tree};
 
 /// Tables whose entries have defaults, with the name of those.
-const HEIRS: [(&str, &str); 2] = [("pools", "pool"), ("classes", "class")];
+pub(crate) const HEIRS: [(&str, &str); 2] = [("pools", "pool"), ("classes", "class")];
 
 /// A layer without what [`lay`] merges.
 pub(crate) fn without_heirs(tree: &Node) -> Node {

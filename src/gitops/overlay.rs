@@ -224,11 +224,15 @@ fn check_finals(layers: &[Layer], found: &mut Vec<Diagnostic>) {
             for above in &layers[index + 1..] {
                 let mut hits = Vec::new();
                 collect_hits(&above.tree, path, &mut hits);
-                if path.len() > 2 && path[0] == "pools" && path[1] == "*" {
-                    collect_hits_at(&above.tree, &["defaults", "pool"], &path[2..], &mut hits);
-                }
-                if path.len() > 2 && path[0] == "classes" && path[1] == "*" {
-                    collect_hits_at(&above.tree, &["defaults", "class"], &path[2..], &mut hits);
+                for (table, kind) in inheritance::HEIRS {
+                    // A pool that says nothing of the word itself has it from the defaults.
+                    let is_inherited = path.len() > 2
+                        && path[0] == table
+                        && (path[1] == "*" || !layers[..=index].iter().any(|lower| says(&lower.tree, path)));
+                    if is_inherited {
+                        collect_hits_at(&above.tree, &["defaults", kind], &path[2..], &mut hits);
+                        collect_lost_defaults(&layers[..=index], &above.tree, kind, &path[2..], &mut hits);
+                    }
                 }
                 if let [first, rest @ ..] = path.as_slice()
                     && first == "variables"
@@ -248,9 +252,28 @@ fn check_finals(layers: &[Layer], found: &mut Vec<Diagnostic>) {
     }
 }
 
+fn says(tree: &Node, path: &[String]) -> bool {
+    let mut hits = Vec::new();
+    collect_hits(tree, path, &mut hits);
+    !hits.is_empty()
+}
+
 fn collect_hits_at(tree: &Node, below: &[&str], path: &[String], hits: &mut Vec<Place>) {
     if let Some(node) = tree.at(below.iter().copied()) {
         collect_hits(node, path, hits);
+    }
+}
+
+/// Defaults that are taken away as a whole take the words away that lower layers gave in them.
+fn collect_lost_defaults(lower: &[Layer], tree: &Node, kind: &str, path: &[String], hits: &mut Vec<Place>) {
+    let Some(all) = tree.entry("defaults") else { return };
+    let gone = match all.node.is_removal() {
+        true => Some(all),
+        false => all.node.entry(kind).filter(|own| own.node.is_removal()),
+    };
+    let Some(gone) = gone else { return };
+    if lower.iter().filter_map(|layer| layer.tree.at(["defaults", kind])).any(|below| says(below, path)) {
+        hits.push(gone.key.clone());
     }
 }
 
@@ -276,7 +299,14 @@ fn collect_hits(node: &Node, path: &[String], hits: &mut Vec<Place>) {
         if !is_whole && first != "*" && first.as_str() != &**key {
             continue;
         }
-        if rest.is_empty() || is_whole || entry.node.is_removal() {
+        // A value in the place of a table takes away what the table has.
+        let is_replaced = first != "*"
+            && match &entry.node.value {
+                Tree::Map(_) => false,
+                Tree::List(_) => identity(key).is_none(),
+                _ => true,
+            };
+        if rest.is_empty() || is_whole || is_replaced || entry.node.is_removal() {
             hits.push(entry.key.clone());
         } else {
             collect_hits(&entry.node, rest, hits);
@@ -319,6 +349,42 @@ mod tests {
                 "zones": ["c"],
             })
         );
+    }
+
+    /// What is final stays, however it would go.
+    #[test]
+    fn ren_034_no_way_leads_around_a_final_path() {
+        let refused = |path: &str, base: &str, top: &str| {
+            let finals = vec![(path.split('.').map(str::to_owned).collect(), tree("base", base).place)];
+            let base = Layer { finals, ..layer("base", base) };
+            let mut found = Vec::new();
+            merge(&[base, layer("top", top)], &mut found);
+            found.iter().filter(|one| one.code == "PRV1304").count() == 1
+        };
+        let limits = "defaults.pool.limits.cpu = 10\ndefaults.class.metadata-options.hops = 1";
+        for way in ["defaults", "defaults.pool", "defaults.pool.limits", "defaults.pool.limits.cpu"] {
+            let removal = format!("{way} = {{ '$remove' = true }}");
+            assert!(refused("pools.*.limits.cpu", limits, &removal), "{way}");
+            assert!(refused("pools.general.limits.cpu", limits, &removal), "{way}");
+        }
+        let own = format!("{limits}\npools.general.limits.cpu = 5");
+        assert!(!refused("pools.general.limits.cpu", &own, "defaults.pool.limits.cpu = 7"), "it has its own");
+        assert!(refused("pools.general.limits.cpu", limits, "defaults.pool.limits.cpu = 7"));
+        assert!(refused("classes.*.metadata-options", limits, "defaults.class = { '$remove' = true }"));
+        assert!(
+            !refused("pools.*.weight", limits, "defaults.pool = { '$remove' = true }"),
+            "it was not there"
+        );
+        let net = "variables.net = { cidr = 'a', size = 1 }";
+        for (path, top, is_refused) in [
+            ("variables.net.cidr", "variables.net = 'b'", true),
+            ("variables.net.cidr", "variables.net = ['b']", true),
+            ("variables.net.cidr", "variables.net = { '$remove' = true }", true),
+            ("variables.net.cidr", "variables.net.size = 2", false),
+            ("variables.net.cidr", "pools.general.variables.net = 'b'", true),
+        ] {
+            assert_eq!(refused(path, net, top), is_refused, "{path}: {top}");
+        }
     }
 
     #[test]
