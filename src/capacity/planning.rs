@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::decision::Plan;
 use super::disruption::expiration::all_due;
 use super::disruption::round::{Round, launched};
-use super::disruption::{self, Command, Destination};
+use super::disruption::{self, Command, Destination, Method};
 use super::engine::EngineSettings;
 use super::provisioning::claims_for;
 use super::scheduling::{
@@ -90,24 +90,25 @@ fn judged<T>(
     let kept = static_capacity::keep_all(cluster, supply, scheduling, now);
     let mut round = Round::new(cluster.clone(), supply, scheduling, judging, now);
     kept.iter().for_each(|pool| round.buy(&pool.new_nodes));
-    let expired = disruption::expire(&mut round, usize::MAX);
+    let mut started = disruption::expire(&mut round, usize::MAX);
+    started.extend(disruption::scale_down(&mut round));
     let (waiting, rejected) = provisionable_pods(cluster, scheduling);
-    let (provisioning, found) = provisioned(&round, cluster, waiting, &expired, solve);
+    let (provisioning, found) = provisioned(&round, cluster, waiting, &started, solve);
     round.provision(&provisioning);
-    let disruption = disruption::plan_after(&mut round, expired, usize::MAX);
+    let disruption = disruption::plan_after(&mut round, started, usize::MAX);
     (Plan { kept, provisioning, rejected, disruption: Arc::new(disruption), ..Plan::default() }, found)
 }
 
-/// Where pods that need a place would go after `expired` was started. What comes for nodes that are too old is for their pods, and
-/// as long as those nodes stand limits count them.
+/// Where pods that need a place would go after `started`. What comes for nodes that are too old is for their pods, and as long as
+/// those nodes stand limits count them.
 fn provisioned<T>(
     round: &Round,
     before: &Cluster,
     mut pods: Vec<Arc<Pod>>,
-    expired: &[Command],
+    started: &[Command],
     solve: impl FnOnce(&Request) -> (Solution, T),
 ) -> (Solution, T) {
-    let left = expired.iter().flat_map(|command| &command.pods);
+    let left = started.iter().flat_map(|command| &command.pods);
     let left = left.filter(|(_, to)| *to == Destination::Nowhere).map(|(pod, _)| *pod);
     let left: BTreeSet<ObjectKey> = left.collect();
     let mut view = Cow::Borrowed(&round.cluster);
@@ -119,10 +120,8 @@ fn provisioned<T>(
         }
     }
     pods.extend(virtual_pods(before, round.scheduling));
-    let used_at_least = match expired {
-        [] => BTreeMap::new(),
-        _ => usage_by_pool(before, round.supply),
-    };
+    let has_expired = started.iter().any(|command| command.method == Method::Expiration);
+    let used_at_least = if has_expired { usage_by_pool(before, round.supply) } else { BTreeMap::new() };
     solve(&Request {
         cluster: &view,
         supply: round.supply,

@@ -1,12 +1,13 @@
 //! Pools that keep a number of nodes: made from the template alone, whatever pods ask for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::cluster::Cluster;
 use super::disruption::candidates::Candidate;
-use super::disruption::command::{Command, Destination, Method, is_waiting};
+use super::disruption::command::{Command, Method, destinations, is_waiting};
 use super::disruption::expiration;
 use super::disruption::round::Round;
 use super::provisioning;
@@ -16,7 +17,7 @@ use crate::model::claim::NodeClaim;
 use crate::model::count::counted;
 use crate::model::label::{self, Labels};
 use crate::model::money::UsdPerHour;
-use crate::model::name::{NodeName, PoolName};
+use crate::model::name::{ClaimName, NodeName, PoolName};
 use crate::model::pool::NodePool;
 use crate::model::quantity::{Resources, resource};
 use crate::model::requirement::{Requirement, Requirements};
@@ -189,6 +190,21 @@ pub(crate) fn claims(
     purchase.claims.into_iter().map(|(claim, _)| claim).collect()
 }
 
+/// Claims of static pools beyond their replicas, once those of `gone` are gone.
+pub(crate) fn surplus(round: &Round, gone: &BTreeSet<ClaimName>) -> BTreeSet<ClaimName> {
+    let pools: Vec<Arc<NodePool>> =
+        round.cluster.pools.values().filter(|pool| pool.is_static()).cloned().collect();
+    if pools.is_empty() || gone.is_empty() {
+        return BTreeSet::new();
+    }
+    let mut after = round.cluster.clone();
+    for claim in gone.iter().filter_map(|name| round.cluster.claims.get(name)) {
+        after.put_claim(Arc::new(NodeClaim { deleted: Some(round.now), ..(**claim).clone() }));
+    }
+    let after = Round::new(after, round.supply, round.scheduling, round.settings, round.now);
+    pools.iter().filter_map(|pool| scale_down_pool(&after, pool)).flat_map(|command| command.claims).collect()
+}
+
 /// Nodes of static pools beyond their replicas: unlaunched claims first, then idle ones, then what costs least to move.
 pub(crate) fn scale_down(round: &mut Round) -> Vec<Command> {
     let pools: Vec<Arc<NodePool>> =
@@ -225,9 +241,17 @@ fn scale_down_pool(round: &Round, pool: &NodePool) -> Option<Command> {
         })
         .collect();
     let savings = chosen.iter().map(|candidate| candidate.price).sum();
-    let pods = chosen.iter().flat_map(|candidate| round.leaving_pods(candidate.node));
-    let pods = pods.map(|pod| (pod, Destination::Nowhere)).collect();
-    Some(Command::new(Method::StaticScaleDown, &chosen, Vec::new(), savings, pods))
+    let pods: Vec<_> = chosen.iter().flat_map(|candidate| round.leaving_pods(candidate.node)).collect();
+    // What does not fit elsewhere waits for provisioning once it is evicted.
+    let to = match pods.is_empty() {
+        true => Vec::new(),
+        false => {
+            let nodes: Vec<NodeName> = chosen.iter().map(|candidate| candidate.node).collect();
+            let gone = chosen.iter().map(|candidate| candidate.claim).collect();
+            destinations(&pods, &round.simulate_alone(&nodes, &gone), false)
+        }
+    };
+    Some(Command::new(Method::StaticScaleDown, &chosen, Vec::new(), savings, to))
 }
 
 /// What goes first has the least weight.
@@ -262,7 +286,7 @@ mod tests {
     use super::*;
     use crate::model::claim::{ClaimSpec, ConditionStatus, ConditionType, Conditions};
     use crate::model::label::annotation;
-    use crate::model::name::{ClaimName, ProviderId, Uid};
+    use crate::model::name::{ProviderId, Uid};
     use crate::model::pool::{ClassRef, ConsolidationPolicy, Disruption, NodeTemplate};
     use crate::model::time::Patience;
 

@@ -202,16 +202,6 @@ pub(crate) fn destinations(
     pods.iter().map(|pod| (*pod, places.get(pod).copied().unwrap_or(Destination::Nowhere))).collect()
 }
 
-/// The new nodes of a simulation as replacements: what else was placed on them is not the command's business.
-pub(crate) fn replacements(solution: &Solution, pods: &[ObjectKey]) -> Vec<NewNode> {
-    let asked: FastSet<ObjectKey> = pods.iter().copied().collect();
-    let own = |node: &NewNode| {
-        let pods = node.pods.iter().filter(|pod| asked.contains(*pod)).copied().collect();
-        NewNode { pods, ..node.clone() }
-    };
-    solution.new_nodes.iter().map(own).collect()
-}
-
 // How far a command has come.
 
 /// Whether the node of `claim` is on its way out: being deleted, or waiting for its replacements.

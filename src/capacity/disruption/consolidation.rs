@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::candidates::Candidate;
-use super::command::{Command, Method, destinations, replacements};
+use super::command::{Command, Method, destinations};
 use super::cost;
 use super::round::Round;
 use crate::capacity::provisioning::missing_values;
@@ -82,7 +82,7 @@ pub(super) fn decide(round: &Round, method: Method, candidates: &[Candidate]) ->
     }
     let pods: Vec<_> = candidates.iter().flat_map(|candidate| round.leaving_pods(candidate.node)).collect();
     let ceiling: UsdPerHour = candidates.iter().map(|candidate| candidate.price).sum();
-    let mut found = replacements(&simulated.solution, &pods);
+    let mut found = round.replacements(&simulated.solution, &pods);
     let to = destinations(&pods, &simulated.solution, true);
     if found.len() > 1 {
         let message = format!("Can't remove without creating {} candidates", found.len());
@@ -91,7 +91,7 @@ pub(super) fn decide(round: &Round, method: Method, candidates: &[Candidate]) ->
     let Some(replacement) = found.pop() else {
         return Ok(Command::new(method, candidates, Vec::new(), ceiling, to));
     };
-    if replacement.pods.is_empty() {
+    if !replacement.pods.iter().any(|pod| pods.contains(pod)) {
         let message = "a new node would be needed for pods that wait, which have room while it stays";
         return Err(("NeededByWaitingPods", message.into()));
     }

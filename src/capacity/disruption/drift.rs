@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::budgets::allowances;
 use super::candidates::{Candidate, Class};
-use super::command::{Command, Destination, Method, destinations, replacements};
+use super::command::{Command, Destination, Method, destinations};
 use super::round::Round;
 use crate::capacity::static_capacity;
 use crate::model::claim::ConditionType;
@@ -40,7 +40,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         let mut solution = simulated.solution;
         // What waits for other reasons is not this command's business.
         solution.new_nodes.retain(|new| new.pods.iter().any(|pod| pods.contains(pod)));
-        let replacements = replacements(&solution, &pods);
+        let replacements = round.replacements(&solution, &pods);
         let spent: UsdPerHour = replacements.iter().map(|node| node.price()).sum();
         let savings = candidate.price - spent;
         let to = destinations(&pods, &solution, true);
@@ -89,9 +89,11 @@ pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
             left -= 1;
             let pods = round.leaving_pods(candidate.node);
             let savings = candidate.price - node.price();
+            let mut node = crate::capacity::scheduling::NewNode { pods: pods.clone(), ..node };
+            for pod in pods.iter().filter_map(|pod| round.cluster.pods.get(pod)) {
+                node.requests.add(&pod.shape.requests);
+            }
             let to = pods.into_iter().map(|pod| (pod, Destination::Replacement(0))).collect::<Vec<_>>();
-            let pods = to.iter().map(|(pod, _)| *pod).collect();
-            let node = crate::capacity::scheduling::NewNode { pods, ..node };
             commands.push(Command::new(
                 Method::StaticDrift,
                 std::slice::from_ref(candidate),

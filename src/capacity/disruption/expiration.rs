@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::candidates::Candidate;
-use super::command::{Command, Method, destinations, replacements};
+use super::command::{Command, Method, destinations};
 use super::round::Round;
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::{ConditionType, NodeClaim};
@@ -30,8 +30,8 @@ pub(crate) fn all_due(cluster: &Cluster, now: Timestamp) -> BTreeSet<ClaimName> 
     cluster.claims.values().filter(is_due).map(|claim| claim.name).collect()
 }
 
-/// The next claim that is too old, the oldest first.
-pub(super) fn plan(round: &mut Round) -> Option<Command> {
+/// The next claim that is too old, the oldest first. `surplus` goes as well, so nothing is put there.
+pub(super) fn plan(round: &mut Round, surplus: &BTreeSet<ClaimName>) -> Option<Command> {
     let all = all_due(&round.cluster, round.now);
     let claims = all.iter().filter_map(|name| round.cluster.claims.get(name));
     let claim = claims
@@ -53,10 +53,11 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         }),
     };
     let pods = round.leaving_pods(candidate.node);
-    let mut solution = round.simulate_alone(candidate.node, &all);
+    let gone: BTreeSet<ClaimName> = all.union(surplus).copied().collect();
+    let mut solution = round.simulate_alone(&[candidate.node], &gone);
     // What has no place for other reasons is not this command's business.
     solution.new_nodes.retain(|new| new.pods.iter().any(|pod| pods.contains(pod)));
-    let replacements = replacements(&solution, &pods);
+    let replacements = round.replacements(&solution, &pods);
     let spent: UsdPerHour = replacements.iter().map(|node| node.price()).sum();
     let to = destinations(&pods, &solution, true);
     let savings = candidate.price - spent;

@@ -75,12 +75,20 @@ pub(crate) fn plan_in(round: &mut Round, commands_max: usize) -> DisruptionPlan 
 /// Starts what makes room for the pods of nodes that are too old.
 pub(crate) fn expire(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
+    let surplus = static_capacity::surplus(round, &expiration::all_due(&round.cluster, round.now));
     while commands.len() < commands_max
-        && let Some(command) = expiration::plan(round)
+        && let Some(command) = expiration::plan(round, &surplus)
     {
         round.start(&command);
         commands.push(command);
     }
+    commands
+}
+
+/// Starts what static pools have too much.
+pub(crate) fn scale_down(round: &mut Round) -> Vec<Command> {
+    let commands = static_capacity::scale_down(round);
+    commands.iter().for_each(|command| round.start(command));
     commands
 }
 

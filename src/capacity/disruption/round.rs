@@ -49,6 +49,8 @@ pub(crate) struct Round<'a> {
     /// Nodes that take no moved pods yet, because their own are too fresh.
     settling: BTreeSet<NodeName>,
     waiting: Vec<Arc<Pod>>,
+    /// Waiting pods without a place have none.
+    is_provisioned: bool,
     /// Pods that stand for room, and where they have it.
     room: Vec<Arc<Pod>>,
     hosting: Hosting,
@@ -113,6 +115,7 @@ impl<'a> Round<'a> {
             hopeless: BTreeMap::new(),
             settling: BTreeSet::new(),
             waiting,
+            is_provisioned: false,
             room: virtual_pods(&cluster, scheduling),
             hosting: Hosting::default(),
             hosts: BTreeSet::new(),
@@ -242,9 +245,9 @@ impl<'a> Round<'a> {
         Simulated { solution, homeless }
     }
 
-    /// Where the pods of `node` would go without `gone`. Of all others only those count that have been given a place, and what was
+    /// Where the pods of `nodes` would go without `gone`. Of all others only those count that have been given a place, and what was
     /// made for them is theirs.
-    pub fn simulate_alone(&self, node: NodeName, gone: &BTreeSet<ClaimName>) -> Solution {
+    pub fn simulate_alone(&self, nodes: &[NodeName], gone: &BTreeSet<ClaimName>) -> Solution {
         let mut start = self.start.borrow_mut();
         let ground =
             start.ground.get_or_insert_with(|| Box::new(Ground::new(&self.cluster, self.supply, &self.room)));
@@ -252,8 +255,7 @@ impl<'a> Round<'a> {
         let placed =
             self.waiting.iter().cloned().chain(going).filter(|pod| self.planned.contains_key(&pod.key));
         let mut pods: Vec<Arc<Pod>> = placed.collect();
-        pods.extend(moving_from(&self.cluster, [node].into_iter(), self.now));
-        pods.extend(self.room.iter().cloned());
+        pods.extend(moving_from(&self.cluster, nodes.iter().copied(), self.now));
         let question = self.question();
         let request = Request { pods: &pods, without_claims: gone, shut_claims: &self.made, ..question };
         scheduling::solve_on(ground, &request)
@@ -279,7 +281,9 @@ impl<'a> Round<'a> {
     /// Places the pods that need a place in any case.
     fn begin_with(&self, ground: &mut Ground, request: &Request) -> Begun {
         let going = moving_from(&self.cluster, ground.going(), self.now);
-        let pods: Vec<Arc<Pod>> = self.waiting.iter().chain(&going).cloned().collect();
+        let waiting =
+            self.waiting.iter().filter(|pod| !self.is_provisioned || self.planned.contains_key(&pod.key));
+        let pods: Vec<Arc<Pod>> = waiting.chain(&going).cloned().collect();
         let beginning = begin(ground, &Request { pods: &pods, ..*request });
         let going: FastSet<ObjectKey> = going.iter().map(|pod| pod.key).collect();
         let left = beginning.solution.unschedulable.iter().filter(|pod| going.contains(&pod.pod));
@@ -323,8 +327,21 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// The new nodes of a simulation as replacements for those with `pods`: other pods on them are not the command's business,
+    /// but the room that they keep is theirs.
+    pub fn replacements(&self, solution: &Solution, pods: &[ObjectKey]) -> Vec<NewNode> {
+        let mut kept: FastSet<ObjectKey> = pods.iter().copied().collect();
+        kept.extend(self.room.iter().map(|pod| pod.key));
+        let own = |node: &NewNode| {
+            let pods = node.pods.iter().filter(|pod| kept.contains(*pod)).copied().collect();
+            NewNode { pods, ..node.clone() }
+        };
+        solution.new_nodes.iter().map(own).collect()
+    }
+
     /// Carries out in this picture what `solution` says of waiting pods: nodes are nominated, new ones are on their way.
     pub fn provision(&mut self, solution: &Solution) {
+        self.is_provisioned = true;
         for (place, pods) in &solution.existing {
             self.planned.extend(pods.iter().map(|pod| (*pod, *place)));
             if let Place::Node(name) = place

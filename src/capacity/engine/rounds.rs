@@ -208,11 +208,11 @@ impl Engine {
             hosting.bought(pods, Place::Claim(claim.name));
             let message = bought(&solution.new_nodes, pods);
             steps.push(Action::CreateClaim(claim.clone()), "Provisioned", message);
-            self.plans.plan(pods.iter().copied(), Place::Claim(claim.name));
+            self.plans.plan(real(pods, view), Place::Claim(claim.name));
             nominate(pods, &Place::Claim(claim.name), view, &mut steps);
         }
         for (place, pods) in &solution.existing {
-            self.plans.plan(pods.iter().copied(), *place);
+            self.plans.plan(real(pods, view), *place);
             nominate(pods, place, view, &mut steps);
         }
         solution.unschedulable.iter().for_each(|pod| self.plans.forget(&pod.pod));
@@ -393,7 +393,7 @@ impl Engine {
             return self.take(steps, now, out);
         }
         for (claim, pods) in &purchase.claims {
-            self.plans.plan(pods.iter().copied(), Place::Claim(claim.name));
+            self.plans.plan(real(pods, &self.cluster), Place::Claim(claim.name));
         }
         let replacements: Vec<Arc<NodeClaim>> = purchase.claims.into_iter().map(|(claim, _)| claim).collect();
         let mut steps = Steps::default();
@@ -422,6 +422,11 @@ fn bought(nodes: &[NewNode], pods: &[ObjectKey]) -> String {
     format!("{} {need} a node{cheapest}", counted(pods.len(), "pod"))
 }
 
+/// Those of `pods` that stand for nothing but themselves.
+fn real(pods: &[ObjectKey], cluster: &Cluster) -> impl Iterator<Item = ObjectKey> {
+    pods.iter().copied().filter(|pod| cluster.pods.contains_key(pod))
+}
+
 /// Tells real pods where they are expected to run. kube-scheduler decides.
 fn nominate(pods: &[ObjectKey], place: &Place, cluster: &Cluster, steps: &mut Steps) {
     let place = match place {
@@ -429,9 +434,9 @@ fn nominate(pods: &[ObjectKey], place: &Place, cluster: &Cluster, steps: &mut St
         Place::Claim(claim) => format!("nodeclaim/{claim}"),
     };
     let message: Arc<str> = format!("should schedule on {place}").into();
-    for pod in pods.iter().filter(|pod| cluster.pods.contains_key(pod)) {
+    for pod in real(pods, cluster) {
         let notice = Notice {
-            subject: Subject::Pod(*pod),
+            subject: Subject::Pod(pod),
             is_warning: false,
             reason: "Nominated".into(),
             message: message.clone(),

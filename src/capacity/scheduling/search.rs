@@ -333,7 +333,7 @@ impl<'a, 'g> Search<'a, 'g> {
     }
 
     /// Puts pods where they were planned before, as far as that still holds; the others in their order. Some hold only once
-    /// others are where they were.
+    /// others are where they were. Pods that stand for room keep none from a real one.
     fn keep_plans(&mut self, mut order: Vec<usize>) -> Vec<usize> {
         let is_any_planned = !self.request.planned.is_empty();
         loop {
@@ -346,7 +346,11 @@ impl<'a, 'g> Search<'a, 'g> {
     }
 
     fn keep_plan(&mut self, pod: usize) -> bool {
-        let place = self.request.planned.get(&self.request.pods[pod].key);
+        let pod_itself = &self.request.pods[pod];
+        if pod_itself.buffer().is_some() {
+            return false;
+        }
+        let place = self.request.planned.get(&pod_itself.key);
         let place = place.map(|place| match place {
             Place::Claim(name) => self.request.place_of(*name),
             Place::Node(_) => *place,

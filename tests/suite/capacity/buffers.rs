@@ -16,6 +16,7 @@ use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::observation::Observation;
 use provisor::model::pod::{PodShape, PodVolume};
 use provisor::model::quantity::{Quantity, ResourceName, Resources};
+use provisor::model::time::Patience;
 use provisor::simulator::settle::settle;
 use provisor::simulator::workload::{Workload, WorkloadKind};
 use provisor::simulator::world::{Habits, World};
@@ -295,6 +296,41 @@ fn sch_940_real_pods_come_before_kept_room() {
     let plan = planning::plan(&town.cluster, town.now, &town.settings);
     let pods: Vec<_> = plan.provisioning.new_nodes.iter().flat_map(|node| node.pods.clone()).collect();
     assert_eq!(pods, [ObjectKey::new("default", "web")]);
+}
+
+/// The room was planned before the pod came, and is still the pod's.
+#[test]
+fn sch_940_a_real_pod_takes_the_room_that_was_kept() {
+    let mut town = town_with("1500m", 1);
+    town.node("a", "m5.large");
+    let mut engine = town.engine();
+    assert_eq!(bought(&mut engine, &town, 0..5), 0, "there is room");
+    town.change_pool("default", |pool| pool.limits = Some(amounts(&[("cpu", "2")])));
+    let limited = town.cluster.pools.values().next().expect("there is one").clone();
+    let at = town.now + SignedDuration::from_secs(10);
+    engine.observe(at, Observation::Pool(limited));
+    engine.observe(at, Observation::Pod(Arc::new(pod("web", None, shape("web", "1500m")))));
+    engine.decide(at + SignedDuration::from_secs(2));
+    let places = &engine.plan().provisioning.existing;
+    let there: Vec<_> = places.values().flatten().map(|pod| pod.name.to_string()).collect();
+    assert_eq!(there, ["web"], "{:?}", engine.plan().provisioning);
+}
+
+/// What a buffer asks for is planned once, not with each node that goes as well.
+#[test]
+fn room_is_not_bought_with_the_replacement_of_a_node_that_is_too_old() {
+    let mut town = town_with("3", 2);
+    town.node("a", "m5.large");
+    town.run("web", "a", shape("web", "300m"));
+    let life = Patience::of(SignedDuration::from_hours(1));
+    town.change_claim("a", |claim| claim.spec.expire_after = life);
+    let plan = planning::plan(&town.cluster, town.now, &town.settings);
+    let [expired] = &plan.disruption.commands[..] else { panic!("{:?}", plan.disruption.commands) };
+    let [replacement] = &expired.replacements[..] else { panic!("{expired:?}") };
+    assert_eq!(replacement.pods, [ObjectKey::new("default", "web")]);
+    assert_eq!(replacement.requests.cpu().0, 300);
+    let room = plan.provisioning.new_nodes.iter().flat_map(|node| &node.pods).count();
+    assert_eq!(room, 2);
 }
 
 /// Rows: DIS-155, DIS-156, DIS-157, SCH-929

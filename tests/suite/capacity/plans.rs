@@ -151,6 +151,52 @@ fn a_pod_without_a_place_keeps_no_other_from_one() {
     check(&town);
 }
 
+/// Where a fixed number of nodes is too high by one, that one takes no more pods.
+#[test]
+fn nothing_is_put_on_a_node_that_its_pool_has_too_much() {
+    let with_fixed = |waits: bool, expires: bool| {
+        let mut town = Town::with(only(&["m5.large"]));
+        let mut fixed = pool("fixed");
+        fixed.replicas = Some(0);
+        town.cluster.pools.insert(fixed.name, Arc::new(fixed));
+        town.node_of("fixed", "s1", "m5.xlarge", "on-demand");
+        town.node("n1", "m5.large");
+        town.run("web", "n1", shape("web", "500m"));
+        if waits {
+            wait(&mut town, "waits", shape("waits", "1500m"));
+        }
+        if expires {
+            let life = Patience::of(SignedDuration::from_hours(1));
+            town.change_claim("n1", |claim| claim.spec.expire_after = life);
+        }
+        town
+    };
+    for (waits, expires) in [(true, false), (false, true), (true, true)] {
+        let town = with_fixed(waits, expires);
+        let reasons: BTreeSet<_> = town.plan().commands.iter().map(|command| command.reason()).collect();
+        assert!(reasons.contains(&DisruptionReason::ScaledDown));
+        assert_eq!(reasons.contains(&DisruptionReason::Expired), expires);
+        check(&town);
+    }
+}
+
+/// What a drifted node leaves of a limit is its replacement's, and that is no larger than its own pods need.
+#[test]
+fn a_replacement_is_not_made_larger_for_pods_that_wait_in_vain() {
+    let mut town = Town::with(|pool| {
+        only(&["m5.large", "m5.xlarge"])(pool);
+        limit(pool, *resource::CPU, 6_000);
+    });
+    for (node, kind) in [("n1", "m5.large"), ("n2", "m5.xlarge")] {
+        town.node(node, kind);
+        town.drift(node, NOW);
+    }
+    town.run("web", "n1", shape("web", "1500m"));
+    wait(&mut town, "waits", shape("waits", "3900m"));
+    wait(&mut town, "also", shape("also", "2300m"));
+    check(&town);
+}
+
 /// A node that goes makes room for its replacement under the limits of its pool.
 #[test]
 fn a_pool_at_its_limit_is_rolled_and_consolidated() {

@@ -45,7 +45,7 @@ pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, unti
     }
     provisioning.unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
     let settled = until_settled.then(|| settled(&settle(cluster, now, settings)));
-    Capacity { provisioning, disruption: disruption_of(&plan.disruption, &mut ids), settled }
+    Capacity { provisioning, disruption: disruption_of(&plan.disruption, &names, &mut ids), settled }
 }
 
 fn buffer(cluster: &Cluster, buffer: &CapacityBuffer, hosting: &Hosting, now: Timestamp) -> Buffer {
@@ -70,10 +70,10 @@ fn buffer(cluster: &Cluster, buffer: &CapacityBuffer, hosting: &Hosting, now: Ti
     }
 }
 
-fn disruption_of(plan: &DisruptionPlan, ids: &mut Ids) -> Disruption {
+fn disruption_of(plan: &DisruptionPlan, room: &BTreeSet<ObjectKey>, ids: &mut Ids) -> Disruption {
     let commands = plan.commands.iter().map(|command| {
         let replacements: Vec<NewNode> =
-            command.replacements.iter().map(|node| new_node(node, None, ids)).collect();
+            command.replacements.iter().map(|node| replacement(node, room, ids)).collect();
         let moves = command.pods.iter().map(|(pod, destination)| Move {
             pod: pod.to_string(),
             to: match destination {
@@ -103,6 +103,12 @@ fn disruption_of(plan: &DisruptionPlan, ids: &mut Ids) -> Disruption {
         message: kept.message.clone(),
     });
     Disruption { commands: commands.collect(), kept: kept.collect() }
+}
+
+/// Pods that stand for `room` are told apart.
+fn replacement(node: &scheduling::NewNode, room: &BTreeSet<ObjectKey>, ids: &mut Ids) -> NewNode {
+    let own = node.pods.iter().filter(|pod| !room.contains(*pod)).copied().collect();
+    NewNode { buffer_pods: names(&node.pods, Some(room)), ..new_node(node, Some(&own), ids) }
 }
 
 fn settled(end: &settle::Settled) -> Settled {
