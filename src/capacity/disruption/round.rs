@@ -308,6 +308,10 @@ impl<'a> Round<'a> {
             }
             for pod in pods.iter().filter(|pod| own.contains(*pod)) {
                 let message = match place {
+                    // What it will be called is not known yet.
+                    Place::Claim(name) if self.made.contains(name) => {
+                        "would schedule against a node that is only about to be bought".to_owned()
+                    }
                     Place::Claim(name) => format!("would schedule against uninitialized nodeclaim/{name}"),
                     Place::Node(name) => format!("would schedule against uninitialized node/{name}"),
                 };
