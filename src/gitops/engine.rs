@@ -6,6 +6,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
@@ -241,6 +242,9 @@ impl Engine {
 
     fn place(&self, error: &Error) -> Option<Place> {
         let traced = self.traced.get(error.name()?)?;
+        if let Some(range) = told_place(error).filter(|range| range.end <= traced.source.text.len()) {
+            return Some(Place::new(&traced.source, range));
+        }
         let range = match error.range() {
             Some(range) => traced.original(range),
             None => {
@@ -268,6 +272,12 @@ impl Engine {
         let detail = error.detail().unwrap_or_default();
         let text = &place.source.text[place.bytes()];
         match error.kind() {
+            ErrorKind::UndefinedError if is_open_choice(text) => {
+                let message =
+                    format!("`{text}` comes to nothing: the condition is false, and there is no `else`");
+                Diagnostic::error("PRV1403", place.clone(), message)
+                    .help(format!("say what it is otherwise: `{text} else …`, with `none` for nothing"))
+            }
             ErrorKind::UndefinedError => {
                 let help =
                     format!("set it in `variables`, or write `{text} | default(\"…\")` if it may be missing");
@@ -385,6 +395,28 @@ fn asked_at(error: &Error) -> usize {
     argument.and_then(|at| at.parse().ok()).unwrap_or(0)
 }
 
+/// Where something stands that was found to be undefined, if the error says it.
+fn told_place(error: &Error) -> Option<Range<usize>> {
+    let (start, end) = error.detail()?.strip_prefix(STANDS)?.split_once(' ')?;
+    Some(start.parse().ok()?..end.parse().ok()?)
+}
+
+/// Whether an expression is a choice without `else`: were what it chooses undefined, that would be told.
+fn is_open_choice(text: &str) -> bool {
+    let inner = text.strip_prefix('(').and_then(|text| text.strip_suffix(')')).unwrap_or(text);
+    let mut depth = 0i32;
+    let outside: String = inner
+        .chars()
+        .filter(|letter| {
+            depth +=
+                i32::from(matches!(letter, '(' | '[' | '{')) - i32::from(matches!(letter, ')' | ']' | '}'));
+            depth == 0
+        })
+        .collect();
+    let has = |wanted: &str| outside.split_whitespace().any(|word| word == wanted);
+    has("if") && !has("else")
+}
+
 /// Whether the engine says itself what it is.
 fn names_a_part(error: &Error) -> bool {
     error.detail().is_some_and(|detail| detail.contains("` is undefined"))
@@ -461,6 +493,17 @@ fn unknown_name(detail: &str) -> &str {
     before.rsplit(' ').next().unwrap_or(before)
 }
 
+/// How an error says where what is undefined stands: by the bytes of its beginning and end.
+const STANDS: &str = "stands at ";
+
+/// A value that must be defined.
+fn defined(value: Value, start: u32, end: u32) -> Result<Value, Error> {
+    match value.is_undefined() {
+        true => Err(undefined(&format!("{STANDS}{start} {end}"))),
+        false => Ok(value),
+    }
+}
+
 /// How an error names an argument of a test: by its place behind it.
 const ARGUMENT: &str = "argument ";
 
@@ -522,15 +565,10 @@ fn add_operators(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
     environment.add_function(CHARGE, move |bytes: u32| metered.charge(bytes as usize).map(|()| ""));
     let metered = meter.clone();
     environment.add_function(SIZED, move |value: Value| weigh(&metered, &value, true).map(|()| value));
-    environment.add_function(GIVEN, |value: Value| match value.is_undefined() {
-        true => Err(undefined("=")),
-        false => Ok(value),
-    });
+    environment.add_function(GIVEN, defined);
     let metered = meter.clone();
-    environment.add_function(HELD, move |value: Value| {
-        if value.is_undefined() {
-            return Err(undefined("="));
-        }
+    environment.add_function(HELD, move |value: Value, start: u32, end: u32| {
+        let value = defined(value, start, end)?;
         weigh(&metered, &value, false).map(|()| value)
     });
     let metered = meter.clone();

@@ -38,7 +38,8 @@ pub(crate) const CHARGE: &str = "_charge";
 pub(crate) const SIZED: &str = "_sized";
 /// Pays for looking through what is compared, searched or cut.
 pub(crate) const LOOKED: &str = "_looked";
-/// What is assigned is defined: a later `default` must not hide a slip.
+/// What is assigned, or handed to a filter, a test or a function, is defined: a later `default` must not hide a slip. Where
+/// it stands follows, because the engine knows no place of what is on another line than its statement begins.
 pub(crate) const GIVEN: &str = "_given";
 /// The same for what a namespace is to hold, which may not be a namespace.
 pub(crate) const HELD: &str = "_held";
@@ -317,19 +318,55 @@ impl Walk<'_> {
         }
     }
 
-    /// Looks at what `target` is given, which ends at `end`. A choice without `else` may come to nothing on purpose.
+    /// Looks at what `target` is given, which ends at `end`.
     fn given(&mut self, target: &Expr<'_>, value: &Expr<'_>, end: usize) {
         let behind = target.span().end_offset as usize;
         let Some(equals) = self.source.text.get(behind..end).and_then(|text| text.find('=')) else { return };
-        let function = match (target, value) {
-            (Expr::GetAttr(_), _) => HELD,
-            (_, Expr::IfExpr(choice)) if choice.false_expr.is_none() => return,
+        let function = match target {
+            Expr::GetAttr(_) => HELD,
             _ => GIVEN,
         };
         let start = behind + equals + 1;
         let text = &self.source.text[start..end];
         let lead = text.len() - text.trim_start().len();
-        self.wrap(function, start + lead..start + text.trim_end().len().max(lead));
+        self.checked(function, start + lead..start + text.trim_end().len().max(lead));
+        self.chosen(value);
+    }
+
+    /// Encloses a range in a call that refuses what is not defined, and says where it stands.
+    fn checked(&mut self, function: &str, range: Range<usize>) {
+        self.insert(range.start, format!("{function}(("));
+        self.close(range.end, format!("), {}, {})", range.start, range.end));
+    }
+
+    /// Of a choice without `else` that comes to nothing only the condition may be the reason.
+    fn chosen(&mut self, expr: &Expr<'_>) {
+        if let Expr::IfExpr(choice) = expr
+            && choice.false_expr.is_none()
+            && may_be_undefined(&choice.true_expr)
+        {
+            self.checked(GIVEN, extent(&choice.true_expr));
+        }
+    }
+
+    /// What is handed over must be defined, whatever is made of it.
+    fn argument(&mut self, expr: &Expr<'_>) {
+        if may_be_undefined(expr) {
+            self.checked(GIVEN, extent(expr));
+            self.chosen(expr);
+        }
+        self.expression(expr);
+    }
+
+    /// What a filter or a test is asked about. Of a statement of one line the engine tells itself where that is.
+    fn asked_about(&mut self, name: &str, expr: &Expr<'_>) {
+        let range = extent(expr);
+        let statement = self.bracket(range.start).map_or("", |one| &self.source.text[one.open..one.close]);
+        let is_question = matches!(name, "default" | "d" | "defined" | "undefined");
+        if statement.contains('\n') && !is_question && may_be_undefined(expr) {
+            self.checked(GIVEN, range);
+        }
+        self.expression(expr);
     }
 
     fn used(&mut self, name: &Expr<'_>) {
@@ -360,6 +397,7 @@ impl Walk<'_> {
         let number = self.mark(place, piece);
         self.insert(range.start, format!("{EMIT}({number}, ("));
         self.close(range.end, format!("){read})"));
+        self.chosen(expr);
     }
 
     /// Assignments that say who sets the names of `target`: `value`, or if there is none what stands at `at`.
@@ -514,7 +552,7 @@ impl Walk<'_> {
                 self.sliced(expr);
                 self.expression(&slice.expr);
                 for part in [&slice.start, &slice.stop, &slice.step].into_iter().flatten() {
-                    self.expression(part);
+                    self.argument(part);
                 }
             }
             Expr::UnaryOp(unary) => self.expression(&unary.expr),
@@ -566,19 +604,23 @@ impl Walk<'_> {
             Expr::Filter(filter) => {
                 if let Some(inner) = &filter.expr {
                     self.note_asked(expr.span().start_offset as usize, inner, &filter.args);
-                    self.expression(inner);
+                    self.asked_about(filter.name, inner);
                 }
-                self.arguments(&filter.args);
+                match filter.name {
+                    // One default may stand in for another.
+                    "default" | "d" => filter.args.iter().for_each(|value| self.expression(value_of(value))),
+                    _ => self.arguments(&filter.args),
+                }
             }
             Expr::Test(test) => {
                 self.note_asked(expr.span().start_offset as usize, &test.expr, &test.args);
-                self.expression(&test.expr);
+                self.asked_about(test.name, &test.expr);
                 self.arguments(&test.args);
             }
             Expr::GetAttr(attribute) => self.expression(&attribute.expr),
             Expr::GetItem(item) => {
                 self.expression(&item.expr);
-                self.expression(&item.subscript_expr);
+                self.argument(&item.subscript_expr);
             }
             Expr::Call(call) => {
                 if let Expr::GetAttr(method) = &call.expr
@@ -637,14 +679,7 @@ impl Walk<'_> {
     }
 
     fn arguments(&mut self, arguments: &[CallArg<'_>]) {
-        for argument in arguments {
-            match argument {
-                CallArg::Pos(value)
-                | CallArg::Kwarg(_, value)
-                | CallArg::PosSplat(value)
-                | CallArg::KwargSplat(value) => self.expression(value),
-            }
-        }
+        arguments.iter().for_each(|argument| self.argument(value_of(argument)));
     }
 
     /// `a in b` becomes `a in _looked((b))`: what stands on the right bounds what is looked at. Between the operator and its
@@ -706,6 +741,46 @@ impl Walk<'_> {
         self.insert(start, format!("{function}(("));
         self.edits.push(Edit { at, removes: 1, text: "),(".to_owned(), rank: 0 });
         self.close(end, "))".to_owned());
+    }
+}
+
+fn value_of<'e, 's>(argument: &'e CallArg<'s>) -> &'e Expr<'s> {
+    match argument {
+        CallArg::Pos(value)
+        | CallArg::Kwarg(_, value)
+        | CallArg::PosSplat(value)
+        | CallArg::KwargSplat(value) => value,
+    }
+}
+
+/// Whether an expression can have no value and be no error by itself.
+fn may_be_undefined(expr: &Expr<'_>) -> bool {
+    match expr {
+        Expr::Var(_)
+        | Expr::GetAttr(_)
+        | Expr::GetItem(_)
+        | Expr::IfExpr(_)
+        | Expr::Filter(_)
+        | Expr::Call(_) => true,
+        Expr::BinOp(binary) => matches!(binary.op, BinOpKind::ScAnd | BinOpKind::ScOr),
+        _ => false,
+    }
+}
+
+/// All of an expression with the sign before it, enclosing brackets aside.
+fn extent(expr: &Expr<'_>) -> Range<usize> {
+    let mut start = leftmost(expr);
+    let mut first = expr;
+    loop {
+        first = match first {
+            Expr::BinOp(binary) => &binary.left,
+            Expr::IfExpr(choice) => &choice.true_expr,
+            Expr::UnaryOp(unary) => {
+                start = start.min(first.span().start_offset as usize);
+                &unary.expr
+            }
+            _ => return start..(expr.span().end_offset as usize).max(start),
+        };
     }
 }
 
@@ -797,7 +872,7 @@ mod tests {
     fn operators_become_metered_calls() {
         assert_eq!(
             traced("{% set x = a ~ (b + 1) ~ c %}").text,
-            "{% set _provisor_from_x = _step(0) %}{% set x = _given((_join((_join((a ),( (_add((b ),( 1))))) ),( c)))) %}"
+            "{% set _provisor_from_x = _step(0) %}{% set x = _given((_join((_join((a ),( (_add((b ),( 1))))) ),( c))), 11, 26) %}"
         );
     }
 

@@ -132,6 +132,114 @@ fn ren_002_what_a_test_or_a_filter_is_asked_about_is_what_is_undefined() {
     }
 }
 
+/// Rows: REN-001, REN-002, REN-004
+#[test]
+fn what_is_handed_to_a_filter_a_test_or_a_function_is_defined() {
+    let vars = |line: &str| {
+        let prod =
+            "variables = { list = ['x', 'y'], team = 'a b', n = 3 }\n[pools.general]\nstrategy = \"own\"\n";
+        with_template(&format!("{line}\n{}", pool("weight: 1")), prod, &[])
+    };
+    let calls = [
+        "vars.list | join(@)",
+        "vars.list | join(d=@)",
+        "vars.team | indent(@)",
+        "vars.team | indent(2, first=@)",
+        "vars.team | replace('a', @)",
+        "vars.team | trim(@)",
+        "vars.team | split(@)",
+        "vars.list | sort(reverse=@) | list",
+        "vars.list | sort(attribute=@) | list",
+        "vars.list | unique(attribute=@) | list",
+        "vars.list | batch(@) | list",
+        "vars.list | slice(@) | list",
+        "vars.list | groupby(@) | list",
+        "vars.list | map(@) | list",
+        "vars.list | map('default', @) | list",
+        "vars.list | select('eq', @) | list",
+        "vars.list | rejectattr('x', @) | list",
+        "vars.list | attr(@)",
+        "vars.list | zip(@) | list",
+        "vars.list | chain(@) | list",
+        "vars.list | sum(start=@)",
+        "vars.list | overlaid([], @)",
+        "vars.n | int(default=@)",
+        "vars.n | round(@)",
+        "vars | dictsort(by=@) | list",
+        "range(@) | list",
+        "range(3, @) | list",
+        "range(0, 3, @) | list",
+        "dict(a=@)",
+        "namespace(x=@).x",
+        "catalog(@).cpu",
+        "vars.n is divisibleby(@)",
+        "vars.n is divisibleby @",
+        "vars.list[@:]",
+        "vars[@]",
+        "(vars.list | first | default('z')) | replace('x', @)",
+    ];
+    let holes = [
+        "vars.nope",
+        "vars.nope.deep",
+        "vars.list[9]",
+        "[] | first",
+        "vars.nope if true",
+        "vars.team and vars.nope",
+    ];
+    for call in calls {
+        for hole in holes {
+            if call.contains("divisibleby @") && hole.contains(' ') {
+                continue;
+            }
+            let told = match hole {
+                "vars.nope.deep" | "vars.nope if true" => "vars.nope",
+                hole => hole,
+            };
+            for line in [
+                format!("{{% set x = {} %}}", call.replace('@', hole)),
+                format!("{{{{ ({}) | tojson }}}}", call.replace('@', hole)),
+                format!("{{% if true and\n ({}) %}}{{% endif %}}", call.replace('@', hole)),
+            ] {
+                let found = only(errors(&vars(&line)));
+                assert_eq!((found.code, caret(&found)), ("PRV1403", told), "{line}: {found}");
+                assert_eq!(found.message, format!("`{told}` is not defined"), "{line}");
+            }
+        }
+    }
+    // A macro is a function too. What a choice may come to has to be said.
+    let found = only(errors(&vars("{% macro m(x='a') %}{{ x }}{% endmacro %}{% set y = m(vars.nope) %}")));
+    assert_eq!((found.code, caret(&found)), ("PRV1403", "vars.nope"), "{found}");
+    for line in [
+        "{% set x = 'a' if false %}",
+        "{{ ('a' if false) | tojson }}",
+        "{{ 'a' if vars.n > 5 }}",
+        "{{ [1] | join('a' if false) }}",
+    ] {
+        let found = only(errors(&vars(line)));
+        assert!(found.code == "PRV1403" && found.message.contains("no `else`"), "{line}: {found}");
+    }
+    // On whatever line it stands.
+    for line in [
+        "{%- if vars.nope is\n string %}{% endif %}",
+        "{{ vars.list |\n join(\n vars.nope) }}",
+        "{{\n vars.nope\n | upper }}",
+        "{% set x =\n vars.nope %}",
+    ] {
+        let found = only(errors(&vars(line)));
+        assert_eq!((found.code, caret(&found)), ("PRV1403", "vars.nope"), "{line:?}: {found}");
+    }
+    // One default may stand in for another.
+    for line in [
+        "{{ vars.nope | default(vars.none) | default('x') }}",
+        "{{ vars.team | default(vars.nope) }}",
+        "{{ (vars.nope if true) | default('x') }}",
+        "{% set x = 'a' if vars.n == 3 %}{% set y = -vars.n | abs %}{{ [-vars.n, (vars.n)] | join((vars.team) ~ ('-' )) }}",
+        "{{ range(-(vars.n) + 4, vars.n) | join(vars.team if true else vars.nope) }}",
+    ] {
+        drop(state(&vars(&format!("{{% set out %}}{line}{{% endset %}}"))));
+    }
+}
+
 /// Rows: REN-001, REN-004
 #[test]
 fn what_a_strategy_hands_to_an_included_template_is_defined() {
