@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::gitops::diagnostic::{Diagnostic, Place, Source};
 use crate::gitops::rendered::{Draft, joined, place_of};
 use crate::gitops::tree::{Node, Tree};
-use crate::model::secret::{credential, named_secret};
+use crate::model::secret::{Known, assigned_secrets, credential, is_secret_name, named_secret};
 
 pub(crate) const CODE: &str = "PRV1609";
 /// Nothing shorter is taken for a secret.
@@ -42,34 +42,69 @@ fn lines_around<'t>(text: &'t str, stretch: &Range<usize>) -> &'t str {
     &text[start..end]
 }
 
+/// What was found in objects that were rendered.
+struct Rendered<'d> {
+    what: &'static str,
+    draft: &'d Draft,
+    path: String,
+    value: &'d str,
+}
+
+fn rendered(drafts: &[Draft]) -> Vec<Rendered<'_>> {
+    let mut all = Vec::new();
+    for draft in drafts {
+        let mut told = Vec::new();
+        look_rendered(&draft.manifest, "", "", &mut told);
+        all.extend(told.into_iter().map(|(what, path, value)| Rendered { what, draft, path, value }));
+    }
+    all
+}
+
 /// Looks through objects that were rendered: whatever a template puts together must not reach a cluster either.
 pub(crate) fn check_drafts(drafts: &[Draft], found: &mut Vec<Diagnostic>) {
     // What the files say is told at their lines.
     if found.iter().any(|one| one.code == CODE) {
         return;
     }
-    for draft in drafts {
-        let mut told = Vec::new();
-        look_rendered(&draft.manifest, "", "", &mut told);
-        for (what, path) in told {
-            let place = place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]).clone();
-            let kind = draft.manifest["kind"].as_str().unwrap_or_default();
-            found.push(
-                refusal(what, place)
-                    .also(format!("rendered into {path} of this {kind}"), draft.origins[""].clone()),
-            );
-        }
+    for Rendered { what, draft, path, .. } in rendered(drafts) {
+        let place = place_of(&draft.origins, &path).unwrap_or(&draft.origins[""]).clone();
+        let kind = draft.manifest["kind"].as_str().unwrap_or_default();
+        found.push(
+            refusal(what, place)
+                .also(format!("rendered into {path} of this {kind}"), draft.origins[""].clone()),
+        );
     }
 }
 
-fn look_rendered(value: &Value, key: &str, path: &str, told: &mut Vec<(&'static str, String)>) {
+/// What no diagnostic of a rendering may show: the secrets of its objects, and those of the files that it is made of, which
+/// templates write into sentences about other files.
+pub(crate) fn known_to(drafts: &[Draft], sources: &[Arc<Source>]) -> Known {
+    let of_objects = rendered(drafts).into_iter().map(|one| one.value);
+    let of_files = sources
+        .iter()
+        .flat_map(|source| source.secrets().stretches().iter().map(|stretch| &source.text[stretch.clone()]));
+    Known::of(of_objects.chain(of_files))
+}
+
+/// The name under which a table of two entries gives a value: `name` and `value`, `key` and `values`.
+fn name_given<'n>(text: impl Fn(&str) -> Option<&'n str>) -> Option<&'n str> {
+    ["key", "name"].into_iter().filter_map(text).find(|name| is_secret_name(name))
+}
+
+fn look_rendered<'v>(
+    value: &'v Value,
+    key: &str,
+    path: &str,
+    told: &mut Vec<(&'static str, String, &'v str)>,
+) {
     match value {
         Value::Object(map) => {
+            let given = name_given(|key| map.get(key)?.as_str());
             for (key, value) in map {
                 // What it is called by would say the secret again.
                 match credential(key) {
-                    Some(what) => told.push((what, path.to_owned())),
-                    None => look_rendered(value, key, &joined(path, key), told),
+                    Some(what) => told.push((what, path.to_owned(), key)),
+                    None => look_rendered(value, name_of(key, given), &joined(path, key), told),
                 }
             }
         }
@@ -79,20 +114,33 @@ fn look_rendered(value: &Value, key: &str, path: &str, told: &mut Vec<(&'static 
             }
         }
         Value::String(text) if text.len() >= SHORTEST => {
-            if let Some(what) = text.lines().find_map(credential).or_else(|| named_secret(key, text)) {
-                told.push((what, path.to_owned()));
+            if let Some(what) = text.lines().find_map(credential) {
+                told.push((what, path.to_owned(), text));
+            } else if let Some(what) = named_secret(key, text) {
+                told.push((what, path.to_owned(), text));
+            } else if let Some(stretch) = assigned_secrets(text).into_iter().next() {
+                told.push(("a secret", path.to_owned(), &text[stretch]));
             }
         }
         _ => {}
     }
 }
 
+/// What a value is called by: its key, unless an entry beside it gives it a name.
+fn name_of<'n>(key: &'n str, given: Option<&'n str>) -> &'n str {
+    given.filter(|_| matches!(key, "value" | "values")).unwrap_or(key)
+}
+
 fn look(node: &Node, key: &str, told: &mut Vec<(&'static str, Place)>) {
     match &node.value {
-        Tree::Map(map) => map.iter().for_each(|(key, entry)| look(&entry.node, key, told)),
+        Tree::Map(map) => {
+            let given = name_given(|key| map.get(key)?.as_text().map(|text| &**text));
+            map.iter().for_each(|(key, entry)| look(&entry.node, name_of(key, given), told));
+        }
         Tree::List(items) => items.iter().for_each(|item| look(item, key, told)),
         Tree::Text(text, _) => {
-            if let Some(what) = credential(text).or_else(|| named_secret(key, text)) {
+            let assigned = || assigned_secrets(text).first().map(|_| "a secret");
+            if let Some(what) = credential(text).or_else(|| named_secret(key, text)).or_else(assigned) {
                 told.push((what, node.place.clone()));
             }
         }
@@ -100,13 +148,18 @@ fn look(node: &Node, key: &str, told: &mut Vec<(&'static str, Place)>) {
     }
 }
 
-/// Looks through a whole file, such as user data.
+/// Looks through a whole file that is no strategy, such as user data or a manifest.
 pub(crate) fn check_text(source: &Arc<Source>, found: &mut Vec<Diagnostic>) {
+    let assigned = assigned_secrets(&source.text);
     let mut at = 0;
     for line in source.text.split_inclusive('\n') {
+        let start = at + line.len() - line.trim_start().len();
+        let end = at + line.trim_end().len();
+        let is_inside = |stretch: &&Range<usize>| at <= stretch.start && stretch.start < at + line.len();
         if let Some(what) = credential(line) {
-            let start = at + line.len() - line.trim_start().len();
-            found.push(refusal(what, Place::new(source, start..at + line.trim_end().len())));
+            found.push(refusal(what, Place::new(source, start..end)));
+        } else if let Some(stretch) = assigned.iter().find(is_inside) {
+            found.push(refusal("a secret", Place::new(source, stretch.clone())));
         }
         at += line.len();
     }

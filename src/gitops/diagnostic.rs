@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::gitops::desired::Origin;
-use crate::model::secret::{self, Secrets};
+use crate::model::secret::{self, Known, Secrets};
 use crate::model::visible::shortened;
 
 /// How many diagnostics of one run are shown; the rest is counted.
@@ -260,6 +260,23 @@ impl Diagnostic {
                 *said = sentence(std::mem::take(said), [&*place.source]);
             }
             self.chain.push(Link { message, place });
+        }
+        self
+    }
+
+    /// The same without secrets that are known from elsewhere: in no sentence, and in no line that is shown.
+    #[must_use]
+    pub(crate) fn without(mut self, known: &Known) -> Self {
+        let links = self.chain.iter_mut().map(|link| &mut link.message);
+        for words in links.chain([&mut self.message]).chain(&mut self.help) {
+            replace(words, |words| known.masked(words));
+        }
+        let places = self.chain.iter_mut().map(|link| &mut link.place);
+        for place in places.chain([&mut self.place]) {
+            // As long as before, so that every place in it stays where it is.
+            if let Some(text) = known.starred(&place.source.text) {
+                place.source = Source::new(place.source.path.clone(), text);
+            }
         }
         self
     }

@@ -784,6 +784,9 @@ impl<'a> Run<'a> {
             self.found.extend(breaches.iter().map(|breach| breach.diagnostic.clone()));
         }
         let place = Place::start_of(&self.resolved.tree.place.source);
+        let sources: Vec<Arc<Source>> =
+            self.resolved.layers.iter().map(|layer| layer.tree.place.source.clone()).collect();
+        let known = credential::known_to(&self.drafts, &sources);
         let mut objects: BTreeMap<ObjectRef, DesiredObject> = BTreeMap::new();
         let mut places: BTreeMap<ObjectRef, Place> = BTreeMap::new();
         for draft in self.drafts {
@@ -802,6 +805,9 @@ impl<'a> Run<'a> {
             places.insert(name.clone(), place);
             let origins = as_origins(&draft.origins);
             objects.insert(name, DesiredObject::new(draft.manifest, origins));
+        }
+        if !known.is_empty() {
+            self.found = self.found.into_iter().map(|one| one.without(&known)).collect();
         }
         let all = collected(self.found);
         if all.has_errors() {

@@ -4,6 +4,7 @@
 //! need not even parse is guesswork, and the guess is generous: what is hidden by mistake costs a look into the file.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// What stands for a secret inside of a sentence.
@@ -17,11 +18,58 @@ pub(crate) fn credential(text: &str) -> Option<&'static str> {
     credentials(text).into_iter().map(|(_, what)| what).next()
 }
 
-/// A random-looking value under a name that says secret.
+/// A random-looking value under a name that says secret, alone or on a line of a longer text.
 pub(crate) fn named_secret(key: &str, text: &str) -> Option<&'static str> {
+    text.lines().find_map(|line| named_line(key, line.trim()))
+}
+
+/// Whether a name says that its value is secret.
+pub(crate) fn is_secret_name(name: &str) -> bool {
+    says_secret(name)
+}
+
+fn named_line(key: &str, text: &str) -> Option<&'static str> {
     let is_plain = text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) && !text.contains("${");
     let is_reference = text.starts_with('/') || text.starts_with("arn:") || text.contains("://");
     (is_plain && !is_reference && says_secret(key) && bits_per_character(text) > 350).then_some("a secret")
+}
+
+/// Where a line of a script or of a file of settings gives a random-looking value to a name that says secret: `NAME=value`,
+/// `name: value`, the value in quotes or bare. What only refers to a value, by a variable or by its name, is none.
+pub(crate) fn assigned_secrets(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    let mut line_start = 0;
+    for line in text.split_inclusive('\n') {
+        for (sign, _) in line.match_indices(['=', ':']) {
+            let before = line[..sign].trim_end_matches([' ', '"', '\'']);
+            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            let name = &before[before.trim_end_matches(is_name).len()..];
+            let behind = &line[sign + 1..];
+            if line[sign..].starts_with(':') && !behind.starts_with([' ', '"', '\'']) {
+                continue;
+            }
+            let quoted = behind.trim_start();
+            let value = quoted.trim_start_matches(['"', '\'']);
+            let is_end =
+                |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ';' | ')' | '|' | '&' | ',');
+            let value = &value[..value.find(is_end).unwrap_or(value.len())];
+            if named_line(name, value).is_some() && !refers(value) {
+                let start = line_start + sign + 1 + (behind.len() - quoted.len());
+                let start = start + (quoted.len() - quoted.trim_start_matches(['"', '\'']).len());
+                found.push(start..start + value.len());
+            }
+        }
+        line_start += line.len();
+    }
+    found
+}
+
+/// Whether a value is a variable, a digest, or a name of words.
+fn refers(value: &str) -> bool {
+    let is_lower = |part: &str| part.bytes().all(|b| b.is_ascii_lowercase());
+    let parts: Vec<&str> = value.split(['-', '.', '_', '/', ':']).filter(|part| !part.is_empty()).collect();
+    let is_of_words = 2 * parts.iter().filter(|part| is_lower(part)).count() > parts.len();
+    value.contains(['$', '<', '{', '%']) || value.starts_with("sha256:") || is_of_words
 }
 
 /// A sentence without the secrets that are known by their shape.
@@ -147,6 +195,66 @@ impl Secrets {
     }
 }
 
+/// Secrets that are known, wherever a part of one is written: each by every twelve letters and digits in a row.
+#[derive(Debug, Default)]
+pub(crate) struct Known(BTreeMap<usize, BTreeSet<String>>);
+
+impl Known {
+    /// Nothing shorter is told from other words.
+    const SHORTEST: usize = 8;
+
+    pub fn of<'t>(secrets: impl IntoIterator<Item = &'t str>) -> Self {
+        let mut known = Self::default();
+        for line in secrets.into_iter().flat_map(str::lines) {
+            let letters: String = folded(line).map(|(_, letter)| letter).collect();
+            let length = letters.len().min(KNOWN_BY);
+            if length >= Self::SHORTEST {
+                let parts = (0..=letters.len() - length).map(|at| letters[at..at + length].to_owned());
+                known.0.entry(length).or_default().extend(parts);
+            }
+        }
+        known
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Where parts of the secrets stand in a text, in order and apart from each other.
+    fn stretches(&self, text: &str) -> Vec<Range<usize>> {
+        let (places, letters): (Vec<usize>, String) = folded(text).unzip();
+        let mut found: Vec<Range<usize>> = Vec::new();
+        for at in 0..letters.len() {
+            let length = |(length, parts): (&usize, &BTreeSet<String>)| {
+                letters.get(at..at + length).is_some_and(|part| parts.contains(part)).then_some(*length)
+            };
+            let Some(length) = self.0.iter().filter_map(length).max() else { continue };
+            let stretch = places[at]..places[at + length - 1] + 1;
+            match found.last_mut() {
+                Some(last) if stretch.start <= last.end => last.end = last.end.max(stretch.end),
+                _ => found.push(stretch),
+            }
+        }
+        // What is written behind in base 64 belongs to it.
+        for stretch in &mut found {
+            let behind = &text[stretch.end..];
+            stretch.end += behind.len() - behind.trim_start_matches('=').len();
+        }
+        found
+    }
+
+    pub fn masked<'a>(&self, words: &'a str) -> Cow<'a, str> {
+        replaced(words, self.stretches(words).into_iter())
+    }
+
+    /// The text with stars in place of the secrets, and as long; `None` if there are none in it.
+    pub fn starred(&self, text: &str) -> Option<String> {
+        let stretches = self.stretches(text);
+        (!stretches.is_empty())
+            .then(|| Secrets { stretches, ..Secrets::default() }.starred(text, 0..text.len()).into_owned())
+    }
+}
+
 /// Bytes with which both begin.
 fn alike(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum()
@@ -223,13 +331,16 @@ fn credentials(text: &str) -> Vec<(Range<usize>, &'static str)> {
 
 /// From the first line of each to its last. One without an end hides all that follows.
 fn private_keys(text: &str) -> Vec<Range<usize>> {
-    let (begin, mark, end) = ("-----BEGIN ", "PRIVATE KEY-----", "-----END ");
+    let (begin, mark, end) = ("-----BEGIN ", "PRIVATE KEY", "-----END ");
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(start) = text[at..].find(begin).map(|start| at + start) {
         let head = start + begin.len();
         let rest = &text[head..];
-        let is_key = rest.find(mark).is_some_and(|key| !rest[..key].contains("-----"));
+        let is_key = rest.find("-----").is_some_and(|head| {
+            let words = &rest[..head];
+            words.strip_suffix(" BLOCK").unwrap_or(words).ends_with(mark)
+        });
         if !is_key {
             at = head;
             continue;

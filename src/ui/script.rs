@@ -186,7 +186,7 @@ impl Judge<'_> {
                 is_whole = false;
                 continue;
             };
-            credential::check(&source, None, true, self.found);
+            credential::check_text(&source, self.found);
             match snapshot::read(&source.text, path) {
                 Ok(read) => {
                     let told = read.notices.iter().map(|notice| {

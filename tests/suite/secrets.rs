@@ -167,3 +167,98 @@ fn ren_044_what_a_template_puts_together_does_not_reach_an_object() {
         assert!(!seen(&found).contains(random), "{one}");
     }
 }
+
+#[test]
+fn ren_044_a_value_that_an_object_names_a_secret_is_in_no_other_sentence() {
+    let pool = |labels: &str| {
+        format!(
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{ name: {{{{ pool.name | tojson }}}} }}\nspec:\n  template:\n    \
+             metadata: {{ labels: {labels} }}\n    spec:\n      nodeClassRef: {{ group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }}\n      requirements: []\n"
+        )
+    };
+    for (variables, label, secrets) in [
+        ("db = 'wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzAB=='", "vars.db", ["wJalrXUtnFEM", "bPxRfiCYzzAB"]),
+        (
+            "a = 'wJalrXUtnFEMIxK7', b = 'MDENGxbPxRfiCYzz'",
+            "(vars.a ~ vars.b ~ '!!')",
+            ["wJalrXUtnFEM", "MDENGxbPxRfi"],
+        ),
+    ] {
+        let template = pool(&format!("{{ \"db-password\": {{{{ {label} | tojson }}}} }}"));
+        let prod = format!("variables = {{ {variables} }}\n[pools.a]\nstrategy = 'own'\n");
+        let files = [
+            ("fleet.toml", "name = 'shop'\n"),
+            ("environments/prod.toml", &*prod),
+            ("templates/own.yaml.j2", &*template),
+        ];
+        let found = errors(&repository(&files));
+        let shown = seen(&found);
+        assert!(found.iter().any(|one| one.code == "PRV1609"), "{shown}");
+        assert!(found.iter().any(|one| one.code == "PRV1503"), "{shown}");
+        assert!(secrets.iter().all(|secret| !shown.contains(secret)), "{shown}");
+    }
+}
+
+#[test]
+fn ren_044_a_name_that_says_secret_is_heard_in_every_form() {
+    let random = "wJalrXUtnFEMIxK7MDENGxbPxRfiCYzz";
+    let pool = "[pools.a]\nstrategy = 'spot'\n";
+    let boot = ("boot.sh", "#!/bin/sh\nexport DB_PASSWORD='@'\n");
+    let plain = (
+        "boot.sh",
+        "#!/bin/sh\nTOKEN=\"$(curl -s -X PUT http://169.254.169.254/latest/api/token)\"\ncurl -H \"X-aws-ec2-metadata-token: ${TOKEN}\" x\nSECRET_NAME=shop/prod-2/database-credentials\nkubeadm join --discovery-token-ca-cert-hash=sha256:0123456789abcdef0123456789abcdef\n",
+    );
+    let file = format!("{pool}[classes.default]\nuser-data-file = 'boot.sh'\n");
+    let block = "pools: { a: { strategy: spot } }\nclasses:\n  default:\n    tags:\n      db-password: |\n        @\n";
+    let key = "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQOYBGNx\n-----END PGP PRIVATE KEY BLOCK-----";
+    for (name, prod, place) in [
+        ("prod.yaml", block.to_owned(), "environments/prod.yaml:6"),
+        (
+            "prod.toml",
+            format!("{pool}[classes.default]\ntags.db-password = \"\"\"\n@\n\"\"\"\n"),
+            "environments/prod.toml:4",
+        ),
+        (
+            "prod.toml",
+            format!("{pool}[classes.default]\nuser-data = \"\"\"#!/bin/sh\nDB_PASSWORD=@\n\"\"\"\n"),
+            "environments/prod.toml:4",
+        ),
+        (
+            "prod.toml",
+            format!("{pool}[classes.default]\nuser-data = \"\"\"\n{key}\n\"\"\"\n"),
+            "environments/prod.toml:4",
+        ),
+        (
+            "prod.toml",
+            format!("{pool}requirements = [{{ key = 'password', operator = 'In', values = ['@'] }}]\n"),
+            "environments/prod.toml:3",
+        ),
+        ("prod.toml", file.clone(), "boot.sh:2"),
+    ] {
+        let (path, prod) = (format!("environments/{name}"), prod.replace('@', random));
+        let boot = boot.1.replace('@', random);
+        let files = [("fleet.toml", "name = 'shop'\n"), (&*path, &*prod), ("boot.sh", &*boot)];
+        let found = errors(&repository(&files));
+        let shown = seen(&found);
+        let told =
+            found.iter().find(|one| one.code == "PRV1609").unwrap_or_else(|| panic!("{prod}: {shown}"));
+        assert!(told.place.to_string().starts_with(place), "{prod}: {shown}");
+        assert!(!shown.contains(random) && !shown.contains("lQOYBGNx"), "{prod}: {shown}");
+    }
+    let files = [("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", &*file), plain];
+    assert!(render(&repository(&files)).is_ok(), "{:?}", render(&repository(&files)).err());
+    // A requirement whose value a template made.
+    let own = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: { name: a }\nspec:\n  template:\n    spec:\n      \
+               nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }\n      \
+               requirements: [{ key: password, operator: In, values: [{{ (vars.a ~ vars.b) | tojson }}] }]\n";
+    let prod =
+        "variables = { a = 'wJalrXUtnFEMIxK7', b = 'MDENGxbPxRfiCYzz' }\n[pools.a]\nstrategy = 'own'\n";
+    let files =
+        [("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", prod), ("templates/own.yaml.j2", own)];
+    let found = errors(&repository(&files));
+    assert!(
+        found.iter().any(|one| one.code == "PRV1609") && !seen(&found).contains("wJalrXUtnFEM"),
+        "{}",
+        seen(&found)
+    );
+}

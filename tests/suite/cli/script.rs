@@ -203,6 +203,20 @@ fn what_a_simulation_does_not_play_is_named() {
 }
 
 #[test]
+fn a_password_in_a_workload_is_told_and_not_shown() {
+    let (_dir, fleet) = fleet();
+    write(&fleet, "simulation.toml", GOOD);
+    let annotations = "metadata: { annotations: { db-password: wJalrXUtnFEMIxK7MDENGxbPxRfiCYzz },";
+    let noted = WEB.replacen("metadata: {", annotations, 1);
+    write(&fleet, "workload/web.yaml", &noted);
+    let done = run(&fleet, "validate");
+    let said = err(&done);
+    assert_eq!(code(&done), 2, "{said}");
+    assert!(said.contains("PRV1609") && said.contains("workload/web.yaml:"), "{said}");
+    assert!(!said.contains("wJalrXUtnFEM"), "{said}");
+}
+
+#[test]
 fn a_good_script_is_played() {
     let (_dir, fleet) = fleet();
     write(&fleet, "workload/web.yaml", WEB);
