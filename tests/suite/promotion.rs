@@ -326,6 +326,35 @@ fn only_what_the_paths_say_is_promoted_with_bases_and_defaults_merged_in() {
 }
 
 #[test]
+fn what_was_never_in_force_and_what_is_not_there_are_not_offered() {
+    let pool = "[pools.a]\nstrategy = 'spot'\n";
+    let rules = "[promotion]\nfrom = ['dev']\npaths = ['pools.*.limits', 'pools.a.weight']\n";
+    let offered = |dev: &str, prod: &str| {
+        let repository = three(dev, pool, &format!("{prod}{rules}"));
+        let offer = offer(&repository, &rules_for(&repository)).expect("both resolve");
+        let warned = validate_repository(&repository, &RenderSettings::default()).diagnostics;
+        let warned = warned.iter().filter(|one| one.code == "PRV1704").count();
+        (offer.changes_of("dev").map(ToString::to_string).collect::<Vec<_>>(), warned)
+    };
+    let prod = format!("{pool}limits = {{ cpu = 100, memory = '1Gi' }}\n");
+    // An override of dev decides, so its limit never counted there; beside it the rest is offered.
+    let dev = format!(
+        "{pool}weight = 3\nlimits = {{ cpu = 5, memory = '9Gi' }}\noverrides = {{ spec.limits.cpu = '50' }}\n"
+    );
+    assert_eq!(offered(&dev, &prod).0, ["pools.a.limits.memory 1Gi → 9Gi", "pools.a.weight - → 3"]);
+    // A stage without any limits takes none away, as `validate` says; one limit less is a value like any other.
+    assert_eq!(offered(pool, &format!("{prod}weight = 2\n")), (vec![], 2));
+    let removed = format!("defaults.pool.limits.cpu = 4\n{pool}limits = {{ \"$remove\" = true }}\n");
+    assert_eq!(offered(&removed, &prod), (vec![], 2));
+    let dev = format!("{pool}limits = {{ cpu = 100 }}\n");
+    assert_eq!(offered(&dev, &prod), (vec!["pools.a.limits.memory 1Gi → -".to_owned()], 1));
+    // Of two pools one may have limits there.
+    let dev = format!("{pool}[pools.b]\nstrategy = 'spot'\nlimits = {{ cpu = 7 }}\n");
+    let prod = format!("{prod}[pools.b]\nstrategy = 'spot'\nlimits = {{ cpu = 1 }}\n");
+    assert_eq!(offered(&dev, &prod), (vec!["pools.b.limits.cpu 1 → 7".to_owned()], 1));
+}
+
+#[test]
 fn mistakes_in_promotion_rules_are_told_with_their_place() {
     let pool = "[pools.a]\nstrategy = 'spot'\n";
     let found = |dev: &str, prod: &str| -> Vec<String> {

@@ -70,10 +70,13 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
     let mut by_stage = BTreeMap::new();
     let mut overridden = Overridden { repository, fleet: &fleet, resolved: &resolved, fed: BTreeMap::new() };
     for stage in &rules.from {
-        let theirs = fleet.resolve(stage)?.tree;
+        let stage_resolved = fleet.resolve(stage)?;
+        let mut never_ran =
+            Overridden { repository, fleet: &fleet, resolved: &stage_resolved, fed: BTreeMap::new() };
+        let theirs = &stage_resolved.tree;
         let mut changes = BTreeMap::new();
         for path in &rules.paths {
-            walk(Names::Shared, Some(&theirs), Some(own), path, "", &mut |field, to, from| {
+            walk(Names::Shared, Some(theirs), Some(own), path, "", &mut |field, to, from| {
                 // Nobody could commit what a file below marked as final.
                 if sealed(&resolved, &field.split('.').collect::<Vec<_>>()).is_some() {
                     return;
@@ -88,8 +91,12 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
                 changes.insert(field.to_owned(), change);
             });
         }
-        // Of a value that an override decides another one would change nothing.
-        let changes = changes.into_values().filter(|change| !overridden.decides(change));
+        // Of a value that an override decides another one would change nothing, and one that an override of the stage
+        // decides was never in force there.
+        let changes = changes.into_values().filter(|change| {
+            !overridden.decides(&change.field, change.set_at.as_ref())
+                && !never_ran.decides(&change.field, change.comes_from.as_ref())
+        });
         by_stage.insert(stage.clone(), changes.collect());
     }
     let mut hash = Sha256::new();
@@ -115,9 +122,10 @@ struct Overridden<'a> {
 }
 
 impl Overridden<'_> {
-    fn decides(&mut self, change: &FieldChange) -> bool {
-        let pool = change.field.strip_prefix("pools.").and_then(|rest| rest.split('.').next());
-        let (Some(pool), Some(set_at)) = (pool, &change.set_at) else { return false };
+    /// Whether overrides decide the field in place of the line that sets it.
+    fn decides(&mut self, field: &str, set_at: Option<&Origin>) -> bool {
+        let pool = field.strip_prefix("pools.").and_then(|rest| rest.split('.').next());
+        let (Some(pool), Some(set_at)) = (pool, set_at) else { return false };
         if !self.fed.contains_key(pool) {
             let fed = self.fed_of(pool).unwrap_or_default();
             self.fed.insert(pool.to_owned(), fed);
@@ -178,7 +186,7 @@ enum Names {
 /// Every value below `path` that the two trees do not share, as `(field, theirs, ours)`.
 ///
 /// A shared `*` stands for names that both have, and at the end of a path for all that they have: a pool that only we have is
-/// ours to keep, and a single field of a pool that we lack makes no pool.
+/// ours to keep, a single field of a pool that we lack makes no pool, and where they have nothing there is nothing to take.
 fn walk<'n>(
     stars: Names,
     theirs: Option<&'n Node>,
@@ -187,7 +195,12 @@ fn walk<'n>(
     at: &str,
     report: &mut impl FnMut(&str, Option<&'n Node>, Option<&'n Node>),
 ) {
-    let Some((first, rest)) = path.split_first() else { return differ(theirs, ours, at, report) };
+    let Some((first, rest)) = path.split_first() else {
+        // Who has nothing there at all vouches for nothing: a ceiling does not go because somebody else has none.
+        return if theirs.is_some() {
+            differ(theirs, ours, at, report)
+        };
+    };
     let names: Vec<&str> = match (first.as_str(), theirs.and_then(Node::as_map)) {
         ("*", Some(map)) => {
             map.iter().map(|(name, _)| &**name).filter(|name| !name.starts_with("x-")).collect()
