@@ -114,7 +114,8 @@ fn between_commits(
 ) -> Result<Vec<Comparison>, Failure> {
     let head = args.repository.open(console)?;
     let base = args.repository.open_at(&args.revision, console)?;
-    let (known_before, known_after) = (concrete(&base)?, concrete(&head)?);
+    let known_before = concrete(&base).map_err(|failure| of_commit(failure, &base))?;
+    let known_after = concrete(&head).map_err(|failure| of_commit(failure, &head))?;
     let names: BTreeSet<&String> = match &args.environment {
         Some(name) => [name].into(),
         None => known_before.iter().chain(&known_after).collect(),
@@ -124,8 +125,9 @@ fn between_commits(
     for name in names {
         let (is_before, is_after) = (known_before.contains(name), known_after.contains(name));
         // A name that neither side knows is reported by rendering it.
-        let sides = is_before.then(|| one(&base, name)).transpose().and_then(|before| {
-            let after = (is_after || !is_before).then(|| one(&head, name)).transpose()?;
+        let side = |repository| one(repository, name).map_err(|failure| of_commit(failure, repository));
+        let sides = is_before.then(|| side(&base)).transpose().and_then(|before| {
+            let after = (is_after || !is_before).then(|| side(&head)).transpose()?;
             Ok((before, after))
         });
         match sides {
@@ -143,6 +145,19 @@ fn between_commits(
         Some(failure) if comparisons.is_empty() => Err(failure),
         _ => Ok(comparisons),
     }
+}
+
+/// A failure of files that are not those on disk says whose they are.
+fn of_commit(mut failure: Failure, repository: &Repository) -> Failure {
+    if repository.is_directory() {
+        return failure;
+    }
+    let whose =
+        format!("the file as commit {} has it, not the one on disk", repository.revision.commit.short());
+    let mut found = Diagnostics::default();
+    found.extend(failure.diagnostics.iter().map(|one| one.clone().also(whose.as_str(), one.place.clone())));
+    failure.diagnostics = found;
+    failure
 }
 
 /// Names of the environments that can be rendered.

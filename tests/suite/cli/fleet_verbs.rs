@@ -308,6 +308,34 @@ fn ren_036_render_and_diff_show_the_healthy_environments_and_tell_of_the_broken_
 }
 
 #[test]
+fn a_commit_that_does_not_render_is_not_mistaken_for_the_file_on_disk() {
+    let right = "[pools.general]\nstrategy = \"spot\"\n";
+    let (_dir, fleet) = made(&[
+        ("fleet.toml", "name = \"shop\"\n"),
+        ("environments/bad.toml", &format!("{right}limts = {{ cpu = 1 }}\n")),
+        ("environments/good.toml", right),
+    ]);
+    git(&fleet, &["init", "--quiet", "--initial-branch", "main"]);
+    git(&fleet, &["add", "."]);
+    git(&fleet, &["commit", "--quiet", "-m", "first"]);
+    fs::write(fleet.join("environments/bad.toml"), right).expect("written");
+    for line in ["diff bad", "diff"] {
+        let done = run(&fleet, line);
+        let told = err(&done);
+        assert!(code(&done) == 2 && told.contains("limts"), "{line}: {told}");
+        assert!(
+            told.contains("the file as commit ") && told.contains("not the one on disk"),
+            "{line}: {told}"
+        );
+    }
+    // What is wrong on disk says nothing of the kind.
+    git(&fleet, &["commit", "--quiet", "-am", "second"]);
+    fs::write(fleet.join("environments/bad.toml"), format!("{right}limts = 1\n")).expect("written");
+    let told = err(&run(&fleet, "diff bad"));
+    assert!(told.contains("limts") && !told.contains("not the one on disk"), "{told}");
+}
+
+#[test]
 fn slips_on_the_command_line_of_rewriting_verbs_are_told() {
     let (_dir, bare) = made(&[("README.md", "nothing\n")]);
     let migrated = run(&bare, "migrate");
