@@ -226,17 +226,24 @@ impl Words<'_> {
         }
     }
 
-    /// A dotted path whose last names may be words of a pool.
+    /// A dotted path, in which the word of a pool stands behind the pool's name. What somebody called so keeps its name.
     fn path(&mut self, node: &mut Node) {
         let Tree::Text(text, quoting) = &node.value else { return };
         let (text, quoting) = (text.clone(), *quoting);
-        let Some((old, new)) = RENAMED.iter().find(|(old, _)| text.split('.').any(|part| part == *old))
-        else {
-            return;
+        let mut parts: Vec<&str> = text.split('.').collect();
+        let word = match parts.as_slice() {
+            ["pools", _, word, ..] | ["defaults", "pool", word, ..] => *word,
+            _ => return,
         };
-        self.note(old, new, node.place.clone());
-        let parts: Vec<&str> = text.split('.').map(|part| if part == *old { *new } else { part }).collect();
-        node.value = Tree::Text(parts.join(".").into(), quoting);
+        let Some((old, new)) = RENAMED.iter().find(|(old, _)| *old == word) else { return };
+        parts[2] = new;
+        let renamed = parts.join(".");
+        // The word may stand before as a name.
+        match text.matches(old).count() {
+            1 => self.note(old, new, node.place.clone()),
+            _ => self.note(&text, &renamed, node.place.clone()),
+        }
+        node.value = Tree::Text(renamed.into(), quoting);
     }
 
     fn note(&mut self, old: &str, new: &str, place: Place) {
@@ -294,6 +301,22 @@ mod tests {
         let mut after = repository.clone();
         after.files.extend(texts(&files));
         assert_eq!(migrate(&after), Ok(vec![]), "a second time changes nothing");
+    }
+
+    #[test]
+    fn what_somebody_called_like_an_old_word_keeps_its_name() {
+        let kept = "format_version = 1\n[variables]\nmin-instance-cpu = 2\n[pools.max-instance-cpu]\nstrategy = 'spot'\nlabels = { min-instance-cpu = 'a' }\n";
+        let paths = |word: &str| {
+            format!(
+                "final = ['variables.min-instance-cpu', 'pools.max-instance-cpu.{word}']\n{kept}[promotion]\nfrom = ['dev']\n\
+                 paths = ['pools.max-instance-cpu.limits', 'pools.*.variables.max-instance-cpu', 'pools.*.labels.min-instance-cpu', 'pools.*.{word}']\n"
+            )
+        };
+        let old = paths("max-instance-cpu").replace("format_version = 1", "format_version = 0");
+        let repository =
+            Repository::for_test(&[("fleet.toml", "name = 'shop'\n"), ("environments/prod.toml", &old)]);
+        let files = migrate(&repository).expect("it can be rewritten");
+        assert_eq!(files[0].text, paths("instance-cpu-max"));
     }
 
     #[test]
