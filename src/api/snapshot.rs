@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub manifests: Vec<Value>,
     /// What a person should know: fields without effect, objects that are not valid, kinds that were skipped.
     pub notices: Vec<String>,
+    /// Where each of them stands: line and column, from 1.
+    pub noticed_at: Vec<Option<(u32, u32)>>,
     /// Shapes of all pods: hand them to whoever reads more pods.
     pub shapes: PodShapes,
 }
@@ -152,6 +154,14 @@ struct Document<'t> {
     first_line: u32,
 }
 
+impl Document<'_> {
+    /// Where a path of it stands in the file.
+    fn position(&self, path: &str) -> Option<(u32, u32)> {
+        let (line, column) = position::locate(self.text, path)?;
+        Some((line + self.first_line, column))
+    }
+}
+
 /// Text that is neither YAML nor JSON.
 struct Failure {
     position: Option<(u32, u32)>,
@@ -261,9 +271,11 @@ struct Reading<'t> {
     snapshot: Snapshot,
     seen: BTreeSet<(Symbol, Symbol, Symbol)>,
     skipped: BTreeMap<(Symbol, Symbol), usize>,
+    /// Where the first of them begins.
+    skipped_at: Option<(u32, u32)>,
     wrong: Vec<Wrong<'t>>,
     failures: Vec<Failure>,
-    notices: Vec<String>,
+    notices: Vec<(String, Option<(u32, u32)>)>,
 }
 
 impl<'t> Reading<'t> {
@@ -275,6 +287,7 @@ impl<'t> Reading<'t> {
             snapshot: Snapshot::default(),
             seen: BTreeSet::new(),
             skipped: BTreeMap::new(),
+            skipped_at: None,
             wrong: Vec::new(),
             failures: Vec::new(),
             notices: Vec::new(),
@@ -296,9 +309,15 @@ impl<'t> Reading<'t> {
             Ok((Object::Unknown(unknown), _)) => {
                 let count = self.skipped.entry((unknown.api_version, unknown.kind)).or_default();
                 *count += 1;
+                if self.skipped_at.is_none() {
+                    self.skipped_at = document.position(&format!("{path}.kind"));
+                }
             }
             Ok((object, passed)) => {
-                self.notices.extend(passed.iter().map(|error| format!("{}: {error}", label())));
+                self.notices.extend(passed.iter().map(|error| {
+                    let at = document.position(&format!("{path}.{}", error.path));
+                    (format!("{}: {error}", label()), at)
+                }));
                 let key = (Symbol::new(&kind), Symbol::new(&namespace), Symbol::new(&name));
                 if !self.seen.insert(key) {
                     let error = FieldError {
@@ -335,11 +354,11 @@ impl<'t> Reading<'t> {
         }
         let omitted = self.notices.len().saturating_sub(PROBLEMS_MAX);
         self.notices.truncate(PROBLEMS_MAX);
-        self.snapshot.notices = self.notices;
         if omitted > 0 {
-            self.snapshot.notices.push(format!("{omitted} more fields have no effect or are not valid"));
+            self.notices.push((format!("{omitted} more fields have no effect or are not valid"), None));
         }
-        self.snapshot.notices.extend(notice_of_skipped(&self.skipped));
+        self.notices.extend(notice_of_skipped(&self.skipped).map(|notice| (notice, self.skipped_at)));
+        (self.snapshot.notices, self.snapshot.noticed_at) = self.notices.into_iter().unzip();
         self.snapshot.shapes = self.reader.shapes;
         let with_pods = with_pods(&self.snapshot.objects);
         let pods = self.snapshot.objects.iter().filter_map(|object| match object {
@@ -368,10 +387,10 @@ impl<'t> Reading<'t> {
                     continue;
                 }
                 let path = format!("{}.{}", wrong.path, error.path);
-                let position = position::locate(wrong.document.text, &path);
+                let position = wrong.document.position(&path);
                 problems.push(Problem {
                     file: self.file.clone(),
-                    position: position.map(|(line, column)| (line + wrong.document.first_line, column)),
+                    position,
                     object: Some(wrong.object.clone()).filter(|object| !object.is_empty()),
                     error: error.clone(),
                 });

@@ -139,7 +139,16 @@ pub fn explain(
     let headroom = headroom(&state, pool).filter(|_| field.is_none_or(|field| covers(field, "headroom")));
     if fields.is_empty() && held_back.is_empty() {
         let wanted = field.unwrap_or_default();
-        return Err(unknown_field(&resolved, pool, wanted, &paths).into());
+        let unknown = unknown_field(&resolved, pool, wanted, &paths);
+        return Err(match taken_away(&resolved, &layers, wanted) {
+            Some(place) => {
+                let message = format!("`{wanted}` of pool `{pool}` is taken away here, so it has no value");
+                Diagnostic::error("PRV1108", place, message)
+                    .help("remove this line to have what is set below it again")
+            }
+            None => unknown,
+        }
+        .into());
     }
     Ok(Explanation { environment: resolved.name.clone(), pool: pool.into(), fields, held_back, headroom })
 }
@@ -382,6 +391,32 @@ fn removed(layers: &[Node], effective: &Node) -> Vec<String> {
         paths
     };
     all.into_iter().filter(|path| !known.contains(path)).collect()
+}
+
+/// The last place that takes away a field, or what it is in: of the strategy, of the object, or of all defaults.
+fn taken_away(resolved: &Resolved, layers: &[Node], field: &str) -> Option<Place> {
+    let steps = steps_of(field).ok()?;
+    let own = field.strip_prefix("spec.").unwrap_or(field);
+    let ends = |text: &str| text.match_indices('.').map(|(at, _)| at).chain([text.len()]).collect::<Vec<_>>();
+    let mut places = Vec::new();
+    let defaults = resolved.layers.iter().filter_map(|layer| layer.tree.at(["defaults", "pool"]));
+    let mut below: Option<&Node> = None;
+    for defaults in defaults {
+        let had = below.take().is_some_and(|below| find(below, own).is_some());
+        if defaults.is_removal() && had {
+            places.push(defaults.place.clone());
+        }
+        below = Some(defaults);
+    }
+    for layer in layers {
+        let of_pool = ends(own).into_iter().filter_map(|end| find(layer, &own[..end]));
+        places.extend(of_pool.filter(|node| node.is_removal()).map(|node| node.place.clone()));
+        let Some(overrides) = layer.get("overrides") else { continue };
+        let mut nodes = Vec::new();
+        (1..=steps.len()).for_each(|count| overrides_at(overrides, &steps[..count], &mut nodes));
+        places.extend(nodes.into_iter().filter(|node| node.is_removal()).map(|node| node.place.clone()));
+    }
+    places.pop()
 }
 
 fn removals(node: &Node, path: &str, out: &mut BTreeSet<String>) {

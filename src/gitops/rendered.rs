@@ -227,7 +227,14 @@ impl<'a> Trace<'a> {
                 value.source == template.source && template.start <= value.start && value.end <= template.end;
             !is_inside
         });
-        let message = format!("{} does not render to YAML: {}", self.roots.subject, problem.message);
+        let (why, help) = match has_long_key(&line) {
+            true => (
+                format!("a key has more than {KEY_MAX} letters"),
+                "shorten it: the names of labels, taints and resources are far shorter",
+            ),
+            false => (problem.message.clone(), "put values into the template through `| tojson`"),
+        };
+        let message = format!("{} does not render to YAML: {why}", self.roots.subject);
         let shown = problem.place.excerpt().text.trim().to_owned();
         let diagnostic = match value {
             Some(value) => Diagnostic::error("PRV1501", value, message)
@@ -237,8 +244,16 @@ impl<'a> Trace<'a> {
                 self.roots.entry.clone(),
             ),
         };
-        diagnostic.help("put values into the template through `| tojson`")
+        diagnostic.help(help)
     }
+}
+
+/// Letters of a key on one line that YAML allows.
+const KEY_MAX: usize = 1024;
+
+fn has_long_key(line: &str) -> bool {
+    let parts: Vec<&str> = line.split('"').collect();
+    parts.windows(2).any(|pair| pair[0].len() > KEY_MAX && pair[1].trim_start().starts_with(':'))
 }
 
 pub(crate) fn note_places(node: &Node, path: &str, origins: &mut Origins) {

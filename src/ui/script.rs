@@ -88,6 +88,15 @@ pub fn judge(repository: &Repository, found: &mut Vec<Diagnostic>) -> Option<Scr
 /// What an event may do, one at a time.
 const ACTS: [&str; 5] = ["scale", "reclaim", "shortage", "lose-zone", "commit"];
 
+/// A line and a column, from 1; the file as a whole if they are not known.
+fn place_at(source: &Arc<Source>, position: Option<(u32, u32)>) -> Place {
+    let Some((line, column)) = position else { return Place::start_of(source) };
+    let (line, column) = (line as usize, (column as usize).saturating_sub(1));
+    let bytes: usize = source.line(line).chars().take(column).map(char::len_utf8).sum();
+    let start = source.line_start(line) + bytes;
+    Place::new(source, start..start)
+}
+
 struct Judge<'a> {
     repository: &'a Repository,
     tree: &'a Node,
@@ -189,8 +198,8 @@ impl Judge<'_> {
             credential::check_text(&source, self.found);
             match snapshot::read(&source.text, path) {
                 Ok(read) => {
-                    let told = read.notices.iter().map(|notice| {
-                        Diagnostic::warning("PRV1907", Place::start_of(&source), notice.clone())
+                    let told = read.notices.iter().zip(&read.noticed_at).map(|(notice, at)| {
+                        Diagnostic::warning("PRV1907", place_at(&source, *at), notice.clone())
                             .also("a workload of the simulation", node.place.clone())
                             .help("leave it out, or play it as a kind that is known: a Job for a CronJob")
                     });
@@ -241,16 +250,7 @@ impl Judge<'_> {
 
     fn manifest(&mut self, source: &Arc<Source>, node: &Node, error: &SnapshotError) {
         for problem in &error.problems {
-            let place = match problem.position {
-                Some((line, column)) => {
-                    let line = line as usize;
-                    let column = (column as usize).saturating_sub(1);
-                    let bytes: usize = source.line(line).chars().take(column).map(char::len_utf8).sum();
-                    let start = source.line_start(line) + bytes;
-                    Place::new(source, start..start)
-                }
-                None => Place::start_of(source),
-            };
+            let place = place_at(source, problem.position);
             let object = problem.object.as_ref().map(|object| format!("{object}: ")).unwrap_or_default();
             self.found.push(
                 Diagnostic::error("PRV1906", place, format!("{object}{}", problem.error))

@@ -317,6 +317,35 @@ fn a_misspelt_field_has_a_near_name_although_nothing_sets_that() {
 }
 
 #[test]
+fn a_field_of_the_object_that_was_taken_away_is_told_with_the_line_that_took_it() {
+    let explained = |files: &[(&str, &str)], field: &str| {
+        let found = explain(&repository(files), "prod", "general", Some(field), &RenderSettings::default());
+        let found = found.expect_err(field);
+        let told = found.iter().next().expect("one");
+        assert_eq!(told.code, "PRV1108", "{field}: {found}");
+        assert!(told.message.contains("is taken away here"), "{field}: {found}");
+        told.place.to_string()
+    };
+    let base =
+        ("environments/base.toml", "abstract = true\n[pools.general]\nstrategy = 'spot'\nweight = 10\n");
+    let prod =
+        ("environments/prod.toml", "extends = 'base'\n[pools.general]\nweight = { \"$remove\" = true }\n");
+    assert_eq!(explained(&[FLEET, base, prod], "spec.weight"), "environments/prod.toml:3:10");
+    let over = (
+        "environments/prod.toml",
+        "[pools.general]\nstrategy = 'spot'\nlimits = { cpu = 5 }\noverrides = { spec.limits = { \"$remove\" = true } }\n",
+    );
+    assert_eq!(explained(&[FLEET, over], "spec.limits"), "environments/prod.toml:4:29");
+    assert_eq!(explained(&[FLEET, over], "spec.limits.cpu"), "environments/prod.toml:4:29");
+    let fleet = ("fleet.toml", "name = 'shop'\n[defaults.pool]\nlimits = { cpu = 5 }\n");
+    let none = (
+        "environments/prod.toml",
+        "[defaults]\npool = { \"$remove\" = true }\n[pools.general]\nstrategy = 'spot'\n",
+    );
+    assert_eq!(explained(&[fleet, none], "limits"), "environments/prod.toml:2:8");
+}
+
+#[test]
 fn a_wrong_key_is_the_fault_of_whoever_wrote_the_key() {
     let object = |line: &str| {
         format!(

@@ -284,6 +284,19 @@ fn ren_006_broken_yaml_leads_back_to_the_strategy_value() {
 }
 
 #[test]
+fn a_key_that_is_too_long_for_yaml_is_told_as_that() {
+    let key = "k".repeat(1_500);
+    for table in
+        [format!("labels = {{ \"{key}\" = \"b\" }}"), format!("limits = {{ \"example.com/{key}\" = 5 }}")]
+    {
+        let found = only(errors(&fleet(&format!("[pools.general]\nstrategy = \"spot\"\n{table}\n"))));
+        assert_eq!((found.code, found.place.position().0), ("PRV1501", 3), "{found}");
+        assert!(found.message.contains("a key has more than 1024 letters"), "{found}");
+        assert!(found.help.as_deref().is_some_and(|help| help.starts_with("shorten it")), "{found}");
+    }
+}
+
+#[test]
 fn what_the_api_refuses_leads_back_to_the_strategy_value_or_the_template_line() {
     let prod =
         "[pools.general]\nstrategy = \"spot\"\noverrides = { spec.disruption.consolidateAfter = \"soon\" }\n";

@@ -23,7 +23,7 @@ Examples:
   provisor schema output/plan                                of `provisor plan --output json`
   provisor schema crd | kubectl apply --server-side -f -     teach a cluster the kinds")]
 pub struct Args {
-    /// `fleet`, `environment`, `simulation`, `output/VERB`, `crd` for every CustomResourceDefinition, or `crd/PLURAL` for one
+    /// `fleet`, `environment`, `policy`, `lock`, `simulation`, `output/VERB`, `crd` for every CustomResourceDefinition, or `crd/PLURAL` for one
     kind: Option<String>,
     /// The draft of JSON Schema for strategy files
     #[arg(long, value_enum, default_value_t)]
