@@ -235,7 +235,13 @@ pub(crate) fn render(requirements: &Requirements) -> Value {
         let listed =
             |values: &[Symbol]| values.iter().map(|value| value.as_str().to_owned()).collect::<Vec<_>>();
         match (requirement.listed(), requirement.excluded()) {
-            (Some([]), _) => push(Operator::DoesNotExist, Vec::new()),
+            (Some([]), _) => {
+                push(Operator::DoesNotExist, Vec::new());
+                // No single operator says that nothing will do.
+                if !requirement.accepts_absence() {
+                    push(Operator::Exists, Vec::new());
+                }
+            }
             (Some(values), _) => push(Operator::In, listed(values)),
             (None, excluded) => {
                 if let Some(values) = excluded.filter(|values| !values.is_empty()) {
