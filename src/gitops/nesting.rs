@@ -4,6 +4,7 @@
 //! signs, a thousand attributes in a row, a thousand `elif`. A few kilobytes of them would overflow the stack, which no
 //! caller can catch. Counting words needs no stack.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use minijinja::machinery::{Token, tokenize};
@@ -62,6 +63,33 @@ pub(crate) fn check(source: &Arc<Source>) -> Option<Diagnostic> {
     None
 }
 
+/// `range` with the round brackets before and behind it that are closed or opened inside; `None` if that is not to be told.
+pub(crate) fn with_brackets(text: &str, range: Range<usize>) -> Option<Range<usize>> {
+    let (mut open, mut missing, mut quote) = (0_usize, 0_usize, None);
+    let mut letters = text.get(range.clone())?.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(_), '\\') => drop(letters.next()),
+            (Some(mark), _) if mark == letter => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '(' | '[' | '{') => open += 1,
+            (None, ')' | ']' | '}') if open > 0 => open -= 1,
+            (None, ')' | ']' | '}') => missing += 1,
+            (None, _) => {}
+        }
+    }
+    let Range { mut start, mut end } = range;
+    for _ in 0..missing {
+        start = text[..start].trim_end().strip_suffix('(')?.len();
+    }
+    for _ in 0..open {
+        let behind = text[end..].trim_start().strip_prefix(')')?;
+        end = text.len() - behind.len();
+    }
+    quote.is_none().then_some(start..end)
+}
+
 /// How much stands inside what is open.
 #[derive(Default)]
 struct Depth {
@@ -94,6 +122,19 @@ impl Depth {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn brackets_at_the_ends_belong_to_what_they_enclose() {
+        let whole = |text: &str, part: &str| {
+            let start = text.find(part).expect("it is part of it");
+            with_brackets(text, start..start + part.len()).map(|range| text[range].to_owned())
+        };
+        assert_eq!(whole("f((a) or b)", "a) or b").as_deref(), Some("(a) or b"));
+        assert_eq!(whole("f(( (a | d) ) or b)", "a | d) ) or b").as_deref(), Some("( (a | d) ) or b"));
+        assert_eq!(whole("f(a or (b))", "a or (b").as_deref(), Some("a or (b)"));
+        assert_eq!(whole("f(a or ')')", "a or ')'").as_deref(), Some("a or ')'"));
+        assert_eq!(whole("f(x[a] or b)", "a] or b"), None);
+    }
 
     fn is_refused(text: String) -> bool {
         check(&Source::new("t.j2", text)).is_some()

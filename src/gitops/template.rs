@@ -16,6 +16,7 @@ use minijinja::syntax::SyntaxConfig;
 
 use crate::gitops::diagnostic::{Diagnostic, Place, Source};
 use crate::gitops::flow::{FROM, Flow, Piece, UNTOLD};
+use crate::gitops::nesting::with_brackets;
 
 /// Opens the text of an expression; the number of its step follows.
 pub(crate) const OPEN: char = '\u{fdd0}';
@@ -335,6 +336,8 @@ impl Walk<'_> {
 
     /// Encloses a range in a call that refuses what is not defined, and says where it stands.
     fn checked(&mut self, function: &str, range: Range<usize>) {
+        // Brackets around the first or the last part belong to no part.
+        let Some(range) = with_brackets(&self.source.text, range) else { return };
         self.insert(range.start, format!("{function}(("));
         self.close(range.end, format!("), {}, {})", range.start, range.end));
     }
