@@ -237,8 +237,8 @@ pub(crate) fn render(requirements: &Requirements) -> Value {
         match (requirement.listed(), requirement.excluded()) {
             (Some([]), _) => {
                 push(Operator::DoesNotExist, Vec::new());
-                // No single operator says that nothing will do.
-                if !requirement.accepts_absence() {
+                // No single operator says that they contradict each other.
+                if requirement.is_contradictory() {
                     push(Operator::Exists, Vec::new());
                 }
             }

@@ -144,8 +144,7 @@ pub struct Requirement {
     lower: Option<i64>,
     /// Inclusive.
     upper: Option<i64>,
-    /// An absent label does not satisfy it. `NotIn` and `DoesNotExist` alone are satisfied; with anything beside them that asks for a
-    /// value they are not, and if no value is left nothing satisfies them.
+    /// An absent label does not satisfy it: `NotIn` alone is satisfied, with anything beside it that asks for a value it is not.
     demands_presence: bool,
     /// How many distinct values the instance types of a node must still offer.
     pub min_values: Option<u32>,
@@ -158,7 +157,7 @@ impl Requirement {
         let values: Words = values.into_iter().collect();
         let bound = values.as_slice().first().and_then(|value| value.parse::<i64>().ok());
         let compared = |lower: Option<Option<i64>>, upper: Option<Option<i64>>| match (lower, upper) {
-            (Some(None), _) | (_, Some(None)) => Self::impossible(),
+            (Some(None), _) | (_, Some(None)) => Self::nothing(),
             (lower, upper) => Self { lower: lower.flatten(), upper: upper.flatten(), ..Self::anything() },
         };
         match operator {
@@ -258,7 +257,13 @@ impl Requirement {
 
     /// Whether an absent label satisfies it: `DoesNotExist`, and `NotIn` with nothing beside it that asks for a value.
     pub fn accepts_absence(&self) -> bool {
-        !self.demands_presence
+        !self.demands_presence || self.is_empty()
+    }
+
+    /// Whether it is what conditions leave that contradict each other. An absent label satisfies it, as in Karpenter: a pool that
+    /// asks for it has nodes without the label.
+    pub fn is_contradictory(&self) -> bool {
+        self.is_empty() && self.demands_presence
     }
 
     pub fn intersection(&self, other: &Self) -> Self {
@@ -534,33 +539,6 @@ mod tests {
             }
         }
         assert!(meets(&nothing, [set(NotIn, &["7"]), set(NotIn, &["8"])]));
-    }
-
-    /// Where no value is left nothing suits, an absent label neither.
-    #[test]
-    fn sch_436_conditions_that_contradict_each_other_are_met_by_nothing() {
-        let tier = Symbol::new("tier");
-        let contradictions = [
-            [set(DoesNotExist, &[]), set(Exists, &[])],
-            [set(In, &["a"]), set(In, &["b"])],
-            [set(In, &["a"]), set(NotIn, &["a"])],
-            [set(Gt, &["5"]), set(Lt, &["3"])],
-            [set(In, &["a"]), set(DoesNotExist, &[])],
-            [set(In, &["a"]), set(Gt, &["5"])],
-        ];
-        let nodes =
-            [Requirements::new(), list(&[("tier", set(In, &["a"]))]), list(&[("tier", set(In, &["4"]))])];
-        for parts in contradictions {
-            for order in [parts.clone(), [parts[1].clone(), parts[0].clone()]] {
-                let pod: Requirements = order.into_iter().map(|part| (tier, part)).collect();
-                for node in &nodes {
-                    assert!(node.compatible(&pod, Undefined::Nothing).is_err(), "{parts:?} on {node}");
-                }
-            }
-        }
-        let absent: Requirements =
-            [set(DoesNotExist, &[]), set(NotIn, &["a"])].into_iter().map(|part| (tier, part)).collect();
-        assert!(Requirements::new().compatible(&absent, Undefined::Nothing).is_ok());
     }
 
     /// What is said of one label, if anything.
