@@ -287,6 +287,14 @@ impl Requirement {
             values = values.retained(|value| bounds.is_within_bounds(value));
         }
         let demands_presence = self.demands_presence || other.demands_presence;
+        if complement && let Some((lower, upper)) = lower.zip(upper) {
+            // Excluding every number between the bounds leaves none.
+            let is_short =
+                upper.checked_sub(lower).is_some_and(|width| (width as usize) < values.as_slice().len());
+            if is_short && (lower..=upper).all(|number| values.contains(Symbol::new(&number.to_string()))) {
+                return Self::impossible().with_min_values(min_values);
+            }
+        }
         if complement {
             Self { complement, values, lower, upper, demands_presence, min_values }
         } else {
