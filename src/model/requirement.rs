@@ -221,7 +221,7 @@ impl Requirement {
     pub fn operator(&self) -> Operator {
         match (self.complement, self.values.as_slice().is_empty()) {
             (false, false) => Operator::In,
-            // What contradicts itself has no operator; nothing is ever made of it.
+            // What contradicts itself has no operator of its own.
             (false, true) => Operator::DoesNotExist,
             (true, false) => Operator::NotIn,
             (true, true) => Operator::Exists,
