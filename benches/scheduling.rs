@@ -68,6 +68,7 @@ fn measure(name: &str, cluster: &Cluster, now: Timestamp, runs: usize) {
             supply: &supply,
             now,
             pods: &pods,
+            departing: &[],
             without_nodes: &BTreeSet::new(),
             without_claims: &BTreeSet::new(),
             shut_claims: &BTreeSet::new(),

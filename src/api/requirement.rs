@@ -53,7 +53,8 @@ pub(crate) const AWS_LABELS: [&str; 29] = [
     "placement-group-partition",
 ];
 
-/// Reads a list of requirements; several of one key are narrowed to what all of them allow.
+/// Reads a list of requirements; several of one key are narrowed to what all of them allow. If that is nothing, the label is
+/// absent, as in Karpenter.
 pub(crate) fn read(list: &Field<'_, '_>, place: Place) -> Requirements {
     list.at_most(COUNT_MAX);
     let mut requirements = Requirements::new();
@@ -83,6 +84,7 @@ pub(crate) fn read(list: &Field<'_, '_>, place: Place) -> Requirements {
             requirements.add(key, set.with_min_values(min_values.and_then(|count| count.try_into().ok())));
         }
     }
+    requirements.forgive();
     requirements
 }
 
@@ -235,13 +237,7 @@ pub(crate) fn render(requirements: &Requirements) -> Value {
         let listed =
             |values: &[Symbol]| values.iter().map(|value| value.as_str().to_owned()).collect::<Vec<_>>();
         match (requirement.listed(), requirement.excluded()) {
-            (Some([]), _) => {
-                push(Operator::DoesNotExist, Vec::new());
-                // No single operator says that they contradict each other.
-                if requirement.is_contradictory() {
-                    push(Operator::Exists, Vec::new());
-                }
-            }
+            (Some([]), _) => push(Operator::DoesNotExist, Vec::new()),
             (Some(values), _) => push(Operator::In, listed(values)),
             (None, excluded) => {
                 if let Some(values) = excluded.filter(|values| !values.is_empty()) {

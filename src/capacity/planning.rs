@@ -1,6 +1,5 @@
 //! The whole question at once: given this cluster at this moment, what would be bought and what would go?
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -35,6 +34,7 @@ pub fn place(cluster: &Cluster, supply: &Supply, now: Timestamp, scheduling: &Se
         supply,
         now,
         pods: &pods,
+        departing: &[],
         without_nodes: &BTreeSet::new(),
         without_claims: &BTreeSet::new(),
         shut_claims: &all_due(cluster, now),
@@ -111,22 +111,18 @@ fn provisioned<T>(
     let left = started.iter().flat_map(|command| &command.pods);
     let left = left.filter(|(_, to)| *to == Destination::Nowhere).map(|(pod, _)| *pod);
     let left: BTreeSet<ObjectKey> = left.collect();
-    let mut view = Cow::Borrowed(&round.cluster);
-    for pod in moving_pods(&round.cluster, round.now) {
-        match left.contains(&pod.key) {
-            // Nobody has to reckon with it where it cannot stay.
-            true => view.to_mut().remove_pod(pod.key),
-            false => pods.push(pod),
-        }
-    }
+    let moving = moving_pods(&round.cluster, round.now).into_iter();
+    let (departing, placed): (Vec<_>, Vec<_>) = moving.partition(|pod| left.contains(&pod.key));
+    pods.extend(placed);
     pods.extend(virtual_pods(before, round.scheduling));
     let has_expired = started.iter().any(|command| command.method == Method::Expiration);
     let used_at_least = if has_expired { usage_by_pool(before, round.supply) } else { BTreeMap::new() };
     solve(&Request {
-        cluster: &view,
+        cluster: &round.cluster,
         supply: round.supply,
         now: round.now,
         pods: &pods,
+        departing: &departing,
         without_nodes: &BTreeSet::new(),
         without_claims: &BTreeSet::new(),
         shut_claims: &round.made,

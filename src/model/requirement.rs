@@ -257,13 +257,17 @@ impl Requirement {
 
     /// Whether an absent label satisfies it: `DoesNotExist`, and `NotIn` with nothing beside it that asks for a value.
     pub fn accepts_absence(&self) -> bool {
-        !self.demands_presence || self.is_empty()
+        !self.demands_presence
     }
 
-    /// Whether it is what conditions leave that contradict each other. An absent label satisfies it, as in Karpenter: a pool that
-    /// asks for it has nodes without the label.
+    /// Whether it is what conditions leave that contradict each other: nothing satisfies it, not even an absent label.
     pub fn is_contradictory(&self) -> bool {
         self.is_empty() && self.demands_presence
+    }
+
+    /// That something satisfies it, as what is asked of the label `key`.
+    pub fn satisfiable(&self, key: Symbol) -> Result<(), Conflict> {
+        if self.is_contradictory() { Err(Conflict::Contradiction { key }) } else { Ok(()) }
     }
 
     pub fn intersection(&self, other: &Self) -> Self {
@@ -331,7 +335,7 @@ impl fmt::Display for Requirement {
     /// `In [a, b and 7 others]`, `Exists >=4 <=16`, `NotIn [x] minValues 3`.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
-        match self.is_empty() && self.demands_presence {
+        match self.is_contradictory() {
             true => out.write_str("In []")?,
             false => out.write_str(self.operator().as_str())?,
         }
@@ -367,6 +371,8 @@ pub struct Requirements(Vec<(Symbol, Requirement)>);
 pub enum Conflict {
     /// The label is asked for, but nothing on the other side defines it.
     Undefined { key: Symbol, asked: Box<Requirement> },
+    /// What is asked of the label contradicts itself.
+    Contradiction { key: Symbol },
     /// Both sides speak of the label and no value satisfies both.
     Disjoint { key: Symbol, ours: Box<Requirement>, theirs: Box<Requirement> },
 }
@@ -376,6 +382,9 @@ impl fmt::Display for Conflict {
         match self {
             Self::Undefined { key, asked } => {
                 write!(out, "label {key} {asked} is asked for, but nothing defines it")
+            }
+            Self::Contradiction { key } => {
+                write!(out, "what is asked of label {key} contradicts itself: no value meets all of it")
             }
             Self::Disjoint { key, ours, theirs } => {
                 write!(out, "label {key} {theirs} is asked for, but it is {ours}")
@@ -439,6 +448,15 @@ impl Requirements {
         }
     }
 
+    /// Where conditions contradict each other, the label is absent: so Karpenter reads them of pools and claims.
+    pub fn forgive(&mut self) {
+        for (_, requirement) in &mut self.0 {
+            if requirement.is_contradictory() {
+                *requirement = Requirement::nothing().with_min_values(requirement.min_values);
+            }
+        }
+    }
+
     pub fn remove(&mut self, key: Symbol) -> Option<Requirement> {
         self.find(key).map(|at| self.0.remove(at).1)
     }
@@ -477,6 +495,7 @@ impl Requirements {
     /// here, unless an absent label satisfies it or `undefined` lets the key be open.
     pub fn compatible(&self, incoming: &Self, undefined: Undefined) -> Result<(), Conflict> {
         for (key, asked) in &incoming.0 {
+            asked.satisfiable(*key)?;
             let may_be_open = undefined == Undefined::WellKnown && label::is_well_known(*key);
             if self.get(*key).is_none() && !may_be_open && !asked.accepts_absence() {
                 return Err(Conflict::Undefined { key: *key, asked: Box::new(asked.clone()) });

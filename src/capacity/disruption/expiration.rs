@@ -30,13 +30,14 @@ pub(crate) fn all_due(cluster: &Cluster, now: Timestamp) -> BTreeSet<ClaimName> 
     cluster.claims.values().filter(is_due).map(|claim| claim.name).collect()
 }
 
-/// The next claim that is too old, the oldest first. `surplus` goes as well, so nothing is put there.
+/// The next claim that is too old, the oldest first; those with pods that follow others come after those others have a place.
+/// `surplus` goes as well, so nothing is put there.
 pub(super) fn plan(round: &mut Round, surplus: &BTreeSet<ClaimName>) -> Option<Command> {
     let all = all_due(&round.cluster, round.now);
     let claims = all.iter().filter_map(|name| round.cluster.claims.get(name));
     let claim = claims
         .filter(|claim| !round.made.contains(&claim.name))
-        .min_by_key(|claim| (claim.created, claim.name))?
+        .min_by_key(|claim| (has_followers(&round.cluster, claim), claim.created, claim.name))?
         .clone();
     let node = round.cluster.node_of(&claim).cloned();
     let pool = claim.pool().unwrap_or_else(|| PoolName::new(""));
@@ -62,4 +63,11 @@ pub(super) fn plan(round: &mut Round, surplus: &BTreeSet<ClaimName>) -> Option<C
     let to = destinations(&pods, &solution, true);
     let savings = candidate.price - spent;
     Some(Command::new(Method::Expiration, &[candidate], replacements, savings, to))
+}
+
+/// Whether pods of `claim` demand to be where other pods are.
+fn has_followers(cluster: &Cluster, claim: &NodeClaim) -> bool {
+    cluster
+        .node_of(claim)
+        .is_some_and(|node| cluster.pods_of(node.name).any(|pod| !pod.shape.affinity_required.is_empty()))
 }

@@ -245,19 +245,27 @@ impl<'a> Round<'a> {
         Simulated { solution, homeless }
     }
 
-    /// Where the pods of `nodes` would go without `gone`. Of all others only those count that have been given a place, and what was
-    /// made for them is theirs.
+    /// Where the pods of `nodes` would go without `gone`, whose other pods will have left, too. Of all that have to leave only those
+    /// count that have been given a place, and what was made for them is theirs.
     pub fn simulate_alone(&self, nodes: &[NodeName], gone: &BTreeSet<ClaimName>) -> Solution {
         let mut start = self.start.borrow_mut();
         let ground =
             start.ground.get_or_insert_with(|| Box::new(Ground::new(&self.cluster, self.supply, &self.room)));
-        let going = moving_from(&self.cluster, ground.going(), self.now);
-        let placed =
-            self.waiting.iter().cloned().chain(going).filter(|pod| self.planned.contains_key(&pod.key));
-        let mut pods: Vec<Arc<Pod>> = placed.collect();
-        pods.extend(moving_from(&self.cluster, nodes.iter().copied(), self.now));
-        let question = self.question();
-        let request = Request { pods: &pods, without_claims: gone, shut_claims: &self.made, ..question };
+        let own: BTreeSet<NodeName> = nodes.iter().copied().collect();
+        let gone_nodes = gone.iter().filter_map(|name| self.cluster.node_of(self.cluster.claims.get(name)?));
+        let leaving: BTreeSet<NodeName> = gone_nodes.map(|node| node.name).chain(ground.going()).collect();
+        let others = moving_from(&self.cluster, leaving.difference(&own).copied(), self.now);
+        let is_placed = |pod: &Arc<Pod>| self.planned.contains_key(&pod.key);
+        let (mut pods, departing): (Vec<Arc<Pod>>, Vec<Arc<Pod>>) = others.into_iter().partition(is_placed);
+        pods.extend(self.waiting.iter().filter(|pod| is_placed(pod)).cloned());
+        pods.extend(moving_from(&self.cluster, own.into_iter(), self.now));
+        let request = Request {
+            pods: &pods,
+            departing: &departing,
+            without_claims: gone,
+            shut_claims: &self.made,
+            ..self.question()
+        };
         scheduling::solve_on(ground, &request)
     }
 
@@ -268,6 +276,7 @@ impl<'a> Round<'a> {
             supply: self.supply,
             now: self.now,
             pods: &[],
+            departing: &[],
             without_nodes: nobody(),
             without_claims: nobody(),
             shut_claims: nobody(),

@@ -178,6 +178,7 @@ impl Engine {
             supply: &supply,
             now,
             pods: &pods,
+            departing: &[],
             without_nodes: &BTreeSet::new(),
             without_claims: &BTreeSet::new(),
             shut_claims: &BTreeSet::new(),

@@ -155,7 +155,9 @@ impl Refused {
         match self {
             Self::Taint(_) => Code::TaintNotTolerated,
             Self::Requirements(Conflict::Undefined { .. }) => Code::LabelNotDefined,
-            Self::Requirements(Conflict::Disjoint { .. }) => Code::RequirementsConflict,
+            Self::Requirements(Conflict::Contradiction { .. } | Conflict::Disjoint { .. }) => {
+                Code::RequirementsConflict
+            }
             Self::Volume(_) => Code::VolumeElsewhere,
             Self::VolumeFault(_) => Code::VolumeNotUsable,
             Self::HostPort(_) | Self::DaemonPort(_) => Code::HostPortTaken,

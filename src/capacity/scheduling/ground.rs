@@ -358,10 +358,10 @@ impl Ground {
         self.places.number(Place::Node(node))
     }
 
-    /// Pods of the request that run somewhere now, as topology has counted them.
+    /// Pods of the request that run somewhere now and will not, as topology has counted them.
     pub(super) fn leaving(&mut self, request: &Request) -> Vec<Leaving> {
         let mut leaving = Vec::new();
-        for pod in request.pods {
+        for pod in request.pods.iter().chain(request.departing) {
             if let Some(host) = pod.node.and_then(|node| self.book.host(node))
                 && !pod.is_terminal()
             {

@@ -135,6 +135,8 @@ pub struct Request<'a> {
     pub now: Timestamp,
     /// Pods to place: judged to be provisionable, or moving.
     pub pods: &'a [Arc<Pod>],
+    /// Pods that run on nodes on their way out and are not asked about: nobody has to reckon with them there.
+    pub departing: &'a [Arc<Pod>],
     /// Nodes and claims that take no pods although they are there: candidates for removal. Nodes that are on their way
     /// out never take any.
     pub without_nodes: &'a BTreeSet<NodeName>,

@@ -207,6 +207,7 @@ impl Outlooks {
 /// earlier pod refused some value of it defines nothing.
 pub(super) fn can_become(of: &Template, node: &Requirements, wanted: &Requirements) -> Result<(), Conflict> {
     for (key, asked) in wanted.iter() {
+        asked.satisfiable(key)?;
         let is_defined =
             of.requirements.get(key).is_some() || label::is_well_known(key) || key == *label::HOSTNAME;
         if !is_defined && !asked.accepts_absence() {

@@ -77,6 +77,7 @@ fn requirements() -> impl Strategy<Value = Requirements> {
         for (key, set) in entries {
             all.replace(key, set);
         }
+        all.forgive();
         all
     })
 }

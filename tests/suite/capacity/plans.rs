@@ -7,11 +7,12 @@ use jiff::SignedDuration;
 use provisor::capacity::disruption::{Destination, Kind};
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::capacity::planning;
+use provisor::capacity::scheduling::Place;
 use provisor::model::action::Action;
 use provisor::model::label;
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::observation::Observation;
-use provisor::model::pod::PodShape;
+use provisor::model::pod::{PodShape, PodTerm, Selector, SelectorTerm};
 use provisor::model::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use provisor::model::quantity::{ResourceName, resource};
 use provisor::model::requirement::{Operator, Requirement};
@@ -51,6 +52,23 @@ fn check(town: &Town) {
         assert!(!node.pods.is_empty(), "a node is bought for nobody: {node:?}");
         let pods = node.pods.iter().map(|pod| town.cluster.pods[pod].shape.requests.cpu().0);
         assert_eq!(node.requests.cpu().0, pods.sum::<i64>(), "{node:?}");
+    }
+    let sent = plan.disruption.commands.iter().flat_map(|command| &command.pods);
+    let sent = sent.filter_map(|(pod, to)| match to {
+        Destination::Existing(place) => Some((place.name(), *pod)),
+        _ => None,
+    });
+    let waiting = plan.provisioning.existing.iter();
+    let waiting = waiting.flat_map(|(place, pods)| pods.iter().map(|pod| (place.name(), *pod)));
+    let mut left: BTreeMap<_, i64> =
+        town.cluster.nodes.values().map(|node| (node.name.0, node.allocatable.cpu().0)).collect();
+    let present = town.cluster.pods.values().filter_map(|pod| Some((pod.node?.0, pod.key)));
+    let placed: BTreeSet<_> = present.chain(sent).chain(waiting).collect();
+    for (place, pod) in placed {
+        if let Some(left) = left.get_mut(&place) {
+            *left -= town.cluster.pods[&pod].shape.requests.cpu().0;
+            assert!(*left >= 0, "{place} has no room for {pod}");
+        }
     }
     for place in plan.provisioning.existing.keys() {
         assert!(!going.contains(&NodeName(place.name())), "pods wait for {place}, which goes");
@@ -148,6 +166,81 @@ fn a_pod_without_a_place_keeps_no_other_from_one() {
         plan.provisioning.existing.values().flatten().filter(|pod| pod.name == "waits".into()).count();
     let new = plan.provisioning.new_nodes.iter().flat_map(|node| &node.pods).count();
     assert_eq!(there + new, 1);
+    check(&town);
+}
+
+fn expire(town: &mut Town, node: &str) {
+    let life = Patience::of(SignedDuration::from_hours(1));
+    town.change_claim(node, |claim| claim.spec.expire_after = life);
+}
+
+fn near_its_kind(app: &str) -> PodTerm {
+    let named = SelectorTerm { key: "app".into(), operator: Operator::In, values: vec![app.into()] };
+    PodTerm {
+        selector: Some(Selector { terms: vec![named] }),
+        topology_key: *label::ZONE,
+        namespaces: Vec::new(),
+        namespace_selector: None,
+        match_label_keys: Vec::new(),
+        mismatch_label_keys: Vec::new(),
+    }
+}
+
+/// A pod that leaves its node and has no place keeps others of its kind from none, whatever else goes.
+#[test]
+fn what_a_pod_without_a_place_does_not_bear_is_put_where_it_was_planned() {
+    let mut town = Town::with(only(&["m5.large"]));
+    let mut fixed = pool("fixed");
+    fixed.replicas = Some(0);
+    town.cluster.pools.insert(fixed.name, Arc::new(fixed));
+    town.node("n0", "m5.large");
+    town.node("n1", "m5.2xlarge");
+    expire(&mut town, "n1");
+    town.node_of("fixed", "s1", "m5.large", "on-demand");
+    let alone = PodShape { anti_affinity_required: vec![near_its_kind("db")], ..shape("db", "5") };
+    town.run("alone", "n1", alone);
+    town.run("moves", "n1", shape("db", "1200m"));
+    town.run("other", "s1", shape("other", "1200m"));
+    let plan = planning::plan(&town.cluster, town.now, &town.settings);
+    let moves = plan.disruption.commands.iter().flat_map(|command| command.pods.iter().copied());
+    let moves: BTreeMap<ObjectKey, Destination> = moves.collect();
+    assert_eq!(moves[&ObjectKey::new("default", "alone")], Destination::Nowhere);
+    assert_eq!(
+        moves[&ObjectKey::new("default", "moves")],
+        Destination::Existing(Place::Node(NodeName::new("n0")))
+    );
+    assert!(plan.provisioning.new_nodes.is_empty(), "{:?}", plan.provisioning.new_nodes);
+    check(&town);
+}
+
+/// The one that wants to be near the other goes where that one will be, not where it still is.
+#[test]
+fn a_pod_follows_another_whose_node_is_too_old_as_well() {
+    let mut town = Town::with(only(&["m5.large"]));
+    for (node, zone) in [("n1", "us-west-2a"), ("n2", "us-west-2b"), ("n3", "us-west-2b")] {
+        town.node(node, "m5.large");
+        town.change_node(node, |node| {
+            node.labels.insert(*label::ZONE, zone.into());
+        });
+        town.change_claim(node, |claim| {
+            claim.labels.insert(*label::ZONE, zone.into());
+        });
+    }
+    expire(&mut town, "n1");
+    expire(&mut town, "n2");
+    town.change_claim("n2", |claim| claim.created = Some(at("2026-01-01T00:00:00Z")));
+    town.run("leads", "n1", shape("job", "1500m"));
+    town.run(
+        "follows",
+        "n2",
+        PodShape { affinity_required: vec![near_its_kind("job")], ..shape("job", "1") },
+    );
+    let plan = planning::plan(&town.cluster, town.now, &town.settings);
+    let nodes: Vec<_> = plan.disruption.commands.iter().flat_map(|command| &command.nodes).collect();
+    assert_eq!(nodes, [&NodeName::new("n1"), &NodeName::new("n2")]);
+    assert!(plan.provisioning.new_nodes.is_empty(), "{:?}", plan.provisioning.new_nodes);
+    let zones = plan.disruption.commands[1].replacements[0].zones();
+    assert_eq!(zones.iter().map(|zone| zone.as_str()).collect::<Vec<_>>(), ["us-west-2b"]);
     check(&town);
 }
 

@@ -75,6 +75,24 @@ fn preferences_choose_within_what_is_required() {
     assert!(world.is_bound("b"));
 }
 
+/// No value is in both, and a node without the label meets neither.
+#[test]
+fn sch_436_what_contradicts_itself_is_met_by_no_node() {
+    let parts: [&[Ask]; 3] = [
+        &[("tier", In, &["a"]), ("tier", In, &["b"])],
+        &[("tier", In, &["a"]), ("tier", DoesNotExist, &[])],
+        &[(INSTANCE_TYPE, In, &["small-instance-type"]), (INSTANCE_TYPE, NotIn, &["small-instance-type"])],
+    ];
+    for asked in parts {
+        let mut world = World::plain();
+        world.run(&[pod("first")]);
+        world.run(&[pod("a").or(asked)]);
+        assert!(!world.is_bound("a"), "{asked:?}");
+        world.run(&[pod("b").or(asked).or(&[(ZONE, In, &[Z1])])]);
+        assert!(world.is_bound("b"), "the other term is met, {asked:?}");
+    }
+}
+
 /// Rows: SCH-129, SCH-130
 #[test]
 fn selectors_requirements_and_preferences_are_taken_together() {

@@ -346,6 +346,7 @@ fn sch_918_a_settling_node_takes_only_pods_without_a_place() {
         supply: &supply,
         now: now(),
         pods: &pods,
+        departing: &[],
         without_nodes: &candidates,
         without_claims: &BTreeSet::new(),
         shut_claims: &BTreeSet::new(),

@@ -170,6 +170,7 @@ fn a_question_falls_back_to_what_is_not_reserved() {
         supply: &supply,
         now: now(),
         pods: &pods,
+        departing: &[],
         without_nodes: &nobody,
         without_claims: &BTreeSet::new(),
         shut_claims: &BTreeSet::new(),
