@@ -14,14 +14,15 @@ use super::disruption::{self, Command, Destination, Method};
 use super::engine::EngineSettings;
 use super::provisioning::claims_for;
 use super::scheduling::{
-    Mode, NewNode, Request, Settings, Solution, Supply, moving_pods, provisionable_pods, solve,
-    solve_bounded, usage_by_pool,
+    self, Help, Mode, NewNode, Place, Request, Settings, Solution, Supply, moving_pods, provisionable_pods,
+    solve, solve_bounded, usage_by_pool,
 };
 use super::static_capacity;
 use crate::model::claim::NodeClaim;
 use crate::model::money::UsdPerHour;
 use crate::model::name::ObjectKey;
 use crate::model::pod::Pod;
+use crate::model::quantity::resource;
 
 /// Where pods that wait, or whose node is on its way out, would go; and the room that is to be kept. Nodes that are too old take
 /// no more pods.
@@ -77,6 +78,44 @@ pub fn bounded_plan(cluster: &Cluster, now: Timestamp, settings: &EngineSettings
     let (plan, bound) = judged(cluster, &supply, now, settings, solve_bounded);
     let fixed: UsdPerHour = plan.kept.iter().flat_map(|pool| &pool.new_nodes).map(NewNode::price).sum();
     (plan, bound + fixed)
+}
+
+/// What would help the pods that `plan`, made of the same picture, leaves without a place once it is carried out.
+pub fn help(
+    cluster: &Cluster,
+    now: Timestamp,
+    settings: &EngineSettings,
+    plan: &Plan,
+) -> BTreeMap<ObjectKey, Help> {
+    if plan.provisioning.unschedulable.is_empty() {
+        return BTreeMap::new();
+    }
+    let supply = Supply::of(cluster, &settings.scheduling);
+    let mut after = cluster.clone();
+    let commands = &plan.disruption.commands;
+    let moves = commands.iter().flat_map(|command| &command.pods).filter_map(|(pod, to)| match to {
+        Destination::Existing(place) => Some((*place, *pod)),
+        Destination::Replacement(_) | Destination::Nowhere => None,
+    });
+    let existing = plan.provisioning.existing.iter();
+    let placed = existing.flat_map(|(place, pods)| pods.iter().map(|pod| (*place, *pod))).chain(moves);
+    for (place, pod) in placed {
+        if let (Place::Node(node), Some(pod)) = (place, cluster.pods.get(&pod)) {
+            after.put_pod(Arc::new(Pod { node: Some(node), ..(**pod).clone() }));
+        }
+    }
+    commands.iter().flat_map(|command| &command.claims).for_each(|claim| after.remove_claim(*claim));
+    commands.iter().flat_map(|command| &command.nodes).for_each(|node| after.remove_node(*node));
+    let mut used = usage_by_pool(&after, &supply);
+    let replacements = commands.iter().flat_map(|command| &command.replacements);
+    for node in plan.provisioning.new_nodes.iter().chain(replacements) {
+        let types = supply.types(node.pool);
+        let kind = types.iter().find(|kind| kind.name == node.launch().instance_type);
+        let used = used.entry(node.pool).or_default();
+        kind.iter().for_each(|kind| used.add(&kind.capacity));
+        used.add(&[(*resource::NODES, 1)].into_iter().collect());
+    }
+    scheduling::help(&after, &supply, now, &settings.scheduling, &plan.provisioning, &used)
 }
 
 fn judged<T>(

@@ -27,6 +27,7 @@ mod sellers;
 mod bound;
 mod effective;
 mod explain;
+mod advice;
 mod ground;
 mod places;
 mod marks;
@@ -51,6 +52,7 @@ use crate::model::requirement::Requirements;
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
+pub use advice::{Advice, Edit, Help, help};
 pub(crate) use effective::effective_zones_on;
 pub use effective::{EffectiveZone, effective_zones};
 pub use explain::{Code, Refusal};

@@ -110,7 +110,8 @@ fn labels_of(template: &Template, requirements: &Requirements) -> Labels {
     labels
 }
 
-fn some_value(requirement: &Requirement) -> Option<Symbol> {
+/// A value that satisfies `requirement`, if one comes to mind.
+pub(super) fn some_value(requirement: &Requirement) -> Option<Symbol> {
     if let Some(values) = requirement.listed() {
         return values.first().copied();
     }

@@ -91,6 +91,12 @@ impl Supply {
         self.by_pool.get(&pool).cloned().unwrap_or_default()
     }
 
+    /// What `pool` could buy if it were as it is here; nothing of any other.
+    pub fn edited(&self, pool: &NodePool) -> Self {
+        let types = Arc::new(allowed(&self.sold(pool.name), &requirements_of(pool)));
+        Self { by_pool: [(pool.name, types)].into_iter().collect(), ..Self::default() }
+    }
+
     /// The same, with the offerings in `sold_out` marked as not available.
     pub fn without(mut self, sold_out: &BTreeSet<OfferingKey>) -> Self {
         if sold_out.is_empty() {

@@ -2,6 +2,7 @@
 
 mod town;
 
+mod advice;
 mod disruption;
 mod engine;
 mod rounds;

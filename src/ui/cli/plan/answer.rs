@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::document::{
-    Buffer, Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning, Reason,
-    Settled, SettledNode, StaticPool, Taint, Unschedulable,
+    Advice, Buffer, Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning,
+    Reason, Settled, SettledNode, StaticPool, Taint, Unschedulable,
 };
 use crate::capacity::buffers::{self, Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
@@ -14,13 +14,14 @@ use crate::capacity::decision::Plan;
 use crate::capacity::disruption::{Destination, DisruptionPlan, Kind};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
-use crate::capacity::scheduling::{self, Refusal, moving_pods, provisionable_pods};
+use crate::capacity::scheduling::{self, Help, Refusal, moving_pods, provisionable_pods};
 use crate::capacity::static_capacity::Keeping;
+use crate::model::action::LaunchOption;
 use crate::model::buffer::{BufferCondition, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
-use crate::model::name::ObjectKey;
+use crate::model::name::{ObjectKey, PoolName};
 use crate::simulator::settle::{self, settle};
 
 pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, until_settled: bool) -> Capacity {
@@ -30,6 +31,14 @@ pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, unti
     let waiting: BTreeSet<ObjectKey> = waiting.iter().chain(&moving).map(|pod| pod.key).collect();
     let mut ids = Ids::default();
     let mut provisioning = provisioning(&plan, bound, &waiting, &mut ids);
+    let help = planning::help(cluster, now, settings, &plan);
+    provisioning.unschedulable = plan
+        .provisioning
+        .unschedulable
+        .iter()
+        .filter(|pod| waiting.contains(&pod.pod))
+        .map(|pod| unschedulable(&pod.pod, &pod.reasons, help.get(&pod.pod)))
+        .collect();
     let room = virtual_pods(cluster, &settings.scheduling);
     let names: BTreeSet<ObjectKey> = room.iter().map(|pod| pod.key).collect();
     for (shown, node) in provisioning.new_nodes.iter_mut().zip(&plan.provisioning.new_nodes) {
@@ -41,7 +50,7 @@ pub fn answer(cluster: &Cluster, now: Timestamp, settings: &EngineSettings, unti
         provisioning.buffers = buffers.map(|one| buffer(cluster, one, &hosting, now)).collect();
     }
     for pod in &plan.rejected {
-        provisioning.unschedulable.push(unschedulable(&pod.pod, &pod.reasons));
+        provisioning.unschedulable.push(unschedulable(&pod.pod, &pod.reasons, None));
     }
     provisioning.unschedulable.sort_by(|a, b| a.pod.cmp(&b.pod));
     let settled = until_settled.then(|| settled(&settle(cluster, now, settings)));
@@ -157,12 +166,7 @@ fn provisioning(
     Provisioning {
         new_nodes,
         existing_nodes: existing.filter(|node| !node.pods.is_empty()).collect(),
-        unschedulable: solution
-            .unschedulable
-            .iter()
-            .filter(|pod| waiting.contains(&pod.pod))
-            .map(|pod| unschedulable(&pod.pod, &pod.reasons))
-            .collect(),
+        unschedulable: Vec::new(),
         buffers: Vec::new(),
         static_pools: kept.iter().map(static_pool).collect(),
         usd_per_hour: total.to_string(),
@@ -221,12 +225,9 @@ fn new_node(node: &scheduling::NewNode, shown: Option<&BTreeSet<ObjectKey>>, ids
         capacity_types: if capacity_types.len() > 1 { capacity_types } else { Vec::new() },
         zones: node.zones().iter().map(ToString::to_string).collect(),
         instance_types: node.instance_types().iter().map(ToString::to_string).collect(),
-        launch: Launch {
-            instance_type: launch.instance_type.to_string(),
-            zone: launch.zone.to_string(),
-            capacity_type: launch.capacity_type.to_string(),
-            usd_per_hour: launch.price.to_string(),
-        },
+        launch: launch_of(launch),
+        why: why(node),
+        next_best: next_best(node),
         requests: node
             .requests
             .iter()
@@ -247,16 +248,43 @@ fn names(pods: &[ObjectKey], shown: Option<&BTreeSet<ObjectKey>>) -> Vec<String>
     names
 }
 
-fn unschedulable(pod: &ObjectKey, reasons: &[Refusal]) -> Unschedulable {
-    Unschedulable {
-        pod: pod.to_string(),
-        reasons: reasons
-            .iter()
-            .map(|reason| Reason {
-                pool: reason.pool.map(|pool| pool.to_string()),
-                code: reason.code.as_str().to_owned(),
-                message: reason.message.clone(),
-            })
-            .collect(),
+fn unschedulable(pod: &ObjectKey, reasons: &[Refusal], help: Option<&Help>) -> Unschedulable {
+    let nearest = |pool: &PoolName| help?.nearest.get(pool).cloned();
+    let reasons = reasons.iter().map(|reason| Reason {
+        pool: reason.pool.map(|pool| pool.to_string()),
+        code: reason.code.as_str().to_owned(),
+        message: reason.message.clone(),
+        nearest: reason.pool.as_ref().and_then(nearest),
+    });
+    let advice = help.and_then(|help| help.advice.as_ref()).map(|advice| Advice {
+        pool: advice.pool.to_string(),
+        edits: advice.edits.iter().map(ToString::to_string).collect(),
+        launch: launch_of(&advice.launch),
+        message: advice.to_string(),
+    });
+    Unschedulable { pod: pod.to_string(), reasons: reasons.collect(), advice }
+}
+
+fn launch_of(option: &LaunchOption) -> Launch {
+    Launch {
+        instance_type: option.instance_type.to_string(),
+        zone: option.zone.to_string(),
+        capacity_type: option.capacity_type.to_string(),
+        usd_per_hour: option.price.to_string(),
+    }
+}
+
+/// The cheapest way to buy each of the types after the one that is launched.
+fn next_best(node: &scheduling::NewNode) -> Vec<Launch> {
+    const SHOWN: usize = 3;
+    let mut seen = BTreeSet::from([node.launch().instance_type]);
+    let others = node.options.iter().filter(|option| seen.insert(option.instance_type));
+    others.take(SHOWN).map(launch_of).collect()
+}
+
+fn why(node: &scheduling::NewNode) -> String {
+    match node.options.len() {
+        1 => "the only way to buy it".to_owned(),
+        ways => format!("the cheapest of {ways} ways to buy it"),
     }
 }

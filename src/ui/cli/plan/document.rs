@@ -76,6 +76,11 @@ pub struct NewNode {
     /// All that are open, cheapest first.
     pub instance_types: Vec<String>,
     pub launch: Launch,
+    /// Why it is this type: `the cheapest of 36 ways to buy it`.
+    pub why: String,
+    /// The cheapest way to buy each of the next types that would do, cheapest first; at most three.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub next_best: Vec<Launch>,
     /// Sum of its pods and of the daemons that will run there, as Kubernetes quantities.
     pub requests: BTreeMap<String, String>,
     pub pods: Vec<String>,
@@ -154,6 +159,23 @@ pub struct Unschedulable {
     pub pod: String,
     /// Never empty.
     pub reasons: Vec<Reason>,
+    /// The smallest edit of a pool with which the pod, if it were alone, would get a new node. Absent if none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
+}
+
+/// An edit that was tried, and what would come of it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Advice {
+    pub pool: String,
+    /// Needed together; never empty. `raise limit cpu from 64 to 66`, `allow topology.kubernetes.io/zone us-west-2c`,
+    /// `label its nodes team=a`, `take taint …`, `lower minValues of …`.
+    pub edits: Vec<String>,
+    /// What would be bought for the pod.
+    pub launch: Launch,
+    /// The same in one sentence.
+    pub message: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -164,6 +186,9 @@ pub struct Reason {
     /// A word that never changes its meaning.
     pub code: String,
     pub message: String,
+    /// How near the pool comes to taking the pod: `fits m5.large ($0.096/h), which has cpu 2, but of limit cpu 64 only 1 is left`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]

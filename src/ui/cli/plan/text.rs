@@ -1,6 +1,6 @@
 //! The plan for people: what would be bought, where waiting pods go, what would go away, and why the rest stays.
 
-use super::document::{NewNode, PlanDocument};
+use super::document::{Advice, NewNode, PlanDocument, Unschedulable};
 use crate::gitops::diff::NodeImpact;
 use crate::model::count::counted;
 use crate::ui::console::{Console, Tone};
@@ -34,10 +34,13 @@ pub fn render(plan: &PlanDocument, console: &Console) -> String {
     let mut waiting = Table::new(&["POD", "POOL", "CODE", "WHY"]);
     for pod in &provisioning.unschedulable {
         for reason in &pod.reasons {
-            waiting.row([&pod.pod, reason.pool.as_deref().unwrap_or(""), &reason.code, &reason.message]);
+            let nearest = reason.nearest.iter().map(|nearest| format!("; {nearest}"));
+            let why: String = std::iter::once(reason.message.clone()).chain(nearest).collect();
+            waiting.row([&pod.pod, reason.pool.as_deref().unwrap_or(""), &reason.code, &why]);
         }
     }
     part("Pods without a place", waiting);
+    part("What would help", advice(&provisioning.unschedulable));
     let mut buffers = Table::new(&["BUFFER", ">PODS", ">FIT", ">ON NEW NODES", "STATE", "WHY"]);
     for buffer in &provisioning.buffers {
         let counts = [buffer.pods, buffer.fitting, buffer.on_new_nodes].map(|count| count.to_string());
@@ -89,12 +92,26 @@ pub fn render(plan: &PlanDocument, console: &Console) -> String {
 
 fn new_nodes<'a>(nodes: impl Iterator<Item = &'a NewNode>) -> Table {
     let mut table = Table::new(&[
-        "NODE", "POOL", "LAUNCHES", "ZONE", "CAPACITY", ">USD/H", ">TYPES", ">PODS", "REQUESTS",
+        "NODE",
+        "POOL",
+        "LAUNCHES",
+        "ZONE",
+        "CAPACITY",
+        ">USD/H",
+        ">TYPES",
+        ">PODS",
+        "REQUESTS",
+        "NEXT BEST",
     ]);
     for node in nodes {
         let requests = node.requests.iter().filter(|(resource, _)| *resource != "pods");
         let requests: Vec<String> =
             requests.map(|(resource, amount)| format!("{resource}={amount}")).collect();
+        let others: Vec<String> = node
+            .next_best
+            .iter()
+            .map(|next| format!("{} {}", next.instance_type, dollars(&next.usd_per_hour)))
+            .collect();
         table.row([
             node.id.clone(),
             node.pool.clone(),
@@ -105,6 +122,36 @@ fn new_nodes<'a>(nodes: impl Iterator<Item = &'a NewNode>) -> Table {
             node.instance_types.len().to_string(),
             node.pods.len().to_string(),
             requests.join(" "),
+            others.join(", "),
+        ]);
+    }
+    table
+}
+
+/// Edits of pools, each with the pods that it is for, one by one.
+fn advice(pods: &[Unschedulable]) -> Table {
+    let mut by_advice: Vec<(&Advice, Vec<&str>)> = Vec::new();
+    for (pod, advice) in pods.iter().filter_map(|pod| Some((pod.pod.as_str(), pod.advice.as_ref()?))) {
+        match by_advice.iter_mut().find(|(known, _)| known.message == advice.message) {
+            Some((_, pods)) => pods.push(pod),
+            None => by_advice.push((advice, vec![pod])),
+        }
+    }
+    let mut table = Table::new(&["FOR", "POOL", "EDIT", "WOULD LAUNCH", "ZONE", "CAPACITY", ">USD/H"]);
+    for (Advice { pool, edits, launch, .. }, pods) in by_advice {
+        let pods = match pods.as_slice() {
+            [pod] => (*pod).to_owned(),
+            [pod, others @ ..] => format!("each of {pod} and {}", counted(others.len(), "other")),
+            [] => continue,
+        };
+        table.row([
+            pods,
+            pool.clone(),
+            edits.join(", "),
+            launch.instance_type.clone(),
+            launch.zone.clone(),
+            launch.capacity_type.clone(),
+            dollars(&launch.usd_per_hour),
         ]);
     }
     table
