@@ -190,15 +190,18 @@ fn backend(root: &Path, asked: &Asked) -> std::io::Result<(String, Vec<u8>)> {
 }
 
 /// A program that takes the place of `ssh`: it notes how it was called and runs the remote command here.
+///
+/// Nothing starts a program that is open for writing, and what one thread has open, the children that other threads are
+/// about to start have open as well. So another process writes it, and its end is the end of every such descriptor.
 pub fn fake_ssh(dir: &Path, script: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt as _;
-    let path = dir.join("fake-ssh");
+    let (text_path, path) = (dir.join("fake-ssh.text"), dir.join("fake-ssh"));
     let text = format!(
         "#!/bin/sh\nprintf '%s\\n' \"$@\" > '{0}/ssh-args'\nenv > '{0}/ssh-env'\n{script}\n",
         dir.display()
     );
-    std::fs::write(&path, text).expect("written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    std::fs::write(&text_path, text).expect("written");
+    let status = Command::new("install").args(["-m", "755"]).args([&text_path, &path]).status();
+    assert!(status.expect("install runs").success(), "{} is there", path.display());
     path
 }
 
