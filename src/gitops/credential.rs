@@ -1,6 +1,5 @@
 //! Secrets do not belong into a repository. What looks like one is refused, and never repeated.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -8,11 +7,9 @@ use serde_json::Value;
 use crate::gitops::diagnostic::{Diagnostic, Place, Source};
 use crate::gitops::rendered::{Draft, joined, place_of};
 use crate::gitops::tree::{Node, Tree};
-use crate::model::secret::{Known, assigned_secrets, credential, is_secret_name, named_secret};
+use crate::model::secret::{Known, What, credential, is_secret_flag, is_secret_name, secret_in};
 
 pub(crate) const CODE: &str = "PRV1609";
-/// Nothing shorter is taken for a secret.
-const SHORTEST: usize = 16;
 
 /// Looks through a file that people write: every text of its tree, and what is in no text, such as comments. Where the
 /// tree is not whole, the letters of the file say where a secret is.
@@ -21,30 +18,24 @@ pub(crate) fn check(source: &Arc<Source>, tree: Option<&Node>, is_whole: bool, f
     if let Some(tree) = tree {
         look(tree, "", &mut told);
     }
-    for stretch in source.secrets().stretches() {
+    let secrets = source.secrets();
+    let certain = secrets.findings().iter().map(|one| (one.what, &one.stretch));
+    let guessed = secrets.stretches().iter().filter(|_| !is_whole).map(|stretch| (What::NAMED, stretch));
+    for (what, stretch) in certain.chain(guessed) {
         let is_told = |(_, place): &(_, Place)| {
             let bytes = place.bytes();
             bytes.start < stretch.end && stretch.start < bytes.end
         };
-        let by_shape = credential(lines_around(&source.text, stretch));
-        let what = by_shape.or_else(|| (!is_whole).then_some("a secret"));
-        if let Some(what) = what.filter(|_| !told.iter().any(is_told)) {
+        if !told.iter().any(is_told) {
             told.push((what, Place::new(source, stretch.clone())));
         }
     }
     found.extend(told.into_iter().map(|(what, place)| refusal(what, place)));
 }
 
-/// The whole lines of a stretch: a name beside it tells what it is.
-fn lines_around<'t>(text: &'t str, stretch: &Range<usize>) -> &'t str {
-    let start = text[..stretch.start].rfind('\n').map_or(0, |end| end + 1);
-    let end = text[stretch.end..].find('\n').map_or(text.len(), |end| stretch.end + end);
-    &text[start..end]
-}
-
 /// What was found in objects that were rendered.
 struct Rendered<'d> {
-    what: &'static str,
+    what: What,
     draft: &'d Draft,
     path: String,
     value: &'d str,
@@ -91,12 +82,7 @@ fn name_given<'n>(text: impl Fn(&str) -> Option<&'n str>) -> Option<&'n str> {
     ["key", "name"].into_iter().filter_map(text).find(|name| is_secret_name(name))
 }
 
-fn look_rendered<'v>(
-    value: &'v Value,
-    key: &str,
-    path: &str,
-    told: &mut Vec<(&'static str, String, &'v str)>,
-) {
+fn look_rendered<'v>(value: &'v Value, key: &str, path: &str, told: &mut Vec<(What, String, &'v str)>) {
     match value {
         Value::Object(map) => {
             let given = name_given(|key| map.get(key)?.as_str());
@@ -109,17 +95,15 @@ fn look_rendered<'v>(
             }
         }
         Value::Array(items) => {
+            let mut before = None;
             for (at, item) in items.iter().enumerate() {
-                look_rendered(item, key, &format!("{path}[{at}]"), told);
+                look_rendered(item, before.unwrap_or(key), &format!("{path}[{at}]"), told);
+                before = item.as_str().filter(|word| is_secret_flag(word));
             }
         }
-        Value::String(text) if text.len() >= SHORTEST => {
-            if let Some(what) = text.lines().find_map(credential) {
-                told.push((what, path.to_owned(), text));
-            } else if let Some(what) = named_secret(key, text) {
-                told.push((what, path.to_owned(), text));
-            } else if let Some(stretch) = assigned_secrets(text).into_iter().next() {
-                told.push(("a secret", path.to_owned(), &text[stretch]));
+        Value::String(text) => {
+            if let Some(one) = secret_in(key, text) {
+                told.push((one.what, path.to_owned(), &text[one.stretch]));
             }
         }
         _ => {}
@@ -131,17 +115,22 @@ fn name_of<'n>(key: &'n str, given: Option<&'n str>) -> &'n str {
     given.filter(|_| matches!(key, "value" | "values")).unwrap_or(key)
 }
 
-fn look(node: &Node, key: &str, told: &mut Vec<(&'static str, Place)>) {
+fn look(node: &Node, key: &str, told: &mut Vec<(What, Place)>) {
     match &node.value {
         Tree::Map(map) => {
             let given = name_given(|key| map.get(key)?.as_text().map(|text| &**text));
             map.iter().for_each(|(key, entry)| look(&entry.node, name_of(key, given), told));
         }
-        Tree::List(items) => items.iter().for_each(|item| look(item, key, told)),
+        Tree::List(items) => {
+            let mut before = None;
+            for item in items {
+                look(item, before.unwrap_or(key), told);
+                before = item.as_text().map(|text| &**text).filter(|word| is_secret_flag(word));
+            }
+        }
         Tree::Text(text, _) => {
-            let assigned = || assigned_secrets(text).first().map(|_| "a secret");
-            if let Some(what) = credential(text).or_else(|| named_secret(key, text)).or_else(assigned) {
-                told.push((what, node.place.clone()));
+            if let Some(one) = secret_in(key, text) {
+                told.push((one.what, node.place.clone()));
             }
         }
         _ => {}
@@ -150,22 +139,11 @@ fn look(node: &Node, key: &str, told: &mut Vec<(&'static str, Place)>) {
 
 /// Looks through a whole file that is no strategy, such as user data or a manifest.
 pub(crate) fn check_text(source: &Arc<Source>, found: &mut Vec<Diagnostic>) {
-    let assigned = assigned_secrets(&source.text);
-    let mut at = 0;
-    for line in source.text.split_inclusive('\n') {
-        let start = at + line.len() - line.trim_start().len();
-        let end = at + line.trim_end().len();
-        let is_inside = |stretch: &&Range<usize>| at <= stretch.start && stretch.start < at + line.len();
-        if let Some(what) = credential(line) {
-            found.push(refusal(what, Place::new(source, start..end)));
-        } else if let Some(stretch) = assigned.iter().find(is_inside) {
-            found.push(refusal("a secret", Place::new(source, stretch.clone())));
-        }
-        at += line.len();
-    }
+    let secrets = source.secrets().findings();
+    found.extend(secrets.iter().map(|one| refusal(one.what, Place::new(source, one.stretch.clone()))));
 }
 
-fn refusal(what: &str, place: Place) -> Diagnostic {
+fn refusal(what: What, place: Place) -> Diagnostic {
     // The excerpt of a diagnostic shows the line, so the place points into a copy without it.
     let (line, column) = place.position();
     let blank = format!("{}{}***", "\n".repeat(line as usize - 1), " ".repeat(column as usize - 1));

@@ -3,84 +3,125 @@
 //! Secrets that somebody left in a file must not travel on into terminals, logs and comments. Recognising them in a text that
 //! need not even parse is guesswork, and the guess is generous: what is hidden by mistake costs a look into the file.
 
+mod encoded;
+mod name;
+mod script;
+mod shape;
+mod value;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 
 /// What stands for a secret inside of a sentence.
 const HIDDEN: &str = "***";
 /// Bytes from its beginning by which a secret is known again, even if a sentence quotes it cut off.
 const KNOWN_BY: usize = 12;
-const FORGES: [&str; 7] = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"];
 
-/// The first thing in a text that is a secret by its shape alone, as a noun.
-pub(crate) fn credential(text: &str) -> Option<&'static str> {
-    credentials(text).into_iter().map(|(_, what)| what).next()
+/// A secret in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub stretch: Range<usize>,
+    pub what: What,
 }
 
-/// A random-looking value under a name that says secret, alone or on a line of a longer text.
-pub(crate) fn named_secret(key: &str, text: &str) -> Option<&'static str> {
-    text.lines().find_map(|line| named_line(key, line.trim()))
+/// What a secret is, as a noun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct What {
+    noun: &'static str,
+    is_encoded: bool,
+}
+
+impl What {
+    /// One that only its name tells of.
+    pub const NAMED: Self = Self { noun: "a secret", is_encoded: false };
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let encoded = if self.is_encoded { " in base 64" } else { "" };
+        write!(out, "{}{encoded}", self.noun)
+    }
+}
+
+impl Finding {
+    fn new(stretch: Range<usize>, noun: &'static str) -> Self {
+        Self { stretch, what: What { noun, is_encoded: false } }
+    }
+}
+
+/// The first thing in a text that is a secret by its shape alone.
+pub(crate) fn credential(text: &str) -> Option<What> {
+    shape::credentials(text).into_iter().map(|one| one.what).next()
+}
+
+/// The first secret in a value, and where it is: by its shape, by the name of the value, or by one that the value gives
+/// itself, as scripts do.
+pub(crate) fn secret_in(name: &str, value: &str) -> Option<Finding> {
+    let named = || {
+        let is_secret = |line: &str| match name.starts_with('-').then(|| script::flag(name)).flatten() {
+            Some(flag) => script::is_secret_of_flag(flag, line),
+            None => value::is_secret_under(name, line),
+        };
+        value
+            .lines()
+            .any(|line| is_secret(line.trim()))
+            .then(|| Finding { stretch: 0..value.len(), what: What::NAMED })
+    };
+    searched(value).into_iter().next().or_else(named)
 }
 
 /// Whether a name says that its value is secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    says_secret(name)
+    name::says_secret(name)
 }
 
-fn named_line(key: &str, text: &str) -> Option<&'static str> {
-    let is_plain = text.len() >= 16 && text.bytes().all(|b| b.is_ascii_graphic()) && !text.contains("${");
-    let is_reference = text.starts_with('/') || text.starts_with("arn:") || text.contains("://");
-    (is_plain && !is_reference && says_secret(key) && bits_per_character(text) > 350).then_some("a secret")
+/// Whether a word is a flag whose secret is the next word.
+pub(crate) fn is_secret_flag(word: &str) -> bool {
+    script::flag(word).is_some()
 }
 
-/// Where a line of a script or of a file of settings gives a random-looking value to a name that says secret: `NAME=value`,
-/// `name: value`, the value in quotes or bare. What only refers to a value, by a variable or by its name, is none.
-pub(crate) fn assigned_secrets(text: &str) -> Vec<Range<usize>> {
-    let mut found = Vec::new();
-    let mut line_start = 0;
-    for line in text.split_inclusive('\n') {
-        for (sign, _) in line.match_indices(['=', ':']) {
-            let before = line[..sign].trim_end_matches([' ', '"', '\'']);
-            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-            let name = &before[before.trim_end_matches(is_name).len()..];
-            let behind = &line[sign + 1..];
-            if line[sign..].starts_with(':') && !behind.starts_with([' ', '"', '\'']) {
-                continue;
-            }
-            let quoted = behind.trim_start();
-            let value = quoted.trim_start_matches(['"', '\'']);
-            let is_end =
-                |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ';' | ')' | '|' | '&' | ',');
-            let value = &value[..value.find(is_end).unwrap_or(value.len())];
-            if named_line(name, value).is_some() && !refers(value) {
-                let start = line_start + sign + 1 + (behind.len() - quoted.len());
-                let start = start + (quoted.len() - quoted.trim_start_matches(['"', '\'']).len());
-                found.push(start..start + value.len());
-            }
+/// What is a secret in a text of any kind, in order and apart from each other; base 64 in it is read once.
+fn searched(text: &str) -> Vec<Finding> {
+    let mut found = plain(text);
+    for (stretch, plain_text) in encoded::texts(text) {
+        if let Some(one) = plain(&plain_text).into_iter().next() {
+            found.push(Finding { stretch, what: What { is_encoded: true, ..one.what } });
         }
-        line_start += line.len();
     }
-    found
+    apart(found)
 }
 
-/// Whether a value is a variable, a digest, or a name of words.
-fn refers(value: &str) -> bool {
-    let is_lower = |part: &str| part.bytes().all(|b| b.is_ascii_lowercase());
-    let parts: Vec<&str> = value.split(['-', '.', '_', '/', ':']).filter(|part| !part.is_empty()).collect();
-    let is_of_words = 2 * parts.iter().filter(|part| is_lower(part)).count() > parts.len();
-    value.contains(['$', '<', '{', '%']) || value.starts_with("sha256:") || is_of_words
+fn plain(text: &str) -> Vec<Finding> {
+    let mut found = shape::credentials(text);
+    found.extend(script::given(text).into_iter().map(|stretch| Finding { stretch, what: What::NAMED }));
+    apart(found)
+}
+
+/// Of those that overlap the first, which is the one that says most.
+fn apart(mut found: Vec<Finding>) -> Vec<Finding> {
+    found.sort_by_key(|one| one.stretch.start);
+    let mut end = 0;
+    found.retain(|one| {
+        let is_apart = one.stretch.start >= end;
+        end = end.max(one.stretch.end);
+        is_apart
+    });
+    found
 }
 
 /// A sentence without the secrets that are known by their shape.
 pub(crate) fn masked(words: &str) -> Cow<'_, str> {
-    replaced(words, credentials(words).into_iter().map(|(stretch, _)| stretch))
+    replaced(words, shape::credentials(words).into_iter().map(|one| one.stretch))
 }
 
 /// The secrets of one text, to be hidden in it and in what is said of it.
 #[derive(Debug, Default)]
 pub(crate) struct Secrets {
-    /// Where they are, in order and apart from each other.
+    /// Those that are none by mistake.
+    findings: Vec<Finding>,
+    /// Where all are, in order and apart from each other.
     stretches: Vec<Range<usize>>,
     /// Those of them that are one line, and the lines of the others, in the order of their letters.
     sorted: Vec<Range<usize>>,
@@ -90,7 +131,9 @@ pub(crate) struct Secrets {
 
 impl Secrets {
     pub fn of(text: &str) -> Self {
-        let mut all: Vec<Range<usize>> = credentials(text).into_iter().map(|(stretch, _)| stretch).collect();
+        let findings = searched(text);
+        let mut all: Vec<Range<usize>> = findings.iter().map(|one| one.stretch.clone()).collect();
+        all.extend(shape::credentials(text).into_iter().map(|one| one.stretch));
         Named { text, key: "", found: &mut all }.look();
         all.sort_by_key(|stretch| (stretch.start, stretch.end));
         let mut stretches: Vec<Range<usize>> = Vec::new();
@@ -110,11 +153,15 @@ impl Secrets {
             .filter(|line: &String| line.len() >= KNOWN_BY)
             .collect();
         all.sort();
-        Self { stretches, sorted, folded: all }
+        Self { findings, stretches, sorted, folded: all }
     }
 
     pub fn is_empty(&self) -> bool {
         self.stretches.is_empty()
+    }
+
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
     }
 
     pub fn stretches(&self) -> &[Range<usize>] {
@@ -292,74 +339,6 @@ fn lines(text: &str, stretch: Range<usize>) -> impl Iterator<Item = Range<usize>
     })
 }
 
-/// What is a secret by its shape alone, in the order of the text.
-fn credentials(text: &str) -> Vec<(Range<usize>, &'static str)> {
-    let mut found: Vec<(Range<usize>, &'static str)> =
-        private_keys(text).into_iter().map(|key| (key, "a private key")).collect();
-    let lower = text.to_ascii_lowercase();
-    let names_secret = lower.contains("secret_access_key") || lower.contains("secretaccesskey");
-    let is_apart = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '+'));
-    let mut at = 0;
-    for word in text.split_inclusive(is_apart) {
-        let start = at;
-        at += word.len();
-        let word = word.trim_end_matches(is_apart);
-        if names_secret && word.len() == 40 && bits_per_character(word) > 350 {
-            found.push((start..start + word.len(), "an AWS secret key"));
-        }
-        // An address holds a token between its slashes.
-        let mut at = start;
-        for word in word.split_inclusive(['/', '+']) {
-            let start = at;
-            at += word.len();
-            let word = word.trim_end_matches(['/', '+']);
-            let is_upper = word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
-            let what =
-                if word.len() == 20 && (word.starts_with("AKIA") || word.starts_with("ASIA")) && is_upper {
-                    "an AWS access key"
-                } else if word.len() >= 20 && FORGES.iter().any(|prefix| word.starts_with(prefix)) {
-                    "the token of a forge"
-                } else {
-                    continue;
-                };
-            found.push((start..start + word.len(), what));
-        }
-    }
-    found.sort_by_key(|(stretch, _)| stretch.start);
-    found
-}
-
-/// From the first line of each to its last. One without an end hides all that follows.
-fn private_keys(text: &str) -> Vec<Range<usize>> {
-    let (begin, mark, end) = ("-----BEGIN ", "PRIVATE KEY", "-----END ");
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(start) = text[at..].find(begin).map(|start| at + start) {
-        let head = start + begin.len();
-        let rest = &text[head..];
-        let is_key = rest.find("-----").is_some_and(|head| {
-            let words = &rest[..head];
-            words.strip_suffix(" BLOCK").unwrap_or(words).ends_with(mark)
-        });
-        if !is_key {
-            at = head;
-            continue;
-        }
-        let close = rest.find(end).map(|close| head + close + end.len());
-        let stop = close.and_then(|close| text[close..].find("-----").map(|last| close + last + 5));
-        at = stop.unwrap_or(text.len());
-        found.push(start..at);
-    }
-    found
-}
-
-fn says_secret(key: &str) -> bool {
-    let key = key.to_lowercase();
-    ["secret", "password", "passwd", "token", "private-key", "private_key", "api-key", "api_key"]
-        .iter()
-        .any(|word| key.contains(word))
-}
-
 /// Looks for values under names that say secret, in TOML, YAML, JSON and shell alike, as far as they are whole.
 struct Named<'t, 'f> {
     text: &'t str,
@@ -431,7 +410,7 @@ impl Named<'_, '_> {
     }
 
     fn value(&mut self, value: Range<usize>) -> bool {
-        let is_secret = named_secret(self.key, &self.text[value.clone()]).is_some();
+        let is_secret = value::is_secret_under(self.key, &self.text[value.clone()]);
         if is_secret {
             self.found.push(value);
         }
@@ -463,32 +442,6 @@ fn is_sign(rest: &str, index: usize) -> bool {
     }
 }
 
-/// Shannon entropy in hundredths of a bit per character.
-fn bits_per_character(text: &str) -> u32 {
-    let mut counts = [0u32; 256];
-    for byte in text.bytes() {
-        counts[byte as usize] += 1;
-    }
-    let total = text.len() as u32;
-    // The sum of c·log2(total/c)/total, with the logarithm in hundredths.
-    let sum: u64 = counts
-        .iter()
-        .filter(|count| **count > 0)
-        .map(|count| u64::from(*count) * u64::from(log2_hundredths(total, *count)))
-        .sum();
-    (sum / u64::from(total.max(1))) as u32
-}
-
-fn log2_hundredths(numerator: u32, denominator: u32) -> u32 {
-    let (mut value, mut whole) = (u64::from(numerator) * 1_000_000 / u64::from(denominator), 0);
-    while value >= 2_000_000 {
-        value /= 2;
-        whole += 100;
-    }
-    // Between powers of two a straight line is near enough for a threshold.
-    whole + ((value - 1_000_000) / 10_000) as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -502,18 +455,25 @@ mod tests {
 
     #[test]
     fn well_known_shapes_are_recognised() {
-        assert_eq!(credential("id AKIAIOSFODNN7EXAMPLE"), Some("an AWS access key"));
-        assert_eq!(credential("-----BEGIN RSA PRIVATE KEY-----"), Some("a private key"));
-        assert_eq!(credential(&format!("t={FORGE}")), Some("the token of a forge"));
-        assert_eq!(credential(&format!("https://{FORGE}@example.com/a.git")), Some("the token of a forge"));
+        let credential = |text: &str| credential(text).map(|what| what.to_string());
+        let is = |what: &str| Some(what.to_owned());
+        assert_eq!(credential("id AKIAIOSFODNN7EXAMPLE"), is("an AWS access key"));
+        assert_eq!(credential("-----BEGIN RSA PRIVATE KEY-----"), is("a private key"));
+        assert_eq!(credential(&format!("t={FORGE}")), is("the token of a forge"));
+        assert_eq!(credential(&format!("https://{FORGE}@example.com/a.git")), is("the token of a forge"));
+        assert_eq!(credential("https://ci:a:b@example.com/a.git"), is("a password in an address"));
         assert_eq!(credential("kubeadm join ${CLUSTER_ENDPOINT}"), None);
         assert_eq!(credential("-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"), None);
         assert_eq!(
             credential("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
-            Some("an AWS secret key")
+            is("an AWS secret key")
         );
-        assert_eq!(named_secret("db-password", RANDOM), Some("a secret"));
-        assert_eq!(named_secret("token-parameter", "/shop/join-token"), None);
+        let secret = |name: &str, value: &str| secret_in(name, value).map(|one| one.what.to_string());
+        assert_eq!(secret("db-password", RANDOM), is("a secret"));
+        assert_eq!(secret("token-parameter", "/shop/join-token"), None);
+        assert_eq!(secret("--token", "abc123def"), is("a secret"));
+        let encoded = "IyEvYmluL3NoCkE9QUtJQUlPU0ZPRE5ON0VYQU1QTEUK";
+        assert_eq!(secret("user-data", encoded), is("an AWS access key in base 64"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Secrets that somebody left in a file: whatever else is wrong there, nobody who reads of it reads them.
 
+mod told_apart;
+
 use crate::fleet_files::{errors, fleet, render, repository};
 use provisor::gitops::diagnostic::{Diagnostic, Diagnostics};
 use provisor::gitops::render::{RenderSettings, validate_repository};

@@ -1,0 +1,264 @@
+//! What a name says of its value: that it is a secret, or that it tells where one is and what it is like.
+//!
+//! The last word decides: `db-password` is a secret, `password-path` the place of one, `secret-access-key` again a secret.
+
+/// Words for what is kept from others. They are found inside of longer words too: `PGPASSWORD`, `secretName`.
+const SECRETS: [&str; 9] = [
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "privatekey",
+    "secretkey",
+    "authorization",
+];
+/// The same in two words.
+const PAIRS: [(&str, &str); 4] = [("api", "key"), ("private", "key"), ("signing", "key"), ("mysql", "pwd")];
+/// Last words of names that speak of a secret, in the singular.
+const ABOUT: [&str; 100] = [
+    "address",
+    "age",
+    "alg",
+    "algorithm",
+    "alias",
+    "arn",
+    "audience",
+    "backend",
+    "broker",
+    "bucket",
+    "certificate",
+    "class",
+    "command",
+    "commit",
+    "controller",
+    "count",
+    "created",
+    "date",
+    "day",
+    "description",
+    "digest",
+    "dir",
+    "directory",
+    "driver",
+    "duration",
+    "enabled",
+    "encoding",
+    "endpoint",
+    "engine",
+    "expiration",
+    "expiry",
+    "field",
+    "file",
+    "filename",
+    "fingerprint",
+    "folder",
+    "format",
+    "function",
+    "header",
+    "helper",
+    "hook",
+    "host",
+    "hostname",
+    "hour",
+    "id",
+    "identifier",
+    "image",
+    "injector",
+    "interval",
+    "issuer",
+    "kind",
+    "kms",
+    "label",
+    "lambda",
+    "length",
+    "lifetime",
+    "limit",
+    "location",
+    "manager",
+    "max",
+    "min",
+    "mode",
+    "mount",
+    "name",
+    "namespace",
+    "operator",
+    "owner",
+    "param",
+    "parameter",
+    "path",
+    "pattern",
+    "period",
+    "plugin",
+    "policy",
+    "port",
+    "prefix",
+    "provider",
+    "ref",
+    "reference",
+    "region",
+    "required",
+    "revision",
+    "role",
+    "rotation",
+    "scope",
+    "second",
+    "sha",
+    "size",
+    "source",
+    "status",
+    "stdin",
+    "store",
+    "template",
+    "timeout",
+    "ttl",
+    "type",
+    "updated",
+    "uri",
+    "url",
+    "version",
+];
+/// Words behind the last one that tell which, and not what.
+const WHICH: [&str; 10] =
+    ["default", "dev", "live", "new", "old", "prod", "production", "stage", "staging", "test"];
+
+/// Whether a name says that its value is secret.
+pub(super) fn says_secret(name: &str) -> bool {
+    // What stands before a slash is whose name it is, but for a digest of the whole.
+    let (owner, name) = name.rsplit_once('/').unwrap_or(("", name));
+    let words = words(name);
+    let last = words.iter().rposition(|word| !is_which(word));
+    let Some(last) = last.filter(|_| words.iter().any(|word| is_secret(word)) || has_pair(&words)) else {
+        return false;
+    };
+    let has = |wanted: &str| words.iter().any(|word| word == wanted);
+    let is_digest = matches!(owner, "checksum" | "digest")
+        || words[last] == "hash" && !words.iter().any(|word| word.starts_with("pass"));
+    !(is_digest || has("kms") || has("public") || is_about(&words[last]))
+}
+
+/// Whether it is the name of the one key of AWS that is known by its length.
+pub(super) fn is_aws_secret_key(name: &str) -> bool {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    letters.map(|letter| letter.to_ascii_lowercase()).collect::<String>().contains("secretaccesskey")
+}
+
+/// Whether it is the name of a password, which people choose of words.
+pub(super) fn is_of_password(name: &str) -> bool {
+    let words = words(name);
+    let last = words.iter().rfind(|word| !is_which(word));
+    last.is_some_and(|word| word.starts_with("pass"))
+}
+
+fn is_secret(word: &str) -> bool {
+    SECRETS.contains(&word.strip_suffix('s').unwrap_or(word))
+}
+
+fn has_pair(words: &[String]) -> bool {
+    words.windows(2).any(|two| PAIRS.contains(&(two[0].as_str(), two[1].as_str())))
+}
+
+fn is_about(word: &str) -> bool {
+    let has = |word: &str| ABOUT.binary_search(&word).is_ok();
+    has(word) || word.strip_suffix('s').is_some_and(has) || word == "policies" || word == "directories"
+}
+
+fn is_which(word: &str) -> bool {
+    WHICH.contains(&word) || word.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The words of a name in small letters: `secretVersion`, `SECRET_VERSION` and `secretversion` have the same two.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for part in name.split(|letter: char| !letter.is_ascii_alphanumeric()) {
+        let letters: Vec<char> = part.chars().collect();
+        let mut start = 0;
+        for at in 1..=letters.len() {
+            let is_end = at == letters.len() || {
+                let (before, here) = (letters[at - 1], letters[at]);
+                let begins_word = letters.get(at + 1).is_some_and(char::is_ascii_lowercase);
+                here.is_ascii_uppercase() && (!before.is_ascii_uppercase() || begins_word)
+            };
+            if is_end {
+                let word: String = letters[start..at].iter().map(char::to_ascii_lowercase).collect();
+                words.extend(parted(&word));
+                start = at;
+            }
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// A word parted around the last word for a secret that is in it.
+fn parted(word: &str) -> Vec<String> {
+    let found = SECRETS.iter().filter_map(|secret| Some((word.rfind(secret)?, secret.len())));
+    let Some((start, length)) = found.max_by_key(|(start, length)| (start + length, *length)) else {
+        return vec![word.to_owned()];
+    };
+    // `secretstore` is a store, and `secretsmanager` a manager of several.
+    let behind = &word[start + length..];
+    let end = start + length + usize::from(behind.starts_with('s') && !is_about(behind));
+    vec![word[..start].to_owned(), word[start..end].to_owned(), word[end..].to_owned()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_about_secrets_can_be_looked_up() {
+        assert!(ABOUT.is_sorted());
+    }
+
+    #[test]
+    fn the_last_word_decides() {
+        for name in [
+            "token",
+            "DB_PASSWORD",
+            "PGPASSWORD",
+            "dbPassword",
+            "mysql-root-password-2",
+            "DB_PASSWORD_PROD",
+            "secret-access-key",
+            "aws_secret_access_key",
+            "accessTokens",
+            "APIKey",
+            "apikey",
+            "private-key",
+            "signing.private_key",
+            "password-hash",
+            "vault.example.com/token",
+            "X-Vault-Token",
+            "authorization",
+        ] {
+            assert!(says_secret(name), "{name}");
+        }
+        for name in [
+            "name",
+            "key",
+            "SECRET_ID",
+            "secretName",
+            "secretname",
+            "secretsmanager",
+            "SECRET_NAMES",
+            "password-path",
+            "tokenfile",
+            "TOKEN_FILE_PROD",
+            "PASSWORD_HASH_ALGORITHM",
+            "secrets-kms-key",
+            "secretstore",
+            "secret-store",
+            "secrets.example.com/team",
+            "token-public-key",
+            "discovery-token-ca-cert-hash",
+            "checksum/secret",
+            "accessTokenTTL",
+            "authorization-mode",
+            "password-stdin",
+        ] {
+            assert!(!says_secret(name), "{name}");
+        }
+    }
+}
