@@ -355,6 +355,39 @@ fn what_was_never_in_force_and_what_is_not_there_are_not_offered() {
 }
 
 #[test]
+fn why_there_is_nothing_to_promote_is_told_as_it_is() {
+    let pool = "[pools.a]\nstrategy = 'spot'\n";
+    let limited = format!("{pool}limits = {{ cpu = 100 }}\n");
+    let said = |from: &str, dev: &str, qa: &str, prod: &str| {
+        let rules = format!("[promotion]\nfrom = [{from}]\npaths = ['pools.*.limits']\n");
+        let repository = three(dev, qa, &format!("{prod}{rules}"));
+        promotion(&repository).decide(start()).outcome.expect_err("nothing is proposed").to_string()
+    };
+    let override_of_dev = format!("{pool}limits = {{ cpu = 5 }}\noverrides = {{ spec.limits.cpu = '50' }}\n");
+    for (from, dev, qa, prod, expected) in [
+        ("'dev'", &*limited, pool, &*limited, "prod has all that is promoted from dev"),
+        ("'dev'", pool, pool, &*limited, "dev has none of the values that are promoted to prod"),
+        (
+            "'dev', 'qa'",
+            pool,
+            pool,
+            &*limited,
+            "dev and qa have none of the values that are promoted to prod",
+        ),
+        ("'dev', 'qa'", &*limited, pool, &*limited, "prod has all that is promoted from dev"),
+        (
+            "'dev'",
+            &*override_of_dev,
+            pool,
+            &*limited,
+            "where prod differs from dev, overrides or marks as final decide",
+        ),
+    ] {
+        assert_eq!(said(from, dev, qa, prod), format!("nothing to promote: {expected}"), "{dev} {qa}");
+    }
+}
+
+#[test]
 fn mistakes_in_promotion_rules_are_told_with_their_place() {
     let pool = "[pools.a]\nstrategy = 'spot'\n";
     let found = |dev: &str, prod: &str| -> Vec<String> {

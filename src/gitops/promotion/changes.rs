@@ -49,6 +49,19 @@ pub struct Offer {
     /// Names the promoted values that the environment has.
     pub values: Arc<str>,
     pub by_stage: BTreeMap<Arc<str>, Vec<FieldChange>>,
+    /// Why stages without changes have none.
+    pub empty: BTreeMap<Arc<str>, Empty>,
+}
+
+/// Why a stage offers nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub enum Empty {
+    /// Whatever it has, the environment has too.
+    Same,
+    /// It has none of the values that are promoted, where the environment could take them.
+    Nothing,
+    /// What it has instead is not its own to give, or not the environment's to take.
+    Decided,
 }
 
 impl Offer {
@@ -60,6 +73,27 @@ impl Offer {
     pub fn is_in_step(&self) -> bool {
         self.by_stage.values().all(Vec::is_empty)
     }
+
+    /// The same as a sentence, if it is so.
+    pub(super) fn in_step(&self, environment: &str) -> Option<String> {
+        if !self.is_in_step() {
+            return None;
+        }
+        let of = |why: Empty| -> Vec<&str> {
+            self.empty.iter().filter(|(_, own)| **own == why).map(|(stage, _)| &**stage).collect()
+        };
+        let (nothing, decided) = (of(Empty::Nothing), of(Empty::Decided));
+        Some(if !decided.is_empty() {
+            let stages = decided.join(" and ");
+            format!("where {environment} differs from {stages}, overrides or marks as final decide")
+        } else if nothing.len() == self.empty.len() {
+            let verb = if nothing.len() == 1 { "has" } else { "have" };
+            format!("{} {verb} none of the values that are promoted to {environment}", nothing.join(" and "))
+        } else {
+            let stages: Vec<&str> = of(Empty::Same);
+            format!("{environment} has all that is promoted from {}", stages.join(" and "))
+        })
+    }
 }
 
 /// Compares the environment of `rules` with each of its stages.
@@ -67,7 +101,7 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
     let fleet = Fleet::load(repository)?;
     let resolved = fleet.resolve(&rules.environment)?;
     let own = &resolved.tree;
-    let mut by_stage = BTreeMap::new();
+    let (mut by_stage, mut empty) = (BTreeMap::new(), BTreeMap::new());
     let mut overridden = Overridden { repository, fleet: &fleet, resolved: &resolved, fed: BTreeMap::new() };
     for stage in &rules.from {
         let stage_resolved = fleet.resolve(stage)?;
@@ -75,10 +109,12 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
             Overridden { repository, fleet: &fleet, resolved: &stage_resolved, fed: BTreeMap::new() };
         let theirs = &stage_resolved.tree;
         let mut changes = BTreeMap::new();
+        let mut is_sealed = false;
         for path in &rules.paths {
             walk(Names::Shared, Some(theirs), Some(own), path, "", &mut |field, to, from| {
                 // Nobody could commit what a file below marked as final.
                 if sealed(&resolved, &field.split('.').collect::<Vec<_>>()).is_some() {
+                    is_sealed = true;
                     return;
                 }
                 let change = FieldChange {
@@ -93,11 +129,21 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
         }
         // Of a value that an override decides another one would change nothing, and one that an override of the stage
         // decides was never in force there.
+        let is_decided = is_sealed || !changes.is_empty();
         let changes = changes.into_values().filter(|change| {
             !overridden.decides(&change.field, change.set_at.as_ref())
                 && !never_ran.decides(&change.field, change.comes_from.as_ref())
         });
-        by_stage.insert(stage.clone(), changes.collect());
+        let changes: Vec<FieldChange> = changes.collect();
+        if changes.is_empty() {
+            let why = match () {
+                () if is_decided => Empty::Decided,
+                () if rules.paths.iter().any(|path| shares(theirs, own, path)) => Empty::Same,
+                () => Empty::Nothing,
+            };
+            empty.insert(stage.clone(), why);
+        }
+        by_stage.insert(stage.clone(), changes);
     }
     let mut hash = Sha256::new();
     for path in &rules.paths {
@@ -109,7 +155,7 @@ pub fn offer(repository: &Repository, rules: &Rules) -> Result<Offer, Diagnostic
         });
     }
     let values: String = hash.finalize().iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-    Ok(Offer { revision: repository.revision.clone(), values: values.into(), by_stage })
+    Ok(Offer { revision: repository.revision.clone(), values: values.into(), by_stage, empty })
 }
 
 /// Which lines of the environment feed fields of an object that `overrides` replace.
@@ -174,6 +220,16 @@ pub(super) fn has(resolved: &Resolved, path: &[String]) -> bool {
     let mut any = false;
     walk(Names::All, Some(&resolved.tree), None, path, "", &mut |_, _, _| any = true);
     any
+}
+
+/// Whether a stage has anything that the environment could have from it.
+fn shares(theirs: &Node, own: &Node, path: &[String]) -> bool {
+    let Some((first, rest)) = path.split_first() else { return true };
+    let Some(map) = theirs.as_map() else { return false };
+    map.iter().filter(|(name, _)| first == "*" || name.as_ref() == first).any(|(name, entry)| {
+        let ours = own.get(name);
+        rest.is_empty() || ours.is_some_and(|ours| shares(&entry.node, ours, rest))
+    })
 }
 
 /// What `*` stands for on the way to a value.

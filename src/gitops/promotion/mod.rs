@@ -120,8 +120,8 @@ impl fmt::Display for Proposal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all_fields = "camelCase")]
 pub enum Refusal {
-    /// The promoted values are the same already.
-    NothingToPromote,
+    /// No stage has a promoted value that the environment could take.
+    NothingToPromote { why: String },
     /// The stages did not stand long enough.
     Soaking { remaining: String, until: Timestamp },
     /// A stage is not what the rules ask.
@@ -136,7 +136,7 @@ impl Refusal {
     /// A stable word, as in conditions.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NothingToPromote => "NothingToPromote",
+            Self::NothingToPromote { .. } => "NothingToPromote",
             Self::Soaking { .. } => "Soaking",
             Self::NotVerified { .. } => "NotVerified",
             Self::StagesDisagree { .. } => "StagesDisagree",
@@ -148,7 +148,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NothingToPromote => out.write_str("nothing to promote: the values are the same"),
+            Self::NothingToPromote { why } => write!(out, "nothing to promote: {why}"),
             Self::Soaking { remaining, until } => {
                 write!(out, "not yet: {remaining} of the soak remain, until {until}")
             }
@@ -301,8 +301,8 @@ impl Promotion {
 
     fn judge(&self, now: Timestamp) -> Result<Proposal, Refusal> {
         let offer = &self.offer;
-        if offer.is_in_step() {
-            return Err(Refusal::NothingToPromote);
+        if let Some(why) = offer.in_step(&self.rules.environment) {
+            return Err(Refusal::NothingToPromote { why });
         }
         let bypass = self.bypass.as_ref().filter(|(known, _)| known.by_stage == offer.by_stage);
         if let Some((_, why)) = bypass {

@@ -169,7 +169,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         _ => (None, None),
     };
     let exit = match &decision.outcome {
-        Ok(_) | Err(Refusal::NothingToPromote) => Exit::Done,
+        Ok(_) | Err(Refusal::NothingToPromote { .. }) => Exit::Done,
         Err(_) => Exit::Outside,
     };
     let document = PromoteDocument {
