@@ -320,12 +320,28 @@ impl Engine {
             ErrorKind::InvalidOperation if let Some(help) = lock::help_for(detail) => {
                 Diagnostic::error("PRV1414", place, detail.to_owned()).help(help)
             }
+            ErrorKind::MissingArgument if let Some(lacking) = self.lacking(&place) => lacking,
             kind => {
                 let message = if detail.is_empty() { kind.to_string() } else { detail.to_owned() };
                 Diagnostic::error("PRV1409", place, message)
                     .help("see docs/guide/strategy.md for what templates can do")
             }
         }
+    }
+
+    /// What a filter, a test or a function at `place` is to be given, and is not.
+    fn lacking(&self, place: &Place) -> Option<Diagnostic> {
+        let (start, text) = (place.start as usize, &place.source.text);
+        let rest = &text[start..];
+        let name = &rest[..rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len())];
+        let (_, wanted) = NEEDS.iter().find(|(known, _)| *known == name)?;
+        let traced = self.traced.values().find(|traced| traced.source == place.source)?;
+        // What is asked about counts as the first. Of a function nothing is known but that it is not enough.
+        let given = traced.asked.get(&start).map_or(0, |asked| asked.len() - 1);
+        let lacks = wanted.get(given).or(wanted.last())?;
+        let message = format!("`{name}` is given no `{lacks}`");
+        let help = format!("it is used as `{name}({})`", wanted.join(", "));
+        Some(Diagnostic::error("PRV1409", place.clone(), message).help(help))
     }
 
     fn missing_template(&self, detail: &str, place: Place) -> Diagnostic {
@@ -635,6 +651,30 @@ fn numbers(
     }
     Ok(Value::from(fraction(f64::try_from(left.clone())?, f64::try_from(right.clone())?)))
 }
+
+/// What filters, tests and functions cannot do without, besides what they are asked about.
+const NEEDS: [(&str, &[&str]); 20] = [
+    ("attr", &["name"]),
+    ("batch", &["count"]),
+    ("catalog", &["type"]),
+    ("divisibleby", &["number"]),
+    ("endingwith", &["text"]),
+    ("eq", &["other"]),
+    ("ge", &["other"]),
+    ("groupby", &["attribute"]),
+    ("gt", &["other"]),
+    ("in", &["values"]),
+    ("le", &["other"]),
+    ("lt", &["other"]),
+    ("ne", &["other"]),
+    ("overlaid", &["upper"]),
+    ("range", &["end"]),
+    ("rejectattr", &["attribute"]),
+    ("replace", &["from", "to"]),
+    ("selectattr", &["attribute"]),
+    ("slice", &["count"]),
+    ("startingwith", &["text"]),
+];
 
 /// Names for suggestions.
 const FILTER_NAMES: [&str; 46] = [

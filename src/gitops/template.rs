@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Stmt};
+use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, Stmt, UnaryOpKind};
 use minijinja::machinery::{Token, parse, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
@@ -558,7 +558,10 @@ impl Walk<'_> {
                     self.argument(part);
                 }
             }
-            Expr::UnaryOp(unary) => self.expression(&unary.expr),
+            Expr::UnaryOp(unary) => match unary.op {
+                UnaryOpKind::Neg => self.argument(&unary.expr),
+                UnaryOpKind::Not => self.expression(&unary.expr),
+            },
             Expr::BinOp(binary) => {
                 let function = match binary.op {
                     BinOpKind::Add => Some(ADD),
@@ -585,8 +588,20 @@ impl Walk<'_> {
                         &binary.right,
                     );
                 }
-                self.expression(&binary.left);
-                self.expression(&binary.right);
+                match binary.op {
+                    BinOpKind::Sub
+                    | BinOpKind::Div
+                    | BinOpKind::FloorDiv
+                    | BinOpKind::Rem
+                    | BinOpKind::Pow => {
+                        self.argument(&binary.left);
+                        self.argument(&binary.right);
+                    }
+                    _ => {
+                        self.expression(&binary.left);
+                        self.expression(&binary.right);
+                    }
+                }
             }
             Expr::Compare(compare) => {
                 let place = self.place_of(leftmost(&compare.expr)..compare.span().end_offset as usize);
@@ -638,18 +653,11 @@ impl Walk<'_> {
                 self.expression(&call.expr);
                 self.arguments(&call.args);
             }
-            Expr::List(list) => {
-                self.collection(expr, &list.items);
-                list.items.iter().for_each(|item| self.expression(item));
-            }
-            Expr::Tuple(tuple) => {
-                self.collection(expr, &tuple.items);
-                tuple.items.iter().for_each(|item| self.expression(item));
-            }
+            Expr::List(list) => self.collection(expr, &list.items),
+            Expr::Tuple(tuple) => self.collection(expr, &tuple.items),
             Expr::Map(map) => {
-                self.collection(expr, &map.values);
                 map.keys.iter().for_each(|key| self.expression(key));
-                map.values.iter().for_each(|value| self.expression(value));
+                self.collection(expr, &map.values);
             }
         }
     }
@@ -671,13 +679,16 @@ impl Walk<'_> {
         self.asked.insert(name, asked);
     }
 
-    /// A list of lists can hold far more than it looks, so it pays for its depth.
+    /// A list of lists can hold far more than it looks, so it pays for its depth. What is in it must be defined.
     fn collection(&mut self, expr: &Expr<'_>, items: &[Expr<'_>]) {
         let span = expr.span();
         let range = span.start_offset as usize..span.end_offset as usize;
         let is_bracketed = self.source.text[range.clone()].starts_with(['[', '(', '{']);
         if is_bracketed && items.iter().any(|item| !matches!(item, Expr::Const(_))) {
             self.wrap(SIZED, range);
+            items.iter().for_each(|item| self.argument(item));
+        } else {
+            items.iter().for_each(|item| self.expression(item));
         }
     }
 

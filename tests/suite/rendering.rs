@@ -69,6 +69,25 @@ fn ren_002_the_error_points_at_the_undefined_part() {
 }
 
 #[test]
+fn what_a_filter_or_a_function_lacks_is_named() {
+    for (call, message) in [
+        ("'a' | replace", "`replace` is given no `from`"),
+        ("'a' | replace('a')", "`replace` is given no `to`"),
+        ("[1] | batch | list", "`batch` is given no `count`"),
+        ("[1] | selectattr | list", "`selectattr` is given no `attribute`"),
+        ("[1] | groupby | list", "`groupby` is given no `attribute`"),
+        ("[1] | overlaid", "`overlaid` is given no `upper`"),
+        ("range()", "`range` is given no `end`"),
+        ("1 is divisibleby", "`divisibleby` is given no `number`"),
+        ("catalog()", "`catalog` is given no `type`"),
+    ] {
+        let found = only(errors(&templated(&format!("{{% set x = {call} %}}\n{}", pool("weight: 1")))));
+        assert_eq!((found.code, &*found.message), ("PRV1409", message), "{call}: {found}");
+        assert!(found.help.as_ref().is_some_and(|help| help.contains('(')), "{call}: {found}");
+    }
+}
+
+#[test]
 fn ren_003_defaults_and_tests_are_the_explicit_escapes() {
     let template =
         pool("weight: {{ missing | default(7) }}\n  {%- if missing is defined %}\n  bad: 1\n  {%- endif %}");
@@ -116,7 +135,20 @@ fn ren_002_what_a_test_or_a_filter_is_asked_about_is_what_is_undefined() {
         ("{% if ([1] | first) is number and ([] | first) is string %}{% endif %}", "([] | first)"),
         ("{{ [] | first | tojson }}", "[] | first"),
         ("{{ ([] | max) | tojson }}", "([] | max)"),
-        ("{{ [[]|first, 1] | map('upper') | list | tojson }}", "[[]|first, 1]"),
+        ("{{ [[]|first, 1] | map('upper') | list | tojson }}", "[]|first"),
+        ("{{ [1, vars.nope] | tojson }}", "vars.nope"),
+        ("{{ [1, (vars.nope)] | tojson }}", "vars.nope"),
+        ("{{ [[1], [2, vars.nope]] | tojson }}", "vars.nope"),
+        ("{{ (1, vars.nope) | tojson }}", "vars.nope"),
+        ("{{ {'a': 1, 'b': vars.nope} | tojson }}", "vars.nope"),
+        ("{% for x in [1,\n vars.nope] %}{% endfor %}", "vars.nope"),
+        ("{{ -vars.nope }}", "vars.nope"),
+        ("{{ 1 + -vars.nope }}", "vars.nope"),
+        ("{{ -(vars.nope) }}", "vars.nope"),
+        ("{% set x = -vars.nope %}", "vars.nope"),
+        ("{{ -vars.nope | abs }}", "vars.nope"),
+        ("{{ 1 - vars.nope }}", "vars.nope"),
+        ("{{ vars.nope / 2 }}", "vars.nope"),
         ("{{ [{'a': 1}] | map(attribute='b') | list }}", "[{'a': 1}] | map(attribute='b')"),
     ] {
         let found = only(errors(&templated(&format!("{line}\n{}", pool("weight: 1")))));
