@@ -67,7 +67,7 @@ pub(crate) fn secret_in(name: &str, value: &str) -> Option<Finding> {
         value
             .lines()
             .any(|line| is_secret(line.trim()))
-            .then(|| Finding { stretch: 0..value.len(), what: What::NAMED })
+            .then_some(Finding { stretch: 0..value.len(), what: What::NAMED })
     };
     searched(value).into_iter().next().or_else(named)
 }

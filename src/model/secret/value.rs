@@ -112,7 +112,7 @@ fn refers(value: &str) -> bool {
     let parts: Vec<&str> = parts.collect();
     let words = parts.iter().filter(|part| is_word(part)).count();
     let is_long = |part: &&str| part.len() >= RANDOM_MIN && !is_word(part) && is_random(part);
-    let is_of_words = 2 * words > parts.len() && !parts.iter().any(|part| is_long(part));
+    let is_of_words = 2 * words > parts.len() && !parts.iter().any(is_long);
     is_of_words || value.starts_with("arn:") || value.contains("sha256:")
 }
 
