@@ -20,39 +20,6 @@ pub(crate) enum Place {
 pub(crate) const COUNT_MAX: usize = 100;
 pub(crate) const KEY_CHARS_MAX: usize = 316;
 
-/// The labels under `karpenter.k8s.aws/` (aws.md 3.4); any other key of that domain is refused.
-pub(crate) const AWS_LABELS: [&str; 29] = [
-    "ec2nodeclass",
-    "instance-category",
-    "instance-family",
-    "instance-generation",
-    "instance-size",
-    "instance-capability-flex",
-    "instance-cpu",
-    "instance-cpu-manufacturer",
-    "instance-cpu-sustained-clock-speed-mhz",
-    "instance-memory",
-    "instance-ebs-bandwidth",
-    "instance-network-bandwidth",
-    "instance-hypervisor",
-    "instance-encryption-in-transit-supported",
-    "instance-nitro-enclaves-supported",
-    "instance-tenancy",
-    "instance-local-nvme",
-    "instance-gpu-name",
-    "instance-gpu-manufacturer",
-    "instance-gpu-count",
-    "instance-gpu-memory",
-    "instance-accelerator-name",
-    "instance-accelerator-manufacturer",
-    "instance-accelerator-count",
-    "capacity-reservation-id",
-    "capacity-reservation-type",
-    "capacity-reservation-interruptible",
-    "placement-group-id",
-    "placement-group-partition",
-];
-
 /// Reads a list of requirements; several of one key are narrowed to what all of them allow. If that is nothing, the label is
 /// absent, as in Karpenter.
 pub(crate) fn read(list: &Field<'_, '_>, place: Place) -> Requirements {
@@ -120,10 +87,10 @@ pub(crate) fn check_domain(field: &Field<'_, '_>, key: &str, place: Place) {
         let help = "every node has its own name, which is not known before it starts";
         (format!("`{key}` may not be asked for"), Some(help.to_owned()))
     } else if let Some(name) = key.strip_prefix("karpenter.k8s.aws/") {
-        if AWS_LABELS.contains(&name) {
+        if label::OF_AWS.contains(&name) {
             return;
         }
-        let near = nearest(name, AWS_LABELS);
+        let near = nearest(name, label::OF_AWS);
         let help = near.map(|near| format!("did you mean `karpenter.k8s.aws/{near}`?"));
         (format!("`{key}` is not a label that nodes of EC2 have"), help)
     } else if domain.ends_with("karpenter.k8s.aws") {

@@ -6,25 +6,32 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::scheduling::Place;
+use super::scheduling::{Place, Planned};
 use crate::model::name::{ClaimName, ObjectKey};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plans {
-    place_of: BTreeMap<ObjectKey, Place>,
+    place_of: BTreeMap<ObjectKey, Planned>,
+    turn: usize,
     /// The other way round, of claims.
     pods_of: BTreeMap<ClaimName, BTreeSet<ObjectKey>>,
 }
 
 impl Plans {
+    /// What is planned from here on comes after all that was.
+    pub fn take_turn(&mut self) -> usize {
+        self.turn += 1;
+        self.turn
+    }
+
     /// `pods` were planned on `place`.
     pub fn plan(&mut self, pods: impl IntoIterator<Item = ObjectKey>, place: Place) {
         for pod in pods {
-            if self.place_of.get(&pod) == Some(&place) {
+            if self.place_of.get(&pod).is_some_and(|known| known.place == place) {
                 continue;
             }
             self.forget(&pod);
-            self.place_of.insert(pod, place);
+            self.place_of.insert(pod, Planned { turn: self.turn, place });
             if let Place::Claim(claim) = place {
                 self.pods_of.entry(claim).or_default().insert(pod);
             }
@@ -38,7 +45,7 @@ impl Plans {
 
     /// `pod` runs somewhere, or is gone.
     pub fn forget(&mut self, pod: &ObjectKey) {
-        if let Some(Place::Claim(claim)) = self.place_of.remove(pod)
+        if let Some(Planned { place: Place::Claim(claim), .. }) = self.place_of.remove(pod)
             && let Some(pods) = self.pods_of.get_mut(&claim)
         {
             pods.remove(pod);
@@ -54,7 +61,7 @@ impl Plans {
         }
     }
 
-    pub fn places(&self) -> &BTreeMap<ObjectKey, Place> {
+    pub fn places(&self) -> &BTreeMap<ObjectKey, Planned> {
         &self.place_of
     }
 }
@@ -71,7 +78,7 @@ mod tests {
         plans.plan([web, api], Place::Claim(one));
         plans.plan([web], Place::Claim(other));
         assert_eq!(plans.pods_of(one).collect::<Vec<_>>(), [api]);
-        assert_eq!(plans.places()[&web], Place::Claim(other));
+        assert_eq!(plans.places()[&web].place, Place::Claim(other));
         plans.forget_claim(one);
         plans.forget(&web);
         assert!(plans.place_of.is_empty() && plans.pods_of.is_empty());

@@ -66,6 +66,39 @@ static WELL_KNOWN: &[&str] = &[
     "topology.k8s.aws/zone-id",
 ];
 
+/// The labels under `karpenter.k8s.aws/` (aws.md 3.4). No machine has any other of that domain.
+pub const OF_AWS: [&str; 29] = [
+    "ec2nodeclass",
+    "instance-category",
+    "instance-family",
+    "instance-generation",
+    "instance-size",
+    "instance-capability-flex",
+    "instance-cpu",
+    "instance-cpu-manufacturer",
+    "instance-cpu-sustained-clock-speed-mhz",
+    "instance-memory",
+    "instance-ebs-bandwidth",
+    "instance-network-bandwidth",
+    "instance-hypervisor",
+    "instance-encryption-in-transit-supported",
+    "instance-nitro-enclaves-supported",
+    "instance-tenancy",
+    "instance-local-nvme",
+    "instance-gpu-name",
+    "instance-gpu-manufacturer",
+    "instance-gpu-count",
+    "instance-gpu-memory",
+    "instance-accelerator-name",
+    "instance-accelerator-manufacturer",
+    "instance-accelerator-count",
+    "capacity-reservation-id",
+    "capacity-reservation-type",
+    "capacity-reservation-interruptible",
+    "placement-group-id",
+    "placement-group-partition",
+];
+
 /// Old or provider-specific spellings of a key, and the key they stand for.
 static ALIASES: &[(&str, &str)] = &[
     ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
@@ -76,9 +109,10 @@ static ALIASES: &[(&str, &str)] = &[
     ("topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone"),
 ];
 
-/// Whether the provider decides this label when it launches a node. All of `karpenter.k8s.aws/` belongs to it.
+/// Whether the provider decides this label when it launches a node.
 pub fn is_well_known(key: Symbol) -> bool {
-    WELL_KNOWN.contains(&key.as_str()) || key.starts_with("karpenter.k8s.aws/")
+    WELL_KNOWN.contains(&key.as_str())
+        || key.strip_prefix("karpenter.k8s.aws/").is_some_and(|name| OF_AWS.contains(&name))
 }
 
 /// Whether users may not set or select this key: Karpenter's own domain, and the host name.

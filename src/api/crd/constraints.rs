@@ -1,7 +1,7 @@
 //! What pools, claims and overlays have in common: requirements, taints, the reference to a class, conditions.
 
 use super::schema::{Schema, cel_list};
-use crate::api::requirement::{AWS_LABELS, COUNT_MAX, KEY_CHARS_MAX, Place};
+use crate::api::requirement::{COUNT_MAX, KEY_CHARS_MAX, Place};
 use crate::api::taint::EFFECTS;
 use crate::model::label;
 use crate::model::requirement::Operator;
@@ -18,7 +18,7 @@ fn key_rules(place: Place, key: &str) -> Vec<(String, String)> {
     let nodepool = label::NODEPOOL.as_str();
     let hostname = label::HOSTNAME.as_str();
     let open = cel_list([label::CAPACITY_TYPE.as_str(), nodepool]);
-    let aws: Vec<String> = AWS_LABELS.iter().map(|name| format!("karpenter.k8s.aws/{name}")).collect();
+    let aws: Vec<String> = label::OF_AWS.iter().map(|name| format!("karpenter.k8s.aws/{name}")).collect();
     let aws = cel_list(aws.iter().map(String::as_str));
     let domain = format!("{key}.split('/')[0]");
     let mut rules = vec![

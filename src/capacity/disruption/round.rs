@@ -15,8 +15,8 @@ use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
-    self, Beginning, Ground, Mode, NewNode, Place, Request, Solution, Supply, Unschedulable, arrange, begin,
-    go_on, moving_from, moving_pods, provisionable_pods,
+    self, Beginning, Ground, Mode, NewNode, Place, Planned, Request, Solution, Supply, Unschedulable,
+    arrange, begin, go_on, moving_from, moving_pods, provisionable_pods,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::FastSet;
@@ -37,7 +37,9 @@ pub(crate) struct Round<'a> {
     /// Claims that this plan would make.
     pub made: BTreeSet<ClaimName>,
     /// Where pods that need a place have been given one.
-    pub planned: BTreeMap<ObjectKey, Place>,
+    pub planned: BTreeMap<ObjectKey, Planned>,
+    /// In which turn they are given one now.
+    pub turn: usize,
     /// Why a node stays, as far as some method said so.
     pub notes: BTreeMap<NodeName, KeepReason>,
     /// Nodes that would go, and that nothing but the budgets of their pools keeps.
@@ -109,6 +111,7 @@ impl<'a> Round<'a> {
             nominated: BTreeSet::new(),
             made: BTreeSet::new(),
             planned: BTreeMap::new(),
+            turn: 0,
             notes: BTreeMap::new(),
             held: BTreeMap::new(),
             blocked: BTreeSet::new(),
@@ -355,8 +358,9 @@ impl<'a> Round<'a> {
     /// Carries out in this picture what `solution` says of waiting pods: nodes are nominated, new ones are on their way.
     pub fn provision(&mut self, solution: &Solution) {
         self.is_provisioned = true;
+        self.turn += 1;
         for (place, pods) in &solution.existing {
-            self.planned.extend(pods.iter().map(|pod| (*pod, *place)));
+            self.give(pods, *place);
             if let Place::Node(name) = place
                 && pods.iter().any(|pod| self.cluster.pods.contains_key(pod))
             {
@@ -388,6 +392,7 @@ impl<'a> Round<'a> {
 
     /// Starts `command` in this picture: its nodes are on their way out, its replacements on their way in.
     pub fn start(&mut self, command: &Command) {
+        self.turn += 1;
         for claim in &command.claims {
             if let Some(known) = self.cluster.claims.get(claim) {
                 let deleted = Some(known.deleted.unwrap_or(self.now));
@@ -396,7 +401,7 @@ impl<'a> Round<'a> {
         }
         for (pod, to) in &command.pods {
             if let super::Destination::Existing(place) = to {
-                self.planned.insert(*pod, *place);
+                self.give(&[*pod], *place);
             }
             if let super::Destination::Existing(Place::Node(name)) = to {
                 self.nominated.insert(*name);
@@ -406,6 +411,15 @@ impl<'a> Round<'a> {
         self.change();
         for node in &command.nodes {
             self.notes.remove(node);
+        }
+    }
+
+    /// `pods` have been given `place`, now if not before.
+    fn give(&mut self, pods: &[ObjectKey], place: Place) {
+        for pod in pods {
+            if self.planned.get(pod).is_none_or(|known| known.place != place) {
+                self.planned.insert(*pod, Planned { turn: self.turn, place });
+            }
         }
     }
 
@@ -423,7 +437,7 @@ impl<'a> Round<'a> {
         let bought = nodes.iter().enumerate().filter(|(at, _)| !dropped.contains(at)).map(|(_, node)| node);
         for ((claim, pods), node) in purchase.claims.into_iter().zip(bought) {
             self.made.insert(claim.name);
-            self.planned.extend(pods.iter().map(|pod| (*pod, Place::Claim(claim.name))));
+            self.give(&pods, Place::Claim(claim.name));
             let launched = launched(&claim, node, self.supply, self.now);
             self.cluster.put_claim(Arc::new(launched));
         }

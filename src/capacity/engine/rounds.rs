@@ -200,6 +200,7 @@ impl Engine {
             }
             false => BTreeSet::new(),
         };
+        self.plans.take_turn();
         let seed = self.seed(now);
         let used = ground.used();
         let purchase = provisioning::claims_within(view, &supply, &solution, &settings, used, now, seed);
@@ -324,6 +325,7 @@ impl Engine {
         let hosts = self.cluster.hosts().map(|(node, _)| node);
         round.nominated = self.provisioning.nominated.keys().copied().chain(hosts).collect();
         round.planned = self.plans.places().clone();
+        round.turn = self.plans.take_turn();
         round.host(self.provisioning.hosting.clone());
         round
     }
@@ -393,6 +395,7 @@ impl Engine {
             }
             return self.take(steps, now, out);
         }
+        self.plans.take_turn();
         for (claim, pods) in &purchase.claims {
             self.plans.plan(real(pods, &self.cluster), Place::Claim(claim.name));
         }

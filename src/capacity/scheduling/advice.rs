@@ -19,7 +19,7 @@ use crate::model::action::LaunchOption;
 use crate::model::label;
 use crate::model::name::{ObjectKey, PoolName};
 use crate::model::offering::{InstanceType, Offering};
-use crate::model::pod::{Pod, PodShape};
+use crate::model::pod::{NodeTerm, Pod, PodShape};
 use crate::model::pool::NodePool;
 use crate::model::quantity::{ResourceName, Resources, resource};
 use crate::model::requirement::{Operator, Requirement, Requirements, Undefined};
@@ -197,12 +197,16 @@ impl Adviser<'_> {
             nearest.extend(said.map(|said| (pool.name, said)));
         }
         let pools = self.pools.clone();
-        let advice = pools.iter().filter_map(|pool| self.advise(pool, pod, &wanted));
-        let advice = advice.min_by_key(|advice| {
-            let weight: usize = advice.edits.iter().map(Edit::weight).sum();
-            (weight, advice.launch.price, advice.pool)
-        });
-        Help { nearest, advice }
+        let mut best: Option<Advice> = None;
+        for pod in alternatives(pod) {
+            let wanted = full_and_strict(&pod.shape).1;
+            let found = pools.iter().filter_map(|pool| self.advise(pool, &pod, &wanted));
+            best = best.into_iter().chain(found).min_by_key(|advice| {
+                let weight: usize = advice.edits.iter().map(Edit::weight).sum();
+                (weight, advice.launch.price, advice.pool)
+            });
+        }
+        Help { nearest, advice: best }
     }
 
     /// The edits with which `pool` takes `pod`.
@@ -282,10 +286,15 @@ impl Adviser<'_> {
             }
             Code::LimitReached => self.raised(pool, pod, wanted),
             Code::MinValuesNotMet => {
-                let demanding = pool.template.requirements.iter();
-                let least = demanding
-                    .filter_map(|(key, asked)| Some((key, asked.min_values.filter(|least| *least > 1)?)));
-                least.map(|(key, from)| Edit::LowerMinValues { key, from, to: from - 1 }).take(1).collect()
+                let types = self.supply.edited(pool).types(pool.name);
+                let ways: Vec<Way> = self.ways(pool, &types, pod, wanted).collect();
+                let short = pool.template.requirements.iter().filter_map(|(key, asked)| {
+                    let values: BTreeSet<Symbol> = ways.iter().filter_map(|way| way.value(key)).collect();
+                    let found = u32::try_from(values.len()).unwrap_or(u32::MAX);
+                    let from = asked.min_values.filter(|least| found > 0 && *least > found)?;
+                    Some(Edit::LowerMinValues { key, from, to: found })
+                });
+                short.collect()
             }
             _ => Vec::new(),
         }
@@ -429,6 +438,19 @@ impl Adviser<'_> {
             ),
         })
     }
+}
+
+/// The pod with each of its required node affinity terms alone: one of them is enough.
+fn alternatives(pod: &Arc<Pod>) -> Vec<Arc<Pod>> {
+    let terms = &pod.shape.node_required;
+    if terms.len() < 2 {
+        return vec![pod.clone()];
+    }
+    let with = |term: &NodeTerm| {
+        let shape = PodShape { node_required: vec![term.clone()], ..(*pod.shape).clone() };
+        Arc::new(Pod { shape: Arc::new(shape), ..(**pod).clone() })
+    };
+    terms.iter().map(with).collect()
 }
 
 /// Of what `needed` has more than `kind`, the most lacking: what is there and what is needed.

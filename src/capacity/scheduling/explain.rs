@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use super::topology::RuleId;
 use super::volumes::VolumeFault;
+use crate::model::label;
 use crate::model::name::PoolName;
+use crate::model::near::nearest;
 use crate::model::quantity::Resources;
 use crate::model::requirement::{Conflict, Requirements};
 use crate::model::symbol::Symbol;
@@ -282,6 +284,10 @@ fn hint(conflict: &Conflict) -> String {
         "karpenter.sh/capacity-type",
     ];
     let name = key.rsplit('/').next().unwrap_or(key);
+    if key.starts_with("karpenter.k8s.aws/") {
+        let near = nearest(name, label::OF_AWS);
+        return near.map_or_else(String::new, |near| format!("; did you mean karpenter.k8s.aws/{near}?"));
+    }
     let is_near = |known: &&&str| {
         let known_name = known.rsplit('/').next().unwrap_or(known);
         name == known_name

@@ -146,7 +146,7 @@ pub struct Request<'a> {
     /// Claims that keep the pods they have been given and take no others.
     pub shut_claims: &'a BTreeSet<ClaimName>,
     /// Where pods were planned before. A place that still takes them is theirs, whoever else would like it.
-    pub planned: &'a BTreeMap<ObjectKey, Place>,
+    pub planned: &'a BTreeMap<ObjectKey, Planned>,
     /// What limits count of each pool, if more than is there.
     pub used_at_least: &'a BTreeMap<PoolName, Resources>,
     pub settings: &'a Settings,
@@ -173,6 +173,13 @@ impl Request<'_> {
 pub enum Place {
     Node(NodeName),
     Claim(ClaimName),
+}
+
+/// Where a pod was planned, and in which turn: it did not reckon with what came in later ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    pub turn: usize,
+    pub place: Place,
 }
 
 impl Place {

@@ -26,7 +26,7 @@ use super::reservations::Reservations;
 use super::sellers::new_node;
 use super::topology::{HostId, Leaving, RuleId, Sight, Spot, Stance, Topology};
 use super::{Mode, Place, Request, Settings, Solution, Unschedulable};
-use crate::model::hash::FastMap;
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::money::UsdPerHour;
 use crate::model::name::PoolName;
 use crate::model::pod::{HostPort, Pod};
@@ -112,13 +112,20 @@ pub(crate) fn arrange(pods: &mut [Arc<Pod>]) {
     pods.sort_by(|one, other| sooner(one, other));
 }
 
-/// CPU, then memory, largest first; then the older; then by uid and name.
+/// CPU, then memory, largest first; then the older; then by what they are, so that names decide only between equals.
 fn sooner(one: &Pod, other: &Pod) -> Ordering {
     let size = |pod: &Pod| (pod.shape.requests.cpu(), pod.shape.requests.memory());
-    size(other).cmp(&size(one)).then_with(|| {
-        let rest = |pod: &Pod| (pod.created.is_none(), pod.created, pod.uid, pod.key);
-        rest(one).cmp(&rest(other))
-    })
+    let age = |pod: &Pod| (pod.created.is_none(), pod.created);
+    let shapes = || match Arc::ptr_eq(&one.shape, &other.shape) {
+        true => Ordering::Equal,
+        false => one.shape.cmp(&other.shape),
+    };
+    let name = |pod: &Pod| (pod.uid, pod.key);
+    size(other)
+        .cmp(&size(one))
+        .then_with(|| age(one).cmp(&age(other)))
+        .then_with(shapes)
+        .then_with(|| name(one).cmp(&name(other)))
 }
 
 /// What became of one demand so far.
@@ -332,14 +339,28 @@ impl<'a, 'g> Search<'a, 'g> {
         order
     }
 
-    /// Puts pods where they were planned before, as far as that still holds; the others in their order. Some hold only once
-    /// others are where they were. Pods that stand for room keep none from a real one.
+    /// Puts pods where they were planned before, those first that were planned first, as far as that still holds; the others in
+    /// their order. Some hold only once others are where they were. Pods that stand for room keep none from a real one.
     fn keep_plans(&mut self, mut order: Vec<usize>) -> Vec<usize> {
-        let is_any_planned = !self.request.planned.is_empty();
+        let planned = self.request.planned;
+        if planned.is_empty() {
+            return order;
+        }
+        let turn = |pod: &usize| planned.get(&self.request.pods[*pod].key).map(|planned| planned.turn);
+        let mut kept: Vec<usize> = order.iter().copied().filter(|pod| turn(pod).is_some()).collect();
+        kept.sort_by_key(turn);
+        let mut placed: FastSet<usize> = FastSet::default();
         loop {
-            let count = order.len();
-            order.retain(|pod| !is_any_planned || !self.keep_plan(*pod));
-            if order.len() == count {
+            let count = kept.len();
+            kept.retain(|pod| {
+                let is_kept = self.keep_plan(*pod);
+                if is_kept {
+                    placed.insert(*pod);
+                }
+                !is_kept
+            });
+            if kept.len() == count {
+                order.retain(|pod| !placed.contains(pod));
                 return order;
             }
         }
@@ -350,10 +371,10 @@ impl<'a, 'g> Search<'a, 'g> {
         if pod_itself.buffer().is_some() {
             return false;
         }
-        let place = self.request.planned.get(&pod_itself.key);
-        let place = place.map(|place| match place {
-            Place::Claim(name) => self.request.place_of(*name),
-            Place::Node(_) => *place,
+        let planned = self.request.planned.get(&pod_itself.key);
+        let place = planned.map(|planned| match planned.place {
+            Place::Claim(name) => self.request.place_of(name),
+            Place::Node(_) => planned.place,
         });
         let Some(room) = place.and_then(|place| self.ground.number(place)) else { return false };
         let demand = self.ground.demands.get(self.demands[pod]);

@@ -46,6 +46,9 @@ keys! {
     ACCELERATOR_COUNT = "karpenter.k8s.aws/instance-accelerator-count",
     RESERVATION_TYPE = "karpenter.k8s.aws/capacity-reservation-type",
     RESERVATION_INTERRUPTIBLE = "karpenter.k8s.aws/capacity-reservation-interruptible",
+    PLACEMENT_GROUP = "karpenter.k8s.aws/placement-group-id",
+    PLACEMENT_PARTITION = "karpenter.k8s.aws/placement-group-partition",
+    ZONE_ID = "topology.k8s.aws/zone-id",
 }
 
 fn one(value: impl std::fmt::Display) -> Requirement {
@@ -72,7 +75,8 @@ pub(super) fn of_facts(facts: &TypeFacts, region: Symbol) -> Requirements {
     // Bare metal is labelled with an empty hypervisor.
     add(&HYPERVISOR, one(facts.hypervisor.map_or("", Symbol::as_str)));
     add(&ENCRYPTION, one(facts.has_encryption_in_transit));
-    add(&TENANCY, any_of(["default", "dedicated"].map(Symbol::new)));
+    // Machines are launched with shared tenancy.
+    add(&TENANCY, one("default"));
     add(&LOCAL_NVME, one_or_none(facts.local_nvme_gb));
     if let Some(has_enclaves) = facts.has_nitro_enclaves {
         add(&ENCLAVES, one(has_enclaves));
@@ -86,7 +90,11 @@ pub(super) fn of_facts(facts: &TypeFacts, region: Symbol) -> Requirements {
     add(&ACCELERATOR_NAME, one_or_none(devices.map(|devices| devices.name)));
     add(&ACCELERATOR_MANUFACTURER, one_or_none(devices.map(|devices| devices.manufacturer)));
     add(&ACCELERATOR_COUNT, one_or_none(devices.map(|devices| devices.count)));
-    for key in [&label::RESERVATION_ID, &RESERVATION_TYPE, &RESERVATION_INTERRUPTIBLE] {
+    // Nobody but an account knows its ids of zones; and nothing is launched into reservations and placement groups.
+    let unknown = [&ZONE_ID, &PLACEMENT_GROUP, &PLACEMENT_PARTITION];
+    for key in
+        [&label::RESERVATION_ID, &RESERVATION_TYPE, &RESERVATION_INTERRUPTIBLE].into_iter().chain(unknown)
+    {
         add(key, Requirement::nothing());
     }
     labels

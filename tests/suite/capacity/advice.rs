@@ -6,7 +6,7 @@ use provisor::capacity::planning;
 use provisor::capacity::scheduling::{Edit, Help};
 use provisor::model::label;
 use provisor::model::name::{ObjectKey, PoolName};
-use provisor::model::pod::PodShape;
+use provisor::model::pod::{NodeTerm, PodShape, SelectorTerm};
 use provisor::model::pool::NodePool;
 use provisor::model::quantity::resource;
 use provisor::model::requirement::{Operator, Requirement};
@@ -116,6 +116,38 @@ fn each_refusal_has_the_edit_that_lifts_it() {
     };
     assert_eq!(
         advised(town_with(shape(WEB, "1"), many)),
+        ["lower minValues of node.kubernetes.io/instance-type from 4 to 2"]
+    );
+
+    let term = |terms: &[(Symbol, &str)]| NodeTerm {
+        expressions: terms
+            .iter()
+            .map(|(key, value)| SelectorTerm {
+                key: *key,
+                operator: Operator::In,
+                values: vec![(*value).into()],
+            })
+            .collect(),
+        has_fields: false,
+    };
+    let either = PodShape {
+        node_required: vec![
+            term(&[("tier".into(), "front"), ("team".into(), "a")]),
+            term(&[(*label::ZONE, "us-west-2b")]),
+        ],
+        ..shape(WEB, "1")
+    };
+    assert_eq!(advised(town_with(either, one_zone)), ["allow topology.kubernetes.io/zone us-west-2b"]);
+
+    let varied = |pool: &mut NodePool| {
+        many(pool);
+        require(pool, *label::ZONE, Operator::In, &["us-west-2a", "us-west-2b"]);
+        let template = Arc::make_mut(&mut pool.template);
+        let zones = template.requirements.get(*label::ZONE).unwrap().clone();
+        template.requirements.replace(*label::ZONE, zones.with_min_values(Some(2)));
+    };
+    assert_eq!(
+        advised(town_with(shape(WEB, "1"), varied)),
         ["lower minValues of node.kubernetes.io/instance-type from 4 to 2"]
     );
 

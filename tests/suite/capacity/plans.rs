@@ -12,7 +12,7 @@ use provisor::model::action::Action;
 use provisor::model::label;
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::observation::Observation;
-use provisor::model::pod::{PodShape, PodTerm, Selector, SelectorTerm};
+use provisor::model::pod::{PodShape, PodTerm, Selector, SelectorTerm, Spread};
 use provisor::model::pool::{ConsolidationPolicy, DisruptionReason, NodePool};
 use provisor::model::quantity::{ResourceName, resource};
 use provisor::model::requirement::{Operator, Requirement};
@@ -241,6 +241,33 @@ fn a_pod_follows_another_whose_node_is_too_old_as_well() {
     assert!(plan.provisioning.new_nodes.is_empty(), "{:?}", plan.provisioning.new_nodes);
     let zones = plan.disruption.commands[1].replacements[0].zones();
     assert_eq!(zones.iter().map(|zone| zone.as_str()).collect::<Vec<_>>(), ["us-west-2b"]);
+    check(&town);
+}
+
+/// The first comes to a node where it is the only one of its kind; the second minds no company and is the larger one.
+#[test]
+fn what_was_planned_first_is_put_there_first() {
+    let mut town = Town::with(only(&["m5.large"]));
+    for node in ["n0", "n1", "n2"] {
+        town.node(node, "m5.large");
+    }
+    expire(&mut town, "n1");
+    expire(&mut town, "n2");
+    town.change_claim("n1", |claim| claim.created = Some(at("2026-01-01T00:00:00Z")));
+    let spread = Spread {
+        max_skew: 1,
+        topology_key: *label::HOSTNAME,
+        is_required: true,
+        selector: near_its_kind("web").selector,
+        min_domains: None,
+        honors_affinity: true,
+        honors_taints: false,
+        match_label_keys: Vec::new(),
+    };
+    town.run("minds", "n1", PodShape { spreads: vec![spread], ..shape("web", "500m") });
+    town.run("larger", "n2", shape("web", "600m"));
+    let plan = planning::plan(&town.cluster, town.now, &town.settings);
+    assert!(plan.provisioning.new_nodes.is_empty(), "{:?}", plan.provisioning.new_nodes);
     check(&town);
 }
 

@@ -93,6 +93,21 @@ fn sch_436_what_contradicts_itself_is_met_by_no_node() {
     }
 }
 
+/// Nobody labels a machine so; bought for such a pod, it would stand empty, be taken back, and be bought again.
+#[test]
+fn sch_448_a_label_of_aws_that_does_not_exist_is_defined_by_no_machine() {
+    for (key, meant) in [
+        ("karpenter.k8s.aws/instance-famly", "; did you mean karpenter.k8s.aws/instance-family?"),
+        ("karpenter.k8s.aws/colour", ""),
+    ] {
+        let mut world = World::plain();
+        let round = world.run(&[pod("a").select(key, "m5")]);
+        assert_eq!(round.codes("a"), [Code::LabelNotDefined], "{key}");
+        let message = round.message("a");
+        assert!(message.ends_with(&format!("nothing defines it{meant}")), "{message}");
+    }
+}
+
 /// Rows: SCH-129, SCH-130
 #[test]
 fn selectors_requirements_and_preferences_are_taken_together() {

@@ -23,3 +23,4 @@ mod picture;
 mod volumes;
 mod zones;
 mod reserved;
+mod properties;

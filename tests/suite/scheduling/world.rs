@@ -36,9 +36,9 @@ pub const ARCH: &str = "kubernetes.io/arch";
 pub const OS: &str = "kubernetes.io/os";
 pub const NODEPOOL: &str = "karpenter.sh/nodepool";
 /// Labels that the provider of these types knows.
-pub const SIZE: &str = "karpenter.k8s.aws/size";
-pub const SPECIAL: &str = "karpenter.k8s.aws/special";
-pub const INTEGER: &str = "karpenter.k8s.aws/integer";
+pub const SIZE: &str = "karpenter.k8s.aws/instance-size";
+pub const SPECIAL: &str = "karpenter.k8s.aws/instance-accelerator-name";
+pub const INTEGER: &str = "karpenter.k8s.aws/instance-cpu";
 pub const Z1: &str = "test-zone-1";
 pub const Z2: &str = "test-zone-2";
 pub const Z3: &str = "test-zone-3";
