@@ -180,24 +180,57 @@ impl Engine {
 
     /// Renders to marked text, with the steps that its numbers mean.
     pub fn render(&self, name: &str, context: Value) -> Result<(String, Steps), Box<Failure>> {
-        self.meter.reset();
-        self.trail.begin(self.marks.len());
-        let mut out = Capped { text: Vec::new() };
         if self.burnt.get() >= FUEL_TOTAL {
             return Err(Box::new(self.exhausted(name)));
         }
-        let rendered = self.environment.get_template(name).and_then(|template| {
-            // A rendering that fails may have burnt all that it was given.
-            let before = self.burnt.replace(self.burnt.get() + FUEL);
-            let captured = template.render_captured_to(context, &mut out)?;
-            let burnt = captured.state().fuel_levels().map_or(FUEL, |(consumed, _)| consumed);
-            self.burnt.set(before + burnt);
-            Ok(())
-        });
-        match rendered {
-            Ok(()) => Ok((String::from_utf8_lossy(&out.text).into_owned(), self.trail.taken())),
-            Err(error) => Err(Box::new(self.failure(&error))),
+        match self.run(&self.environment, name, context.clone()) {
+            Ok((text, burnt)) => {
+                self.burnt.set(self.burnt.get() + burnt);
+                Ok((text, self.trail.taken()))
+            }
+            Err(error) => {
+                self.burnt.set(self.burnt.get() + self.burnt_failing(name, &context, &error));
+                Err(Box::new(self.failure(&error)))
+            }
         }
+    }
+
+    /// The text and the instructions of one rendering.
+    fn run(
+        &self,
+        environment: &Environment<'_>,
+        name: &str,
+        context: Value,
+    ) -> Result<(String, u64), minijinja::Error> {
+        self.meter.reset();
+        self.trail.begin(self.marks.len());
+        let mut out = Capped { text: Vec::new() };
+        let template = environment.get_template(name)?;
+        let captured = template.render_captured_to(context, &mut out)?;
+        let burnt = captured.state().fuel_levels().map_or(FUEL, |(consumed, _)| consumed);
+        Ok((String::from_utf8_lossy(&out.text).into_owned(), burnt))
+    }
+
+    /// At least the instructions of a rendering that failed, and of those that find it out.
+    ///
+    /// The engine does not tell how far it came. So it is given a little, and more while that is not enough to come to the
+    /// same mistake: nobody pays for what a mistake of somebody else might have burnt.
+    fn burnt_failing(&self, name: &str, context: &Value, error: &minijinja::Error) -> u64 {
+        if failure::is_limit(error) {
+            return FUEL;
+        }
+        let mut burnt = 0;
+        let mut given = FUEL / 256;
+        let mut environment = self.environment.clone();
+        while given < FUEL {
+            environment.set_fuel(Some(given));
+            burnt += given;
+            match self.run(&environment, name, context.clone()) {
+                Err(error) if failure::is_limit(&error) => given *= 4,
+                _ => return burnt + given,
+            }
+        }
+        burnt + FUEL
     }
 }
 

@@ -528,6 +528,19 @@ fn ren_022_all_renderings_of_an_environment_share_a_limit() {
     assert!(found.iter().any(|found| found.code == "PRV1404" && found.message.contains("together")));
 }
 
+/// A template that fails at once costs little, however many pools use it: what is right elsewhere still renders.
+#[test]
+fn a_mistake_in_a_template_leaves_the_other_pools_their_instructions() {
+    let mut pools: String = (0..40).map(|at| format!("[pools.p{at}]\nstrategy = \"own\"\n")).collect();
+    pools += "[pools.q]\nstrategy = \"spot\"\n";
+    let found = errors(&with_template(&format!("{{{{ vars.nope }}}}\n{}", pool("weight: 1")), &pools, &[]));
+    assert!(found.iter().all(|found| found.code == "PRV1403"), "{found:?}");
+    // One that fails late costs what it burns.
+    let late = "{% for a in range(100) %}{% for b in range(600) %}{% set x = a %}{% endfor %}{% endfor %}";
+    let found = errors(&with_template(&format!("{late}{{{{ vars.nope }}}}\n"), &pools, &[]));
+    assert!(found.iter().any(|found| found.code == "PRV1404" && found.message.contains("together")));
+}
+
 /// A pool that renders to nothing would be retired without a word.
 #[test]
 fn a_template_that_renders_nothing_is_a_mistake() {

@@ -214,6 +214,15 @@ impl Engine {
     }
 }
 
+/// Whether it was stopped for what it costs.
+pub(super) fn is_limit(error: &Error) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    matches!(error.kind(), ErrorKind::OutOfFuel | ErrorKind::WriteFailure)
+        || detail.starts_with(TOO_MUCH)
+        || detail.starts_with(TOO_MUCH_LOOKING)
+        || source_of(error).is_some_and(is_limit)
+}
+
 fn source_of(error: &Error) -> Option<&Error> {
     std::error::Error::source(error)?.downcast_ref::<Error>()
 }
