@@ -18,6 +18,8 @@ use std::ops::Range;
 const HIDDEN: &str = "***";
 /// Bytes from its beginning by which a secret is known again, even if a sentence quotes it cut off.
 const KNOWN_BY: usize = 12;
+/// Names of secrets in one line whose value may be all that is left of it.
+const RESTS_MAX: usize = 16;
 
 /// A secret in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +136,7 @@ impl Secrets {
         let findings = searched(text);
         let mut all: Vec<Range<usize>> = findings.iter().map(|one| one.stretch.clone()).collect();
         all.extend(shape::credentials(text).into_iter().map(|one| one.stretch));
-        Named { text, key: "", found: &mut all }.look();
+        Named { text, key: "", rests: 0, found: &mut all }.look();
         all.sort_by_key(|stretch| (stretch.start, stretch.end));
         let mut stretches: Vec<Range<usize>> = Vec::new();
         for stretch in &all {
@@ -344,6 +346,8 @@ struct Named<'t, 'f> {
     text: &'t str,
     /// The name that was read last.
     key: &'t str,
+    /// How often the rest of this line was looked at as one value.
+    rests: usize,
     found: &'f mut Vec<Range<usize>>,
 }
 
@@ -351,6 +355,7 @@ impl Named<'_, '_> {
     fn look(mut self) {
         let mut at = 0;
         for line in self.text.split_inclusive('\n') {
+            self.rests = 0;
             self.part(at..at + line.trim_end().len());
             at += line.len();
         }
@@ -400,8 +405,14 @@ impl Named<'_, '_> {
             // The value may be all that is left of the line, whatever letters it has.
             let value = rest[skipped + 1..].trim_start();
             let start = at + rest.len() - value.len();
-            if !value.starts_with(['"', '\'', '[', '{']) && self.value(start..start + value.len()) {
-                return rest.len();
+            let is_rest = !value.starts_with(['"', '\'', '[', '{'])
+                && self.rests < RESTS_MAX
+                && is_secret_name(self.key);
+            if is_rest {
+                self.rests += 1;
+                if self.value(start..start + value.len()) {
+                    return rest.len();
+                }
             }
             return skipped + 1;
         }

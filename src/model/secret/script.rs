@@ -9,6 +9,8 @@ use super::value::{is_chosen, is_placeholder, is_random_secret, is_scheme, is_se
 
 /// No value is longer than this.
 const LONGEST: usize = 4096;
+/// A value inside of another one is looked at as far as this: many may begin in one.
+const LONGEST_INSIDE: usize = 64;
 
 pub(super) fn given(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
@@ -37,7 +39,8 @@ fn is_name(c: char) -> bool {
 /// One `NAME=value` or `name: value`.
 struct Entry<'t> {
     name: &'t str,
-    value: Range<usize>,
+    /// What is behind its sign.
+    behind: usize,
     begins_item: bool,
 }
 
@@ -45,8 +48,13 @@ struct Entry<'t> {
 fn assigned(text: &str, found: &mut Vec<Range<usize>>) {
     // What an entry before gave: a name that waits for its value, or a value that waits for its name.
     let (mut name, mut value) = (None, None);
+    let mut words = Words::default();
     for entry in entries(text) {
-        let written = &text[entry.value.clone()];
+        let behind = match entry.name {
+            "" => 0..0,
+            _ => value_of(text, entry.behind, &mut words),
+        };
+        let written = &text[behind.clone()];
         if entry.begins_item {
             (name, value) = (None, None);
         }
@@ -56,12 +64,12 @@ fn assigned(text: &str, found: &mut Vec<Range<usize>>) {
                 None => name = Some(written),
             },
             "value" | "values" => match name.take() {
-                Some(name) => found.extend(named(text, name, entry.value)),
-                None => value = Some(entry.value),
+                Some(name) => found.extend(named(text, name, behind)),
+                None => value = Some(behind),
             },
             own => {
                 (name, value) = (None, None);
-                found.extend(named(text, own, entry.value));
+                found.extend(named(text, own, behind));
             }
         }
     }
@@ -88,40 +96,57 @@ fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
                 return None;
             }
             if !matches!(name, "name" | "key" | "value" | "values") && !says_secret(name) {
-                return (!is_comment).then_some(Entry { name: "", value: start..start, begins_item: false });
+                return (!is_comment).then_some(Entry { name: "", behind: 0, begins_item: false });
             }
             let begin = before[..before.len() - name.len()].trim_end_matches([' ', '"', '\'']);
             let begins_item = begin.ends_with(['-', '{']);
-            Some(Entry { name, value: value_of(text, start + sign + 1), begins_item })
+            Some(Entry { name, behind: start + sign + 1, begins_item })
         })
     })
 }
 
-/// Where the value behind a sign is; it may begin in the next line.
-fn value_of(text: &str, behind: usize) -> Range<usize> {
-    let end = (behind + LONGEST).min(text.len());
-    let rest = &text[behind..text.floor_char_boundary(end)];
-    let line = rest.split('\n').next().unwrap_or_default().trim();
-    let is_block = line.is_empty() || ["|", "|-", "|+", ">", ">-", ">+"].contains(&line);
-    let rest_start = match rest.find('\n').filter(|_| is_block) {
-        Some(end) => end + 1,
-        None => 0,
+/// Where the value behind a sign begins; that may be in the next line.
+fn value_start(text: &str, behind: usize) -> usize {
+    let rest = &text[behind..];
+    let gap = |c: char| matches!(c, ' ' | '\t' | '\r');
+    let block = rest.trim_start_matches(gap);
+    let block = match block.strip_prefix(['|', '>']) {
+        Some(block) => block.strip_prefix(['-', '+']).unwrap_or(block).trim_start_matches(gap),
+        None => block,
     };
-    let rest = &rest[rest_start..];
-    let content = rest.trim_start_matches([' ', '\t', '[']);
-    let content = if is_block { content.strip_prefix("- ").unwrap_or(content) } else { content };
-    let value = word(text, behind + rest_start + rest.len() - content.len());
-    // The next line may begin a table of its own.
-    let is_name = is_block && (text[value.clone()].ends_with(':') || text[value.end..].starts_with(':'));
-    if is_name { value.start..value.start } else { value }
+    let next = block.strip_prefix('\n');
+    let content = next.unwrap_or(rest).trim_start_matches([' ', '\t', '[']);
+    let content = if next.is_some() { content.strip_prefix("- ").unwrap_or(content) } else { content };
+    text.len() - content.len()
+}
+
+/// The value behind a sign. The next line may begin a table of its own.
+fn value_of(text: &str, behind: usize, words: &mut Words) -> Range<usize> {
+    let value = words.next(text, value_start(text, behind));
+    let is_name = text[value.clone()].ends_with(':') || text[value.end..].starts_with(':');
+    if is_name && text[behind..value.start].contains('\n') { value.start..value.start } else { value }
+}
+
+/// Words of one text, each looked at in full, except for those inside of others.
+#[derive(Default)]
+struct Words {
+    /// Where all that was looked at ends.
+    end: usize,
+}
+
+impl Words {
+    fn next(&mut self, text: &str, at: usize) -> Range<usize> {
+        let word = word(text, at, if at < self.end { LONGEST_INSIDE } else { LONGEST });
+        self.end = self.end.max(word.end);
+        word
+    }
 }
 
 /// One word from here on: to the end of the quotes that it stands in, or to whatever ends a bare one.
-fn word(text: &str, at: usize) -> Range<usize> {
-    let end = (at + LONGEST).min(text.len());
-    let rest = &text[at..text.floor_char_boundary(end)];
-    let content = rest.trim_start_matches(['"', '\'', '\\']);
-    let start = at + rest.len() - content.len();
+fn word(text: &str, at: usize, longest: usize) -> Range<usize> {
+    let content = text[at..].trim_start_matches(['"', '\'', '\\']);
+    let start = text.len() - content.len();
+    let content = &text[start..text.floor_char_boundary((start + longest).min(text.len()))];
     let quote = text[at..start].chars().next_back().filter(|quote| *quote != '\\');
     let is_escaped = text[at..start].contains('\\');
     let is_end = |c: char| match quote {
@@ -137,6 +162,7 @@ fn word(text: &str, at: usize) -> Range<usize> {
 
 /// What flags are given that take a secret: `--token X`, `--password=X`, `["--token", "X"]`.
 fn flags(text: &str, found: &mut Vec<Range<usize>>) {
+    let mut words = Words::default();
     for (at, _) in text.match_indices('-') {
         let is_apart = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '[' | '(' | ',' | '`' | '=');
         if !(at == 0 || text[..at].ends_with(is_apart)) {
@@ -150,7 +176,7 @@ fn flags(text: &str, found: &mut Vec<Range<usize>>) {
             true => Some(behind + 1),
             false => next_word(text, behind),
         };
-        let value = start.map(|start| word(text, start));
+        let value = start.map(|start| words.next(text, start));
         found.extend(value.filter(|value| is_secret_of_flag(name, &text[value.clone()])));
     }
 }
@@ -213,7 +239,12 @@ fn credential_at(text: &str, at: usize) -> Range<usize> {
 
 /// `curl -u name:password`.
 fn logins(text: &str, found: &mut Vec<Range<usize>>) {
+    let (mut words, mut looked) = (Words::default(), 0);
     for (at, _) in text.match_indices("curl") {
+        // Another one in the same command tells nothing new.
+        if at < looked {
+            continue;
+        }
         let rest = &text[at..text.floor_char_boundary((at + LONGEST).min(text.len()))];
         let is_whole = |line: &str| !line.trim_end().ends_with('\\');
         let lines = rest.split_inclusive('\n').scan(false, |is_over, line| {
@@ -224,6 +255,7 @@ fn logins(text: &str, found: &mut Vec<Range<usize>>) {
         });
         let command = &rest[..lines.sum()];
         let command = &command[..command.find([';', '|']).unwrap_or(command.len())];
+        looked = at + command.len();
         for (dash, _) in command.match_indices('-') {
             let rest = &command[dash..];
             let length = rest[1..].find(|c| !is_name(c)).map_or(rest.len(), |length| length + 1);
@@ -239,7 +271,7 @@ fn logins(text: &str, found: &mut Vec<Range<usize>>) {
                 false => next_word(text, behind),
             };
             let Some(start) = start else { continue };
-            let value = word(text, start);
+            let value = words.next(text, start);
             let login = &text[value.clone()];
             if let Some((name, _)) = login.split_once(':').filter(|_| is_login(login)) {
                 found.push(value.start + name.len() + 1..value.end);
