@@ -17,7 +17,7 @@ const SECRETS: [&str; 9] = [
 /// The same in two words.
 const PAIRS: [(&str, &str); 4] = [("api", "key"), ("private", "key"), ("signing", "key"), ("mysql", "pwd")];
 /// Last words of names that speak of a secret, in the singular.
-const ABOUT: [&str; 100] = [
+const ABOUT: [&str; 108] = [
     "address",
     "age",
     "alg",
@@ -26,15 +26,19 @@ const ABOUT: [&str; 100] = [
     "arn",
     "audience",
     "backend",
+    "branch",
     "broker",
     "bucket",
     "certificate",
+    "chart",
+    "checksum",
     "class",
     "command",
     "commit",
     "controller",
     "count",
     "created",
+    "dataset",
     "date",
     "day",
     "description",
@@ -47,6 +51,7 @@ const ABOUT: [&str; 100] = [
     "encoding",
     "endpoint",
     "engine",
+    "etag",
     "expiration",
     "expiry",
     "field",
@@ -80,6 +85,7 @@ const ABOUT: [&str; 100] = [
     "max",
     "min",
     "mode",
+    "model",
     "mount",
     "name",
     "namespace",
@@ -98,6 +104,7 @@ const ABOUT: [&str; 100] = [
     "ref",
     "reference",
     "region",
+    "release",
     "required",
     "revision",
     "role",
@@ -110,6 +117,7 @@ const ABOUT: [&str; 100] = [
     "status",
     "stdin",
     "store",
+    "tag",
     "template",
     "timeout",
     "ttl",
@@ -119,6 +127,10 @@ const ABOUT: [&str; 100] = [
     "url",
     "version",
 ];
+/// Last words of names of digests. That of a password is as good as the password to those who guess.
+const DIGESTS: [&str; 8] = ["crc32", "hash", "md5", "sha1", "sha224", "sha256", "sha384", "sha512"];
+/// Words behind which a secret is an object of the cluster, by its name: `imagePullSecrets`, `existingSecret`.
+const OBJECTS: [&str; 2] = ["existing", "pull"];
 /// Words behind the last one that tell which, and not what.
 const WHICH: [&str; 10] =
     ["default", "dev", "live", "new", "old", "prod", "production", "stage", "staging", "test"];
@@ -134,8 +146,11 @@ pub(super) fn says_secret(name: &str) -> bool {
     };
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let is_digest = matches!(owner, "checksum" | "digest")
-        || words[last] == "hash" && !words.iter().any(|word| word.starts_with("pass"));
-    !(is_digest || has("kms") || has("public") || is_about(&words[last]))
+        || DIGESTS.contains(&words[last].as_str()) && !words.iter().any(|word| word.starts_with("pass"));
+    let is_object = words[last].starts_with("secret")
+        && last > 0
+        && OBJECTS.iter().any(|word| words[last - 1].ends_with(word));
+    !(is_digest || is_object || has("kms") || has("public") || is_about(&words[last]))
 }
 
 /// Whether it is the name of the one key of AWS that is known by its length.
@@ -193,6 +208,10 @@ fn words(name: &str) -> Vec<String> {
 
 /// A word parted around the last word for a secret that is in it.
 fn parted(word: &str) -> Vec<String> {
+    // What parts texts into tokens is no token.
+    if word.starts_with("tokeniz") || word.starts_with("tokenis") {
+        return vec![word.to_owned()];
+    }
     let found = SECRETS.iter().filter_map(|secret| Some((word.rfind(secret)?, secret.len())));
     let Some((start, length)) = found.max_by_key(|(start, length)| (start + length, *length)) else {
         return vec![word.to_owned()];
@@ -229,6 +248,8 @@ mod tests {
             "private-key",
             "signing.private_key",
             "password-hash",
+            "admin_password_sha256",
+            "clientSecret",
             "vault.example.com/token",
             "X-Vault-Token",
             "authorization",
@@ -257,6 +278,14 @@ mod tests {
             "accessTokenTTL",
             "authorization-mode",
             "password-stdin",
+            "SEALED_SECRETS_CHECKSUM",
+            "SECRETS_STORE_CSI_SHA256",
+            "TOKENIZER",
+            "TOKENIZER_MODEL",
+            "HF_TOKEN_MODEL",
+            "imagePullSecrets",
+            "image-pull-secret",
+            "auth.existingSecret",
         ] {
             assert!(!says_secret(name), "{name}");
         }

@@ -6,7 +6,7 @@ use super::Finding;
 use super::value::{is_placeholder, is_random};
 
 /// How the tokens of forges and of other services begin.
-const TOKENS: [(&str, &str); 16] = [
+const TOKENS: [(&str, &str); 19] = [
     ("ghp_", "the token of a forge"),
     ("gho_", "the token of a forge"),
     ("ghu_", "the token of a forge"),
@@ -23,6 +23,9 @@ const TOKENS: [(&str, &str); 16] = [
     ("xapp-", "the token of a chat"),
     ("sk_live_", "a key of payments"),
     ("rk_live_", "a key of payments"),
+    ("tskey-auth-", "a key of a network"),
+    ("tskey-client-", "a key of a network"),
+    ("sk-proj-", "a key of a model"),
 ];
 /// Letters that a token has at least.
 const TOKEN_MIN: usize = 20;
@@ -41,6 +44,7 @@ pub(super) fn credentials(text: &str) -> Vec<Finding> {
         line_start += line.len();
     }
     web_tokens(text, &mut found);
+    vault_tokens(text, &mut found);
     addresses(text, &mut found);
     found.sort_by_key(|one| one.stretch.start);
     found
@@ -98,6 +102,19 @@ fn web_tokens(text: &str, found: &mut Vec<Finding>) {
         let is_token = parts.len() == 3 && parts[1].starts_with("eyJ") && parts.iter().all(|p| p.len() >= 10);
         if is_token && !text[..start].ends_with(is_inside) {
             found.push(Finding::new(start..at, "a JSON Web Token"));
+        }
+    }
+}
+
+/// `hvs.…`, the tokens of Vault.
+fn vault_tokens(text: &str, found: &mut Vec<Finding>) {
+    let is_inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    for (start, sign) in text.match_indices("hvs.") {
+        let rest = &text[start + sign.len()..];
+        let word = &rest[..rest.find(|c| !is_inside(c)).unwrap_or(rest.len())];
+        let is_token = word.len() >= TOKEN_MIN && is_random(word) && !is_placeholder(word);
+        if is_token && !text[..start].ends_with(|c| is_inside(c) || c == '.') {
+            found.push(Finding::new(start..start + sign.len() + word.len(), "a token of Vault"));
         }
     }
 }
