@@ -17,6 +17,7 @@ use super::template::Template;
 use super::topology::{Sight, Stance, Topology};
 use super::volumes::PodVolumes;
 use super::{MinValuesPolicy, Settings};
+use crate::model::money::UsdPerHour;
 use crate::model::name::ObjectKey;
 use crate::model::pod::HostPort;
 use crate::model::symbol::Symbol;
@@ -33,6 +34,8 @@ pub(super) struct Bin {
     /// Reservations that it may draw on; they are kept for it.
     pub held: BTreeSet<Symbol>,
     pub is_min_values_relaxed: bool,
+    /// It takes no more pods than a machine of this price carries.
+    pub price_max: Option<UsdPerHour>,
 }
 
 /// What a bin becomes with one more pod.
@@ -40,6 +43,12 @@ pub(super) struct Admission {
     outlook: OutlookId,
     held: BTreeSet<Symbol>,
     is_min_values_relaxed: bool,
+}
+
+impl Admission {
+    pub fn outlook(&self) -> OutlookId {
+        self.outlook
+    }
 }
 
 /// The pod that asks.
@@ -81,6 +90,7 @@ impl Bin {
             ports: Vec::new(),
             held: BTreeSet::new(),
             is_min_values_relaxed: false,
+            price_max: None,
         }
     }
 
@@ -205,6 +215,13 @@ impl Bin {
             held = wanted.ids;
         }
         Ok(Admission { outlook, held, is_min_values_relaxed })
+    }
+
+    /// Whether it still is of its price if it becomes this.
+    pub fn affords(&self, becomes: &Admission, requests: &[i64], around: &mut Surroundings) -> bool {
+        let Some(most) = self.price_max else { return true };
+        let of = &around.sight.templates[self.template];
+        around.sight.outlooks.price(becomes.outlook, of, requests).is_some_and(|price| price <= most)
     }
 
     /// Takes the pod in.

@@ -25,6 +25,7 @@ mod search;
 mod layout;
 mod sellers;
 mod bound;
+mod packing;
 mod effective;
 mod explain;
 mod advice;

@@ -15,6 +15,7 @@ use super::template::Template;
 use super::topology::{DomainId, KeyId, Keys, Reach};
 use crate::model::hash::FastMap;
 use crate::model::label;
+use crate::model::money::UsdPerHour;
 use crate::model::requirement::{Conflict, Operator, Requirement, Requirements};
 use crate::model::symbol::Symbol;
 use crate::model::taint::first_untolerated;
@@ -51,6 +52,8 @@ pub(super) struct Outlooks {
     with_volume: FastMap<(OutlookId, DemandId, usize), Result<OutlookId, Refused>>,
     chosen: FastMap<(OutlookId, Choice), Result<OutlookId, Refused>>,
     reaches: FastMap<(OutlookId, KeyId), Arc<Reach>>,
+    /// Of each, prices that buy room which no lower price buys, cheapest first.
+    prices: FastMap<OutlookId, Vec<(UsdPerHour, Amounts)>>,
 }
 
 impl Outlooks {
@@ -79,6 +82,14 @@ impl Outlooks {
         self.all.push(Outlook { template, requirements, open, largest, has_min_values });
         self.numbers.insert(key, self.all.len() - 1);
         self.all.len() - 1
+    }
+
+    /// What a node costs at the least that is no more than this and carries `requests`.
+    pub fn price(&mut self, id: OutlookId, of: &Template, requests: &[i64]) -> Option<UsdPerHour> {
+        let open = &self.all[id].open;
+        let prices = self.prices.entry(id).or_insert_with(|| of.prices(open));
+        let carrier = prices.iter().find(|(_, room)| amounts::fits(requests, room));
+        carrier.map(|(price, _)| *price)
     }
 
     /// An empty node of `template`; `open`: what limits allow.

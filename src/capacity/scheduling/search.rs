@@ -4,8 +4,13 @@
 //! one from the heaviest pool that can. A pod that finds no place goes to the back of the queue with all its wishes,
 //! until a whole cycle brings nothing.
 //!
+//! Filling one node before the next is opened makes the largest machines, which are not the cheapest. So many pods that new nodes are bought for
+//! are placed a second time, by price ([`by_price`]), and the cheaper answer is given.
+//!
 //! Equal pods are one demand, and what a demand was refused is remembered: rooms and new nodes only ever shrink, so all but
 //! topology's refusals are final. What is left to ask is a set of marks, and the first mark is asked first.
+
+mod by_price;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,7 +37,7 @@ use crate::model::name::PoolName;
 use crate::model::pod::{HostPort, Pod};
 use crate::model::quantity::{Resources, resource};
 
-/// Places the pods of `request`, as few nodes and as cheap as first-fit finds them.
+/// Places the pods of `request`; where nodes are bought for many, as cheap as is found in a fixed amount of work.
 pub fn solve(request: &Request) -> Solution {
     solve_on(&mut Ground::new(request.cluster, request.supply, request.pods), request)
 }
@@ -49,7 +54,11 @@ pub fn solve_bounded(request: &Request) -> (Solution, UsdPerHour) {
 pub(crate) fn solve_on(ground: &mut Ground, request: &Request) -> Solution {
     let mut search = Search::begin(request, ground);
     search.run();
-    search.solution()
+    let solution = search.solution();
+    match request.mode {
+        Mode::Provisioning => by_price::cheaper(ground, request, &solution).unwrap_or(solution),
+        Mode::Simulation { .. } => solution,
+    }
 }
 
 /// Where a question ended: others about more pods of the same picture go on from there.
@@ -166,6 +175,8 @@ struct Search<'a, 'g> {
     /// By room: which placement it was, and of which pod of the request.
     on_rooms: FastMap<usize, Vec<(usize, usize)>>,
     failed: Vec<(usize, Failure)>,
+    /// New nodes that are opened first, for these pods.
+    bundles: Vec<by_price::Bundle>,
     /// By affinity rule: whether it selects pods that are not bound by it.
     has_free_members: FastMap<RuleId, bool>,
     /// Some pod waits for others, and all that could come before has.
@@ -252,6 +263,7 @@ impl<'a, 'g> Search<'a, 'g> {
             demands,
             records: Vec::new(),
             failed: Vec::new(),
+            bundles: Vec::new(),
             has_free_members: FastMap::default(),
             has_waited: false,
             is_last_call: false,
@@ -294,6 +306,7 @@ impl<'a, 'g> Search<'a, 'g> {
     fn run(&mut self) {
         let ordered = self.ordered();
         let ordered = self.keep_plans(ordered);
+        let ordered = self.open_bundles(ordered);
         let (room, pods): (Vec<usize>, Vec<usize>) =
             ordered.into_iter().partition(|at| self.request.pods[*at].buffer().is_some());
         for queue in [pods, room] {
@@ -487,9 +500,15 @@ impl<'a, 'g> Search<'a, 'g> {
             Some(found) => found,
             None => self.new_bin(at, &guest)?,
         };
+        self.take_bin(pod, index, &guest, admission);
+        Ok(())
+    }
+
+    fn take_bin(&mut self, pod: usize, index: usize, guest: &Guest, admission: Admission) {
+        let demand = guest.demand;
         let bin = Rc::make_mut(&mut self.layout.bins[index]);
         let held = bin.held.clone();
-        bin.take(self.request.pods[pod].key, &guest, admission);
+        bin.take(self.request.pods[pod].key, guest, admission);
         self.layout.reservations.exchange(&held, &bin.held);
         let (pods, template, outlook) = (bin.pods.len(), bin.template, bin.outlook);
         if pods == 1 {
@@ -506,7 +525,6 @@ impl<'a, 'g> Search<'a, 'g> {
             &mut Sight { book, outlooks, templates, rooms: places.rooms() },
         );
         self.record(demand, Spot::Bin(index));
-        Ok(())
     }
 
     /// Whether the pod would settle where pods are to be that may be elsewhere and have no place yet: it follows those.
@@ -639,6 +657,7 @@ impl<'a, 'g> Search<'a, 'g> {
                 let mut around =
                     surroundings(self.ground, &self.layout.topology, &self.layout.reservations, self.request);
                 match bin.admits(index, guest, &mut around) {
+                    Ok(admission) if !bin.affords(&admission, &requests, &mut around) => {}
                     Ok(admission) => return Some((index, admission)),
                     Err(refused) if refused.is_final() => memory.bins.insert(index),
                     Err(_) => {}

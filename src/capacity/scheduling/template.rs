@@ -16,6 +16,7 @@ use super::explain::{Code, NoTypes};
 use crate::model::action::LaunchOption;
 use crate::model::hash::FastMap;
 use crate::model::label;
+use crate::model::money::UsdPerHour;
 use crate::model::offering::{InstanceType, Offering};
 use crate::model::pod::HostPort;
 use crate::model::pool::NodePool;
@@ -180,6 +181,24 @@ impl Template {
         largest.retain(|room| room.iter().all(|amount| *amount >= 0));
         largest.sort_unstable_by(|one, other| other.cmp(one));
         largest
+    }
+
+    /// Prices of `open` and the room they buy, cheapest first, without those that buy no room which a lower one does not.
+    pub fn prices(&self, open: &FixedBitSet) -> Vec<(UsdPerHour, Amounts)> {
+        let cheapest = self.alive(open).filter_map(|kind| {
+            let row = &self.rows[kind];
+            let sold = row.positions.clone().filter(|at| open.contains(*at));
+            Some((sold.map(|at| self.offering(at).price).min()?, &row.room))
+        });
+        let mut all: Vec<(UsdPerHour, &Amounts)> = cheapest.collect();
+        all.sort();
+        let mut prices: Vec<(UsdPerHour, Amounts)> = Vec::new();
+        for (price, room) in all {
+            if !prices.iter().any(|(_, known)| room.iter().zip(known).all(|(one, other)| one <= other)) {
+                prices.push((price, room.clone()));
+            }
+        }
+        prices
     }
 
     pub fn taints(&self) -> &[Taint] {

@@ -8,7 +8,7 @@ use super::market::{Group, Machine};
 /// Smaller than this is nothing.
 const TINY: f64 = 1e-9;
 
-pub(super) struct Filling {
+pub(in super::super) struct Filling {
     /// By group, pods and parts of pods.
     pub pods: Vec<f64>,
     /// What all of them are worth.
@@ -28,7 +28,7 @@ enum Stand {
 }
 
 /// The most valuable filling of `machine`; `values`: of one pod of each group.
-pub(super) fn fullest(groups: &[Group], machine: &Machine, values: &[f64]) -> Filling {
+pub(in super::super) fn fullest(groups: &[Group], machine: &Machine, values: &[f64]) -> Filling {
     let width = machine.room.len();
     let is_of_use = |group: &usize| machine.most[*group] > 0 && values[*group] > 0.0;
     let offered: Vec<usize> = (0..groups.len()).filter(is_of_use).collect();

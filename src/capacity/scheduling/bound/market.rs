@@ -10,16 +10,19 @@ use crate::capacity::scheduling::ground::Ground;
 use crate::capacity::scheduling::outlook::can_become;
 use crate::capacity::scheduling::pods::required_alternatives;
 use crate::capacity::scheduling::template::Template;
-use crate::capacity::scheduling::{Request, Solution};
+use crate::capacity::scheduling::{Request, Settings, Solution};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::name::ObjectKey;
 use crate::model::pod::PodShape;
 use crate::model::symbol::Symbol;
 use crate::model::taint::Effect;
 
+/// What each template could sell to some pods: ways to buy on which they may be.
+pub(in super::super) type Ways = Vec<FixedBitSet>;
+
 /// Equal pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Group {
+pub(in super::super) struct Group {
     pub requests: Amounts,
     pub count: i64,
     /// What it may be on, as a number of [`Market::companies`].
@@ -28,8 +31,10 @@ pub(super) struct Group {
 
 /// A way to buy room.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Machine {
+pub(in super::super) struct Machine {
     pub price: i64,
+    /// Whose it is at that price.
+    pub template: usize,
     /// Less daemons.
     pub room: Amounts,
     /// Of each group, the most pods that it has room for if it carries no others; 0 if it may carry none.
@@ -40,13 +45,13 @@ pub(super) struct Machine {
 
 /// Capacity that is paid for already, and how often it can be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Reserved {
+pub(in super::super) struct Reserved {
     pub machines: Vec<Machine>,
     pub count: i64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Market {
+pub(in super::super) struct Market {
     /// Number of resources that somebody asks for.
     pub width: usize,
     pub groups: Vec<Group>,
@@ -57,8 +62,8 @@ pub(super) struct Market {
     companies: usize,
 }
 
-/// What `machines` are made from: room, who may be there, price.
-type Lot = (Amounts, FixedBitSet, i64);
+/// What `machines` are made from: room, who may be there, price, template.
+type Lot = (Amounts, FixedBitSet, i64, usize);
 
 /// What is left of a reservation, and what can be had of it.
 type Paid = (u32, Vec<Lot>);
@@ -70,7 +75,6 @@ impl Market {
         let mut companies = Companies::default();
         let mut by_address: FastMap<usize, (usize, usize)> = FastMap::default();
         let mut known: Vec<Amounts> = Vec::new();
-        let mut counts: BTreeMap<(usize, Amounts), i64> = BTreeMap::new();
         let mut by_shape: Vec<i64> = Vec::new();
         for pod in request.pods.iter().filter(|pod| on_new.contains(&pod.key)) {
             let address = std::sync::Arc::as_ptr(&pod.shape) as usize;
@@ -83,34 +87,47 @@ impl Market {
             });
             by_shape[at] += 1;
         }
-        for ((requests, count), company) in known.into_iter().zip(by_shape).zip(&companies.of_shape) {
-            *counts.entry((*company, requests)).or_default() += count;
-        }
-        let asked: Vec<usize> =
-            (0..ground.columns.len()).filter(|at| counts.keys().any(|(_, row)| row[*at] > 0)).collect();
+        let wanted = known.into_iter().zip(by_shape).zip(&companies.of_shape);
+        let wanted = wanted.map(|((requests, count), company)| (*company, requests, count)).collect();
+        Self::carrying(ground, request.settings, &companies.sets, wanted).0
+    }
+
+    /// Of `wanted`, each a company, requests, and how many pods; `companies`: what those may be on. And which group each has
+    /// become part of.
+    pub fn carrying(
+        ground: &Ground,
+        settings: &Settings,
+        companies: &[Ways],
+        wanted: Vec<(usize, Amounts, i64)>,
+    ) -> (Self, Vec<usize>) {
+        let asked: Vec<usize> = (0..ground.columns.len())
+            .filter(|at| wanted.iter().any(|(_, row, count)| *count > 0 && row[*at] > 0))
+            .collect();
         let narrow = |row: &[i64]| -> Amounts { asked.iter().map(|at| row[*at]).collect() };
-        let mut groups: Vec<Group> = Vec::with_capacity(counts.len());
-        let mut merged: BTreeMap<(usize, Amounts), i64> = BTreeMap::new();
-        for ((company, requests), count) in counts {
-            *merged
-                .entry((company, narrow(&requests).iter().map(|amount| (*amount).max(0)).collect()))
-                .or_default() += count;
+        let keys: Vec<(usize, Amounts)> = wanted
+            .iter()
+            .map(|(company, row, _)| (*company, narrow(row).iter().map(|amount| (*amount).max(0)).collect()))
+            .collect();
+        let mut merged: BTreeMap<&(usize, Amounts), i64> = BTreeMap::new();
+        for (key, (_, _, count)) in keys.iter().zip(&wanted) {
+            *merged.entry(key).or_default() += count;
         }
-        groups.extend(merged.into_iter().map(|((company, requests), count)| Group {
-            requests,
-            count,
-            company,
-        }));
-        let (lots, reserved) = lots(ground, request, &companies.sets, &narrow);
-        let mut market =
-            Self { width: asked.len(), groups, companies: companies.sets.len(), ..Self::default() };
+        let numbers: BTreeMap<&(usize, Amounts), usize> = merged.keys().copied().zip(0..).collect();
+        let groups = merged.iter().map(|((company, requests), count)| Group {
+            requests: requests.clone(),
+            count: *count,
+            company: *company,
+        });
+        let groups: Vec<Group> = groups.collect();
+        let (lots, reserved) = lots(ground, settings, companies, &narrow);
+        let mut market = Self { width: asked.len(), groups, companies: companies.len(), ..Self::default() };
         market.machines = market.machines_of(lots);
         market.reserved = reserved
             .into_values()
             .map(|(count, lots)| Reserved { machines: market.machines_of(lots), count: i64::from(count) })
             .filter(|reserved| reserved.count > 0 && !reserved.machines.is_empty())
             .collect();
-        market
+        (market, keys.iter().map(|key| numbers[key]).collect())
     }
 
     /// The lowest price of all.
@@ -156,17 +173,17 @@ impl Market {
                 *sum = sum.saturating_add(amount.saturating_mul(group.count));
             }
         }
-        let mut cheapest: BTreeMap<(Amounts, FixedBitSet), i64> = BTreeMap::new();
-        for (mut room, suits, price) in lots {
+        let mut cheapest: BTreeMap<(Amounts, FixedBitSet), (i64, usize)> = BTreeMap::new();
+        for (mut room, suits, price, template) in lots {
             // More than all pods together need is of no use.
             room.iter_mut().zip(&total).for_each(|(there, needed)| *there = (*there).min(*needed));
-            let known = cheapest.entry((room, suits)).or_insert(price);
-            *known = (*known).min(price);
+            let known = cheapest.entry((room, suits)).or_insert((price, template));
+            *known = (*known).min((price, template));
         }
-        let mut offers: Vec<(i64, Amounts, FixedBitSet)> =
+        let mut offers: Vec<((i64, usize), Amounts, FixedBitSet)> =
             cheapest.into_iter().map(|((room, suits), price)| (price, room, suits)).collect();
         offers.sort_by(|one, other| (one.0, &other.1, &other.2).cmp(&(other.0, &one.1, &one.2)));
-        let mut kept: Vec<(i64, Amounts, FixedBitSet)> = Vec::new();
+        let mut kept: Vec<((i64, usize), Amounts, FixedBitSet)> = Vec::new();
         for (price, room, suits) in offers {
             let is_outdone = kept.iter().any(|(_, larger, wider)| {
                 room.iter().zip(larger).all(|(one, other)| one <= other) && suits.is_subset(wider)
@@ -176,28 +193,33 @@ impl Market {
             }
         }
         kept.into_iter()
-            .map(|(price, room, suits)| {
+            .map(|((price, template), room, suits)| {
                 let most = self.groups.iter().map(|group| most(group, &room, &suits)).collect();
-                Machine { price, room, most, suits }
+                Machine { price, template, room, most, suits }
             })
             .filter(|machine| machine.most.iter().any(|most| *most > 0))
             .collect()
     }
 
-    /// The same with at most about `groups_max` groups, each of pods that ask for a little less; `None` if there are not more now.
-    pub fn coarse(&self, groups_max: usize) -> Option<Self> {
+    /// The same with at most about `groups_max` groups, each of pods that ask for a little less, and which of them each group is in;
+    /// `None` if there are not more now.
+    pub fn coarse(&self, groups_max: usize) -> Option<(Self, Vec<usize>)> {
         if self.groups.len() <= groups_max {
             return None;
         }
+        let key = |group: &Group, bits: u32| -> (usize, Amounts) {
+            (group.company, group.requests.iter().map(|amount| leading(*amount, bits)).collect())
+        };
         let merged = |bits: u32| {
             let mut merged: BTreeMap<(usize, Amounts), i64> = BTreeMap::new();
             for group in &self.groups {
-                let requests = group.requests.iter().map(|amount| leading(*amount, bits)).collect();
-                *merged.entry((group.company, requests)).or_default() += group.count;
+                *merged.entry(key(group, bits)).or_default() += group.count;
             }
-            merged
+            (bits, merged)
         };
-        let merged = (0..6).rev().map(merged).find(|merged| merged.len() <= groups_max)?;
+        let (bits, merged) = (0..6).rev().map(merged).find(|(_, merged)| merged.len() <= groups_max)?;
+        let numbers: BTreeMap<&(usize, Amounts), usize> = merged.keys().zip(0..).collect();
+        let part_of = self.groups.iter().map(|group| numbers[&key(group, bits)]).collect();
         let mut coarse = Self {
             width: self.width,
             companies: self.companies,
@@ -213,12 +235,13 @@ impl Market {
             count: reserved.count,
         });
         coarse.reserved = reserved.collect();
-        Some(coarse)
+        Some((coarse, part_of))
     }
 }
 
 fn lots_of<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Vec<Lot> {
-    machines.into_iter().map(|one| (one.room.clone(), one.suits.clone(), one.price)).collect()
+    let lot = |one: &Machine| (one.room.clone(), one.suits.clone(), one.price, one.template);
+    machines.into_iter().map(lot).collect()
 }
 
 /// `amount` with so many binary digits after the first one.
@@ -241,9 +264,9 @@ fn most(group: &Group, room: &[i64], suits: &FixedBitSet) -> i64 {
 /// Sets of offerings that pods may be on, by template.
 #[derive(Default)]
 struct Companies {
-    sets: Vec<Vec<FixedBitSet>>,
+    sets: Vec<Ways>,
     of_shape: Vec<usize>,
-    numbers: BTreeMap<Vec<FixedBitSet>, usize>,
+    numbers: BTreeMap<Ways, usize>,
     met: Vec<(PodShape, usize)>,
 }
 
@@ -257,7 +280,7 @@ impl Companies {
         if let Some((_, known)) = self.met.iter().find(|(other, _)| asks_same(other)) {
             return *known;
         }
-        let set: Vec<FixedBitSet> = ground.templates.iter().map(|of| suiting(of, shape)).collect();
+        let set: Ways = ground.templates.iter().map(|of| suiting(of, shape)).collect();
         let next = self.sets.len();
         let number = *self.numbers.entry(set.clone()).or_insert(next);
         if number == next {
@@ -294,8 +317,8 @@ fn suiting(template: &Template, shape: &PodShape) -> FixedBitSet {
 /// Every way to buy on which some pod may be; those that draw on a reservation by its name, with what is left of it.
 fn lots(
     ground: &Ground,
-    request: &Request,
-    companies: &[Vec<FixedBitSet>],
+    settings: &Settings,
+    companies: &[Ways],
     narrow: &impl Fn(&[i64]) -> Amounts,
 ) -> (Vec<Lot>, BTreeMap<Symbol, Paid>) {
     let mut lots = Vec::new();
@@ -313,12 +336,12 @@ fn lots(
                 }
                 let offering = template.offering(position);
                 let price = offering.price.0;
-                match offering.reservation.filter(|_| request.settings.reserved_capacity) {
+                match offering.reservation.filter(|_| settings.reserved_capacity) {
                     Some(reservation) => {
                         let (left, lots) =
                             reserved.entry(reservation.id).or_insert((reservation.remaining, Vec::new()));
                         *left = (*left).max(reservation.remaining);
-                        lots.push((narrow(&row.room), suits, price));
+                        lots.push((narrow(&row.room), suits, price, at));
                     }
                     None => {
                         let known = cheapest.entry(suits).or_insert(price);
@@ -326,7 +349,7 @@ fn lots(
                     }
                 }
             }
-            lots.extend(cheapest.into_iter().map(|(suits, price)| (narrow(&row.room), suits, price)));
+            lots.extend(cheapest.into_iter().map(|(suits, price)| (narrow(&row.room), suits, price, at)));
         }
     }
     (lots, reserved)
@@ -347,7 +370,7 @@ impl Market {
                 .collect(),
             ..Self::default()
         };
-        let lots = machines.iter().map(|(room, price)| (room.clone(), everybody.clone(), *price));
+        let lots = machines.iter().map(|(room, price)| (room.clone(), everybody.clone(), *price, 0));
         market.machines = market.machines_of(lots.collect());
         market
     }

@@ -18,8 +18,11 @@ use super::Request;
 use super::Solution;
 use super::ground::Ground;
 use crate::model::money::UsdPerHour;
-use market::Market;
-use proof::Certificate;
+
+pub(super) use filling::fullest;
+pub(super) use market::{Market, Ways};
+pub(super) use pricing::prices;
+pub(super) use proof::Certificate;
 
 /// More groups of pods than this are priced by coarser ones.
 const GROUPS_MAX: usize = 100;
@@ -42,7 +45,7 @@ fn least(market: &Market) -> i64 {
 }
 
 fn least_of(market: &Market) -> i64 {
-    let coarse = market.coarse(GROUPS_MAX);
+    let coarse = market.coarse(GROUPS_MAX).map(|(coarse, _)| coarse);
     // What pods of the coarse market need is no more than what those of the true one do.
     let of_pods = coarse.as_ref().unwrap_or(market);
     let found = pricing::prices(of_pods);

@@ -91,7 +91,7 @@ fn dot(one: &[f64], other: &[f64]) -> f64 {
 }
 
 /// Prices of pods, and of resources by machine, that bound the cost of `market` well.
-pub(super) fn prices(market: &Market) -> Certificate {
+pub(in super::super) fn prices(market: &Market) -> Certificate {
     let carried: Vec<usize> = (0..market.groups.len())
         .filter(|group| market.machines.iter().any(|machine| machine.most[*group] > 0))
         .collect();

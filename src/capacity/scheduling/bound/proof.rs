@@ -7,7 +7,7 @@
 use super::market::{Machine, Market};
 
 /// Prices that make a bound.
-pub(super) struct Certificate {
+pub(in super::super) struct Certificate {
     /// Of one pod of each group, in micro-dollars an hour.
     pub pods: Vec<f64>,
     /// By machine, of one unit of each resource.

@@ -1,0 +1,80 @@
+//! Machines that are filled badly, emptied again and packed anew.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use super::filling::Filler;
+use super::{Bundle, Market, Worth, build};
+
+/// Steps that making a packing better is worth.
+const STEPS: u64 = 30_000_000;
+
+/// The most machines that are emptied at once.
+const EMPTIED_MAX: usize = 6;
+
+/// `bundles`, or ones that carry the same pods for less.
+pub(super) fn mended(
+    market: &Market,
+    worth: &Worth,
+    mut bundles: Vec<Bundle>,
+    filler: &mut Filler,
+) -> Vec<Bundle> {
+    if bundles.len() < 2 {
+        return bundles;
+    }
+    let mut chance = ChaCha8Rng::seed_from_u64(0);
+    let price = |bundle: &Bundle| market.machines[bundle.machine].price;
+    // What of its price is not made good by its pods.
+    let loss = |bundle: &Bundle| {
+        let value: f64 = bundle.pods.iter().map(|(group, count)| worth.pods[*group] * *count as f64).sum();
+        (price(bundle) as f64 - value).max(0.0)
+    };
+    let mut losses: Vec<f64> = bundles.iter().map(loss).collect();
+    let until = filler.steps + STEPS;
+    while filler.steps < until {
+        let total: f64 = losses.iter().sum();
+        let cost: i64 = bundles.iter().map(price).sum();
+        if bundles.len() < 2 || total <= cost as f64 * 1e-4 {
+            break;
+        }
+        let count = (2 + (chance.next_u64() % (EMPTIED_MAX as u64 - 1)) as usize).min(bundles.len());
+        let mut emptied: Vec<usize> = Vec::with_capacity(count);
+        for at in 0..count {
+            // Half of them because they are filled badly, the others by chance.
+            let next = if at % 2 == 0 { drawn(&losses, total, &mut chance) } else { None };
+            let next = next.unwrap_or_else(|| (chance.next_u64() % bundles.len() as u64) as usize);
+            if !emptied.contains(&next) {
+                emptied.push(next);
+            }
+        }
+        emptied.sort_unstable();
+        filler.steps += bundles.len() as u64;
+        let mut left = vec![0; market.groups.len()];
+        for at in &emptied {
+            for (group, count) in &bundles[*at].pods {
+                left[*group] += count;
+            }
+        }
+        let before: i64 = emptied.iter().map(|at| price(&bundles[*at])).sum();
+        let anew = build(market, worth, left, filler);
+        let after: i64 = anew.iter().map(price).sum();
+        if (after, anew.len()) < (before, emptied.len()) {
+            for at in emptied.iter().rev() {
+                bundles.swap_remove(*at);
+                losses.swap_remove(*at);
+            }
+            losses.extend(anew.iter().map(loss));
+            bundles.extend(anew);
+        }
+    }
+    bundles
+}
+
+/// One of `losses`, a large one rather than a small one.
+fn drawn(losses: &[f64], total: f64, chance: &mut ChaCha8Rng) -> Option<usize> {
+    let mut at = total * ((chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64);
+    losses.iter().position(|loss| {
+        at -= loss;
+        at < 0.0
+    })
+}

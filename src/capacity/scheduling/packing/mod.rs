@@ -1,0 +1,135 @@
+//! Which machines to buy for many pods at once, and who goes onto which: whole machines filled with whole pods, for little money.
+//!
+//! The prices that bound the bill from below say what each pod should cost at the best. A machine that carries pods worth as much as
+//! it costs itself is therefore bought as well as can be. So the machine is taken that carries the most for its price, as often as
+//! there are pods to fill it, then the next one for those that are left ([`filling`]). The last machines are the worst filled,
+//! because there is nothing left to choose from; so machines are emptied again, a few at a time, and their pods packed anew, as
+//! long as that saves money ([`mending`]).
+//!
+//! Nothing here knows a rule: who may be on which machine is part of the market, and whether a filling is legal is asked when it is
+//! carried out. Work is counted in steps, never timed, and chance is drawn from a seed, so one market has one answer.
+
+mod filling;
+mod mending;
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use super::bound::{Certificate, Market, prices};
+use filling::Filler;
+
+/// More groups of pods than this are priced by coarser ones.
+const GROUPS_MAX: usize = 100;
+
+/// A machine and the pods that are to be on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bundle {
+    /// Its number in the market.
+    pub machine: usize,
+    /// By group, how many of it.
+    pub pods: Vec<(usize, i64)>,
+}
+
+/// Machines for all pods of `market` that some machine carries.
+pub(super) fn pack(market: &Market) -> Vec<Bundle> {
+    let worth = Worth::of(market);
+    let mut filler = Filler::new(market, &worth);
+    let left: Vec<i64> = market.groups.iter().map(|group| group.count).collect();
+    let bundles = build(market, &worth, left, &mut filler);
+    mending::mended(market, &worth, bundles, &mut filler)
+}
+
+/// What pods are worth, and resources on each machine, in micro-dollars an hour.
+struct Worth {
+    pods: Vec<f64>,
+    resources: Vec<Vec<f64>>,
+}
+
+impl Worth {
+    fn of(market: &Market) -> Self {
+        let Certificate { pods, resources } = match market.coarse(GROUPS_MAX) {
+            None => prices(market),
+            Some((coarse, part_of)) => {
+                let found = prices(&coarse);
+                let size = |requests: &[i64]| -> f64 {
+                    let on = |of: &Vec<f64>| -> f64 {
+                        requests.iter().zip(of).map(|(amount, price)| *amount as f64 * price).sum()
+                    };
+                    found.resources.iter().map(on).sum()
+                };
+                // A pod is worth more than its coarse likeness by as much as it is larger.
+                let pods = market.groups.iter().zip(&part_of).map(|(group, part)| {
+                    let coarse = &coarse.groups[*part];
+                    let likeness = size(&coarse.requests);
+                    let factor = if likeness > 0.0 { size(&group.requests) / likeness } else { 1.0 };
+                    found.pods[*part] * factor
+                });
+                let pods = pods.collect();
+                Certificate { pods, resources: market.proportions(&coarse, found.resources) }
+            }
+        };
+        // What costs nothing beside others has to be carried, too.
+        let alone = |group: usize| {
+            let carriers = market.machines.iter().filter(|machine| machine.most[group] > 0);
+            let prices = carriers.map(|machine| machine.price as f64 / machine.most[group] as f64);
+            prices.min_by(f64::total_cmp).unwrap_or(0.0)
+        };
+        let pods = pods.iter().enumerate().map(|(group, price)| price.max(alone(group) * 1e-3));
+        Self { pods: pods.collect(), resources }
+    }
+}
+
+/// A machine that was filled, by how much that is worth for its price.
+struct Offer {
+    ratio: f64,
+    machine: usize,
+    pods: Vec<(usize, i64)>,
+}
+
+impl Ord for Offer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Of machines that are as good the larger one: fewer nodes.
+        self.ratio.total_cmp(&other.ratio).then(self.machine.cmp(&other.machine))
+    }
+}
+
+impl PartialOrd for Offer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Offer {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Offer {}
+
+/// Buys the machine that carries the most for its price, again and again, until nobody is `left` whom a machine carries.
+fn build(market: &Market, worth: &Worth, mut left: Vec<i64>, filler: &mut Filler) -> Vec<Bundle> {
+    let mut bundles = Vec::new();
+    let offer = |machine: usize, left: &[i64], filler: &mut Filler| {
+        let (pods, value) = filler.fill(market, worth, machine, left);
+        let price = market.machines[machine].price.max(1) as f64;
+        (!pods.is_empty()).then(|| Offer { ratio: value / price, machine, pods })
+    };
+    let all = (0..market.machines.len()).filter_map(|machine| offer(machine, &left, filler));
+    let mut offers: BinaryHeap<Offer> = all.collect();
+    while let Some(best) = offers.pop() {
+        // It is worth what it was as long as there are pods for it; what the others are worth has only become less.
+        let carried = best.pods.iter().map(|(group, count)| left[*group] / count).min().unwrap_or(0);
+        for _ in 0..carried {
+            bundles.push(Bundle { machine: best.machine, pods: best.pods.clone() });
+        }
+        for (group, count) in &best.pods {
+            left[*group] -= carried * count;
+        }
+        if left.iter().all(|count| *count == 0) {
+            break;
+        }
+        offers.extend(offer(best.machine, &left, filler));
+    }
+    bundles
+}
