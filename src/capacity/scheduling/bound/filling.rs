@@ -11,8 +11,6 @@ const TINY: f64 = 1e-9;
 pub(in super::super) struct Filling {
     /// By group, pods and parts of pods.
     pub pods: Vec<f64>,
-    /// What all of them are worth.
-    pub value: f64,
     /// What a unit of each resource is worth.
     pub resources: Vec<f64>,
     /// How much work it was.
@@ -122,10 +120,9 @@ pub(in super::super) fn fullest(groups: &[Group], machine: &Machine, values: &[f
         };
         pods[*group] = share * machine.most[*group] as f64;
     }
-    let value = pods.iter().zip(values).map(|(pods, value)| pods * value).sum();
     let resources = (0..width).map(|resource| {
         let room = machine.room[resource].max(1) as f64;
         (-gain[offered.len() + resource]).max(0.0) / room
     });
-    Filling { pods, value, resources: resources.collect(), effort }
+    Filling { pods, resources: resources.collect(), effort }
 }

@@ -13,6 +13,7 @@ mod filling;
 mod market;
 mod pricing;
 mod proof;
+mod stowing;
 
 use super::Request;
 use super::Solution;
@@ -20,8 +21,8 @@ use super::ground::Ground;
 use crate::model::money::UsdPerHour;
 
 pub(super) use filling::fullest;
-pub(super) use market::{Market, Ways};
-pub(super) use pricing::prices;
+pub(super) use market::{Machine, Market, Ways};
+pub(super) use pricing::{Filled, Priced, prices};
 pub(super) use proof::Certificate;
 
 /// More groups of pods than this are priced by coarser ones.
@@ -48,7 +49,7 @@ fn least_of(market: &Market) -> i64 {
     let coarse = market.coarse(GROUPS_MAX).map(|(coarse, _)| coarse);
     // What pods of the coarse market need is no more than what those of the true one do.
     let of_pods = coarse.as_ref().unwrap_or(market);
-    let found = pricing::prices(of_pods);
+    let found = pricing::prices(of_pods).certificate;
     let mut best = proof::proven(of_pods, &found);
     for resource in 0..market.width {
         best = best.max(proof::proven(market, &Certificate::of_resource(market, resource)));

@@ -6,22 +6,65 @@
 //! same market has the same prices everywhere.
 
 use super::filling::fullest;
-use super::market::Market;
+use super::market::{Machine, Market};
 use super::proof::Certificate;
+use super::stowing::stowed;
 
 /// A machine may carry so much more than it costs before its filling is added.
 const SLACK: f64 = 1e-4;
 
-/// Fillings that are added before all machines are looked at again.
-const FILLINGS_A_ROUND: usize = 24;
+/// Fillings of one machine that are added before all machines are looked at again.
+const ATTEMPTS: usize = 3;
 
 /// Work that a market is worth, and what each machine and group adds to it.
-const EFFORT: u64 = 4_000_000;
+const EFFORT: u64 = 20_000_000;
 
 /// Smaller than this is nothing.
 const TINY: f64 = 1e-9;
 
+/// A bound that is so near to what machines cost that are bought in parts is good enough.
+const GAP: f64 = 5e-4;
+
+/// How much prices are drawn to those of the best bound so far: without it they swing to and fro.
+const TRUST: f64 = 0.85;
+
+/// Fillings of one machine with whole pods that are tried before it is filled with parts of pods: at first, and at the most.
+const TRIES_FIRST: u64 = 250;
+const TRIES: u64 = 4_000;
+
+/// Fillings that are remembered.
+const POOL_MAX: usize = 400;
+
+/// How often one filling takes the place of another before machines are looked at again.
+const PIVOTS_A_ROUND: usize = 60;
+
+/// A machine with whole pods on it, and how often it is bought where machines may be bought in parts.
+#[derive(Clone)]
+pub(in super::super) struct Filled {
+    pub machine: usize,
+    /// By group.
+    pub pods: Vec<(usize, i64)>,
+    pub times: f64,
+}
+
+/// What a market comes to.
+pub(in super::super) struct Priced {
+    pub certificate: Certificate,
+    /// Machines that carry all pods at those prices, those that are filled with parts of pods left out.
+    pub mix: Vec<Filled>,
+}
+
+/// A machine that is filled.
+struct Column {
+    /// Of all pods of each group.
+    shares: Vec<f64>,
+    price: f64,
+    /// If pods are whole.
+    filling: Option<Filled>,
+}
+
 /// The cheapest mix of fillings that are known: one for each group.
+#[derive(Clone)]
 struct Mix {
     /// Inverse of the matrix of the fillings in it.
     inverse: Vec<Vec<f64>>,
@@ -29,18 +72,20 @@ struct Mix {
     level: Vec<f64>,
     /// What carrying all of a group is worth.
     worth: Vec<f64>,
+    /// Which machines they are, if they carry whole pods; as often as `times` if they are bought once.
+    fillings: Vec<Option<Filled>>,
 }
 
 impl Mix {
     /// Machines with one group alone: `prices` of carrying all of each.
-    fn new(prices: Vec<f64>) -> Self {
+    fn new(prices: Vec<f64>, fillings: Vec<Option<Filled>>) -> Self {
         let count = prices.len();
         let unit = |at: usize| (0..count).map(|other| if at == other { 1.0 } else { 0.0 }).collect();
-        Self { inverse: (0..count).map(unit).collect(), level: vec![1.0; count], worth: prices }
+        Self { inverse: (0..count).map(unit).collect(), level: vec![1.0; count], worth: prices, fillings }
     }
 
     /// Takes in a filling that carries `shares` of all pods of each group for `price`, for the one that it replaces.
-    fn take_in(&mut self, shares: &[f64], price: f64) -> bool {
+    fn take_in(&mut self, shares: &[f64], price: f64, filling: Option<Filled>) -> bool {
         let reduced = price - dot(&self.worth, shares);
         if reduced >= 0.0 {
             return false;
@@ -64,6 +109,7 @@ impl Mix {
         self.level[leaving] = step;
         self.worth.iter_mut().zip(&turned).for_each(|(worth, by)| *worth += reduced * by);
         self.inverse[leaving] = turned;
+        self.fillings[leaving] = filling;
         true
     }
 
@@ -78,11 +124,44 @@ impl Mix {
             less[group] = -1.0;
             effort += (self.worth.len() * self.worth.len()) as u64;
             // A column of price 0 that carries less than nothing of the group.
-            if !self.take_in(&less, 0.0) {
+            if !self.take_in(&less, 0.0, None) {
                 break;
             }
         }
         effort
+    }
+
+    /// Takes in fillings of `pool` for as long as that makes the mix cheaper.
+    fn improve(&mut self, pool: &[Column]) -> (bool, u64) {
+        let (mut has_changed, mut work) = (false, 0);
+        let count = self.worth.len() as u64;
+        for _ in 0..PIVOTS_A_ROUND {
+            work += count * pool.len() as u64;
+            let gain = |column: &Column| (dot(&self.worth, &column.shares) - column.price) / column.price;
+            let gains = pool.iter().map(gain).enumerate();
+            let best = gains.max_by(|one, other| one.1.total_cmp(&other.1).then(other.0.cmp(&one.0)));
+            let Some((at, _)) = best.filter(|(_, gain)| *gain > SLACK / 10.0) else { break };
+            work += 2 * count * count;
+            let Column { shares, price, filling } = &pool[at];
+            if !self.take_in(shares, *price, filling.clone()) {
+                break;
+            }
+            has_changed = true;
+        }
+        (has_changed, work)
+    }
+
+    /// What all of it costs.
+    fn cost(&self) -> f64 {
+        self.worth.iter().map(|worth| worth.max(0.0)).sum()
+    }
+
+    /// What is bought, and how often.
+    fn bought(self) -> Vec<Filled> {
+        let levels = self.fillings.into_iter().zip(self.level);
+        let bought =
+            levels.filter_map(|(filling, level)| filling.map(|of| Filled { times: of.times * level, ..of }));
+        bought.filter(|filled| filled.times > TINY).collect()
     }
 }
 
@@ -90,92 +169,201 @@ fn dot(one: &[f64], other: &[f64]) -> f64 {
     one.iter().zip(other).map(|(a, b)| a * b).sum()
 }
 
+/// What looks for machines that carry more than they cost.
+struct Pricer<'a> {
+    market: &'a Market,
+    /// Groups that some machine carries: the rows of the program.
+    carried: Vec<usize>,
+    /// Prices of resources by machine.
+    of_machines: Vec<Vec<f64>>,
+    /// Those of other machines, which may do as well.
+    known: Vec<Vec<f64>>,
+    tries: u64,
+    effort: u64,
+}
+
+/// A machine that carries more than it costs, or could for all that is known.
+struct Missed {
+    /// What it carries at the most, for its price.
+    ratio: f64,
+    /// By group, whole pods that are worth more than it costs.
+    whole: Option<Vec<(usize, i64)>>,
+    /// The same with parts of pods.
+    parts: Vec<f64>,
+}
+
+impl Pricer<'_> {
+    fn ratio(&mut self, machine: &Machine, values: &[f64], resources: &[f64]) -> f64 {
+        self.effort += (self.carried.len() * self.market.width) as u64;
+        let mut worth = dot_whole(resources, &machine.room);
+        for group in self.carried.iter().filter(|group| machine.most[**group] > 0) {
+            let beyond = values[*group] - dot_whole(resources, &self.market.groups[*group].requests);
+            worth += beyond.max(0.0) * machine.most[*group] as f64;
+        }
+        worth / machine.price.max(1) as f64
+    }
+
+    /// `None`: nothing that the machine carries is worth more than it costs.
+    fn missed(&mut self, at: usize, values: &[f64]) -> Option<Missed> {
+        let market = self.market;
+        let machine = &market.machines[at];
+        let price = machine.price.max(1) as f64;
+        let mut resources = std::mem::take(&mut self.of_machines[at]);
+        let mut ratio = self.ratio(machine, values, &resources);
+        let mut known = std::mem::take(&mut self.known);
+        // Machines of one family have one market.
+        for prices in known.iter().rev() {
+            if ratio <= 1.0 + SLACK {
+                break;
+            }
+            let other = self.ratio(machine, values, prices);
+            if other < ratio {
+                ratio = other;
+                resources.clone_from(prices);
+            }
+        }
+        let mut missed = None;
+        if ratio > 1.0 + SLACK {
+            let filling = fullest(&market.groups, machine, values);
+            self.effort += filling.effort;
+            let other = self.ratio(machine, values, &filling.resources);
+            if other < ratio {
+                ratio = other;
+                resources.clone_from(&filling.resources);
+            }
+            if known.len() == 8 {
+                known.remove(0);
+            }
+            known.push(filling.resources);
+            if ratio > 1.0 + SLACK {
+                let whole =
+                    stowed(&market.groups, machine, &machine.most, values, &resources, price, self.tries);
+                self.effort += whole.effort;
+                if whole.is_best {
+                    ratio = whole.value / price;
+                }
+                let is_worth_it = whole.value > price * (1.0 + SLACK);
+                missed = (ratio > 1.0 + SLACK).then(|| Missed {
+                    ratio,
+                    whole: is_worth_it.then_some(whole.pods),
+                    parts: filling.pods,
+                });
+            }
+        }
+        self.known = known;
+        self.of_machines[at] = resources;
+        missed
+    }
+
+    fn shares(&self, pods: impl Iterator<Item = (usize, f64)>) -> Vec<f64> {
+        let mut shares = vec![0.0; self.carried.len()];
+        for (group, count) in pods {
+            if let Ok(row) = self.carried.binary_search(&group) {
+                shares[row] = count / self.market.groups[group].count as f64;
+            }
+        }
+        shares
+    }
+
+    /// The filling that is missed; with parts of pods only if `are_parts_allowed`.
+    fn column(&self, at: usize, missed: &Missed, are_parts_allowed: bool) -> Option<Column> {
+        let price = self.market.machines[at].price.max(1) as f64;
+        if let Some(pods) = &missed.whole {
+            let shares = self.shares(pods.iter().map(|(group, count)| (*group, *count as f64)));
+            return Some(Column {
+                shares,
+                price,
+                filling: Some(Filled { machine: at, pods: pods.clone(), times: 1.0 }),
+            });
+        }
+        let shares = || self.shares(missed.parts.iter().copied().enumerate());
+        are_parts_allowed.then(|| Column { shares: shares(), price, filling: None })
+    }
+}
+
 /// Prices of pods, and of resources by machine, that bound the cost of `market` well.
-pub(in super::super) fn prices(market: &Market) -> Certificate {
+pub(in super::super) fn prices(market: &Market) -> Priced {
     let carried: Vec<usize> = (0..market.groups.len())
         .filter(|group| market.machines.iter().any(|machine| machine.most[*group] > 0))
         .collect();
     let alone = |group: &usize| {
         let count = market.groups[*group].count as f64;
-        let machines = market.machines.iter().filter(|machine| machine.most[*group] > 0);
-        let prices = machines.map(|machine| machine.price as f64 * count / machine.most[*group] as f64);
-        prices.min_by(f64::total_cmp).unwrap_or(0.0)
+        let machines = market.machines.iter().enumerate().filter(|(_, machine)| machine.most[*group] > 0);
+        let prices = machines.map(|(at, machine)| {
+            let most = machine.most[*group];
+            let times = count / most as f64;
+            (machine.price as f64 * times, Filled { machine: at, pods: vec![(*group, most)], times })
+        });
+        prices.min_by(|one, other| one.0.total_cmp(&other.0)).expect("some machine carries it")
     };
-    let mut mix = Mix::new(carried.iter().map(alone).collect());
-    let mut of_machines = vec![vec![0.0; market.width]; market.machines.len()];
-    let mut best = (0.0, vec![0.0; market.groups.len()], of_machines.clone());
-    let mut known: Vec<Vec<f64>> = Vec::new();
-    let mut effort: u64 = 0;
-    while effort < EFFORT {
-        effort += mix.without_negatives();
+    let (prices, fillings) = carried.iter().map(alone).map(|(price, filled)| (price, Some(filled))).unzip();
+    let mut mix = Mix::new(prices, fillings);
+    let total = |values: &[f64]| -> f64 {
+        values.iter().zip(&market.groups).map(|(value, group)| value * group.count as f64).sum()
+    };
+    let Certificate { pods, resources } = Certificate::of_simple_parts(market);
+    let mut best = (total(&pods), pods, resources.clone());
+    let mut pricer =
+        Pricer { market, carried, of_machines: resources, known: Vec::new(), tries: TRIES_FIRST, effort: 0 };
+    let mut pool: Vec<Column> = Vec::new();
+    let mut trust = TRUST;
+    let mut of_whole: Option<Vec<Filled>> = None;
+    let mut first = 0;
+    while pricer.effort < EFFORT {
+        pricer.effort += mix.without_negatives();
         let mut values = vec![0.0; market.groups.len()];
-        for (row, group) in carried.iter().enumerate() {
-            values[*group] = mix.worth[row].max(0.0) / market.groups[*group].count as f64;
+        for (row, group) in pricer.carried.iter().enumerate() {
+            let now = mix.worth[row].max(0.0) / market.groups[*group].count as f64;
+            values[*group] = trust * best.1[*group] + (1.0 - trust) * now;
         }
-        let mut missed: Vec<(f64, usize, Vec<f64>)> = Vec::new();
         let mut dearest: f64 = 1.0;
-        for (at, machine) in market.machines.iter().enumerate() {
-            let price = machine.price.max(1) as f64;
-            let most = |resources: &[f64]| {
-                let mut worth = dot_whole(resources, &machine.room);
-                for group in carried.iter().filter(|group| machine.most[**group] > 0) {
-                    let beyond = values[*group] - dot_whole(resources, &market.groups[*group].requests);
-                    worth += beyond.max(0.0) * machine.most[*group] as f64;
+        let count = market.machines.len();
+        for at in (first..count).chain(0..first) {
+            for attempt in 1..=ATTEMPTS {
+                let Some(missed) = pricer.missed(at, &values) else { break };
+                pool.extend(pricer.column(at, &missed, of_whole.is_some()));
+                if attempt == ATTEMPTS {
+                    dearest = dearest.max(missed.ratio);
                 }
-                worth / price
-            };
-            effort += (carried.len() * market.width) as u64;
-            let mut ratio = most(&of_machines[at]);
-            if ratio > 1.0 + SLACK {
-                // Machines of one family have one market.
-                for prices in known.iter().rev() {
-                    effort += (carried.len() * market.width) as u64;
-                    let other = most(prices);
-                    if other < ratio {
-                        ratio = other;
-                        of_machines[at].clone_from(prices);
-                    }
-                    if ratio <= 1.0 + SLACK {
-                        break;
+                // What it carries is made cheaper by as much as it is worth too much: what other machines carry is only worth less.
+                match &missed.whole {
+                    Some(pods) => pods.iter().for_each(|(group, _)| values[*group] /= missed.ratio),
+                    None => {
+                        let parts = missed.parts.iter().enumerate().filter(|(_, parts)| **parts > 0.0);
+                        parts.for_each(|(group, _)| values[group] /= missed.ratio);
                     }
                 }
             }
-            if ratio > 1.0 + SLACK {
-                let filling = fullest(&market.groups, machine, &values);
-                effort += filling.effort;
-                let other = most(&filling.resources);
-                if other < ratio {
-                    ratio = other;
-                    of_machines[at].clone_from(&filling.resources);
-                }
-                if known.len() == 8 {
-                    known.remove(0);
-                }
-                known.push(filling.resources);
-                if filling.value > price * (1.0 + SLACK) {
-                    missed.push((filling.value / price, at, filling.pods));
-                }
-            }
-            dearest = dearest.max(ratio);
         }
-        let bound = mix.worth.iter().map(|worth| worth.max(0.0)).sum::<f64>() / dearest;
+        first = (first + count / 3 + 1) % count.max(1);
+        let bound = total(&values) / dearest;
         if bound > best.0 {
-            best = (bound, values, of_machines.clone());
+            values.iter_mut().for_each(|value| *value /= dearest);
+            best = (bound, values, pricer.of_machines.clone());
         }
-        missed.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-        missed.truncate(FILLINGS_A_ROUND);
-        let mut has_changed = false;
-        for (_, at, pods) in missed {
-            let shares = carried.iter().map(|group| pods[*group] / market.groups[*group].count as f64);
-            let shares: Vec<f64> = shares.collect();
-            effort += 2 * (carried.len() * carried.len()) as u64;
-            has_changed |= mix.take_in(&shares, market.machines[at].price.max(1) as f64);
+        let (has_changed, work) = mix.improve(&pool);
+        pricer.effort += work;
+        if pool.len() > POOL_MAX {
+            pool.drain(..pool.len() - POOL_MAX);
         }
-        if !has_changed {
+        if mix.cost() <= best.0 * (1.0 + GAP) {
+            break;
+        }
+        if has_changed {
+            trust = TRUST;
+        } else if trust > 0.0 {
+            trust = 0.0;
+        } else if pricer.tries < TRIES {
+            pricer.tries *= 4;
+        } else if of_whole.is_none() {
+            // No machine is known to carry more whole pods than it costs, but nobody can tell.
+            of_whole = Some(mix.clone().bought());
+        } else {
             break;
         }
     }
-    Certificate { pods: best.1, resources: best.2 }
+    let mix = of_whole.unwrap_or_else(|| mix.bought());
+    Priced { certificate: Certificate { pods: best.1, resources: best.2 }, mix }
 }
 
 fn dot_whole(prices: &[f64], amounts: &[i64]) -> f64 {

@@ -5,6 +5,7 @@
 //! pods are made cheaper in proportion.
 
 use super::market::{Machine, Market};
+use super::stowing::stowed;
 
 /// Prices that make a bound.
 pub(in super::super) struct Certificate {
@@ -20,6 +21,42 @@ impl Certificate {
         let alone =
             |_: &Machine| (0..market.width).map(|at| if at == resource { 1.0 } else { 0.0 }).collect();
         Self::of_resources(market, market.machines.iter().map(alone).collect())
+    }
+
+    /// The best of those by which machines are worth what they cost for their amounts of one resource, or of two in equal, or other simple, parts.
+    pub fn of_simple_parts(market: &Market) -> Self {
+        let mut tried: Vec<Vec<f64>> = Vec::new();
+        for one in 0..market.width {
+            for other in 0..=one {
+                for part in if other == one { &[1.0][..] } else { &[0.25, 0.5, 0.75][..] } {
+                    let of = |at| {
+                        if at == one {
+                            *part
+                        } else if at == other {
+                            1.0 - part
+                        } else {
+                            0.0
+                        }
+                    };
+                    tried.push((0..market.width).map(of).collect());
+                }
+            }
+        }
+        let total = |certificate: &Self| -> f64 {
+            certificate.pods.iter().zip(&market.groups).map(|(price, group)| price * group.count as f64).sum()
+        };
+        let of = |parts: Vec<f64>| {
+            let share = |machine: &Machine| {
+                parts.iter().zip(&machine.room).map(|(part, room)| part / (*room).max(1) as f64).collect()
+            };
+            Self::of_resources(market, market.machines.iter().map(share).collect())
+        };
+        let tried = tried.into_iter().map(of);
+        let none = Self {
+            pods: vec![0.0; market.groups.len()],
+            resources: vec![vec![0.0; market.width]; market.machines.len()],
+        };
+        tried.fold(none, |best, next| if total(&next) > total(&best) { next } else { best })
     }
 
     /// Each machine's resources are worth together what it costs, in the given proportion; a pod is worth the least that its resources are
@@ -46,6 +83,9 @@ impl Certificate {
 /// Whole parts of a micro-dollar that prices are counted in here.
 const PARTS: i128 = 1 << 40;
 
+/// Fillings with whole pods that are tried for one machine.
+const TRIES: u64 = 20_000;
+
 /// The dearest pod alone: some machine must carry it.
 pub(super) fn single(market: &Market) -> i64 {
     let cheapest = |group: usize| {
@@ -69,7 +109,10 @@ pub(super) fn proven(market: &Market, certificate: &Certificate) -> i64 {
     for (machine, resources) in market.machines.iter().zip(&certificate.resources) {
         let resources: Vec<i128> = resources.iter().map(|price| whole(*price)).collect();
         let price = i128::from(machine.price.max(0)).saturating_mul(PARTS);
-        let Some(worth) = worth_at_most(market, machine, &pods, &resources) else { return 0 };
+        let Some(mut worth) = worth_at_most(market, machine, &pods, &resources) else { return 0 };
+        if worth > price {
+            worth = worth.min(worth_of_whole(market, machine, &pods, &resources).max(price));
+        }
         if worth > price {
             let Some(product) = price.checked_mul(PARTS) else { return 0 };
             share = share.min(product / worth);
@@ -101,6 +144,16 @@ pub(super) fn proven(market: &Market, certificate: &Certificate) -> i64 {
     let micros = total.max(0).saturating_add(PARTS - 1) / PARTS;
     // What is as large as the numbers that were left out on the way proves nothing.
     i64::try_from(micros).unwrap_or(0)
+}
+
+/// The same for whole pods, if so much can be tried. Floating point is off by less than what is added.
+fn worth_of_whole(market: &Market, machine: &Machine, pods: &[i128], resources: &[i128]) -> i128 {
+    let back = |price: &i128| *price as f64 / PARTS as f64;
+    let values: Vec<f64> = pods.iter().map(back).collect();
+    let resources: Vec<f64> = resources.iter().map(back).collect();
+    let price = machine.price.max(0) as f64;
+    let found = stowed(&market.groups, machine, &machine.most, &values, &resources, price, TRIES);
+    if found.is_best { whole(found.value * (1.0 + 1e-9)) + 1 } else { i128::MAX }
 }
 
 fn whole(price: f64) -> i128 {

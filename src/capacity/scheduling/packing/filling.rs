@@ -9,6 +9,9 @@ use super::Worth;
 /// Tries that one filling is worth.
 const TRIES: u64 = 400;
 
+/// Steps that every filling takes, whatever is tried.
+const FILLING: u64 = 300;
+
 /// Larger pods are placed first among those of equal worth: small ones fill gaps later.
 const LARGER_FIRST: f64 = 0.01;
 
@@ -82,7 +85,7 @@ impl Filler {
         };
         let free: Vec<i64> = left.iter().zip(&pods).map(|(left, taken)| left - taken).collect();
         attempt.add(0, &mut room, &mut free.clone(), 0.0);
-        self.steps += (TRIES - attempt.tries) * (market.width as u64 + 1) + offered.len() as u64;
+        self.steps += (TRIES - attempt.tries) * (market.width as u64 + 1) + (3 * left.len()) as u64 + FILLING;
         for group in attempt.found {
             pods[group] += 1;
         }

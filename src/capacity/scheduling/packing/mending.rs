@@ -7,7 +7,10 @@ use super::filling::Filler;
 use super::{Bundle, Market, Worth, build};
 
 /// Steps that making a packing better is worth.
-const STEPS: u64 = 30_000_000;
+const STEPS: u64 = 20_000_000;
+
+/// By how much prices differ from try to try at the most.
+const NOISE: f64 = 0.3;
 
 /// The most machines that are emptied at once.
 const EMPTIED_MAX: usize = 6;
@@ -34,7 +37,7 @@ pub(super) fn mended(
     while filler.steps < until {
         let total: f64 = losses.iter().sum();
         let cost: i64 = bundles.iter().map(price).sum();
-        if bundles.len() < 2 || total <= cost as f64 * 1e-4 {
+        if bundles.len() < 2 || total <= cost as f64 * 5e-4 {
             break;
         }
         let count = (2 + (chance.next_u64() % (EMPTIED_MAX as u64 - 1)) as usize).min(bundles.len());
@@ -56,9 +59,21 @@ pub(super) fn mended(
             }
         }
         let before: i64 = emptied.iter().map(|at| price(&bundles[*at])).sum();
-        let anew = build(market, worth, left, filler);
+        // Other prices, other choices.
+        let noise = NOISE * (chance.next_u64() % 3) as f64 / 2.0;
+        let mut tried = worth.clone();
+        for (group, count) in left.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let draw = (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+            debug_assert!(*count > 0);
+            tried.pods[group] *= 1.0 + noise * (draw - 0.5);
+        }
+        let anew = build(market, &tried, left, before, filler);
         let after: i64 = anew.iter().map(price).sum();
-        if (after, anew.len()) < (before, emptied.len()) {
+        let carried = |of: &[Bundle]| -> i64 {
+            of.iter().flat_map(|bundle| &bundle.pods).map(|(_, count)| count).sum()
+        };
+        let were: Vec<Bundle> = emptied.iter().map(|at| bundles[*at].clone()).collect();
+        if carried(&anew) == carried(&were) && (after, anew.len()) <= (before, emptied.len()) {
             for at in emptied.iter().rev() {
                 bundles.swap_remove(*at);
                 losses.swap_remove(*at);

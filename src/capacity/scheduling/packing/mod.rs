@@ -15,7 +15,7 @@ mod mending;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::bound::{Certificate, Market, prices};
+use super::bound::{Certificate, Filled, Machine, Market, Priced, prices};
 use filling::Filler;
 
 /// More groups of pods than this are priced by coarser ones.
@@ -34,23 +34,45 @@ pub(super) struct Bundle {
 pub(super) fn pack(market: &Market) -> Vec<Bundle> {
     let worth = Worth::of(market);
     let mut filler = Filler::new(market, &worth);
-    let left: Vec<i64> = market.groups.iter().map(|group| group.count).collect();
-    let bundles = build(market, &worth, left, &mut filler);
+    let mut left: Vec<i64> = market.groups.iter().map(|group| group.count).collect();
+    let mut bundles = whole(&worth.mix, &mut left);
+    bundles.extend(build(market, &worth, left, i64::MAX, &mut filler));
     mending::mended(market, &worth, bundles, &mut filler)
 }
 
+/// Of the machines of `mix`, those that are bought whole.
+fn whole(mix: &[Filled], left: &mut [i64]) -> Vec<Bundle> {
+    let mut bundles = Vec::new();
+    for filled in mix {
+        let there = filled.pods.iter().map(|(group, count)| left[*group] / count).min().unwrap_or(0);
+        let times = ((filled.times + 1e-6).floor() as i64).min(there);
+        for (group, count) in &filled.pods {
+            left[*group] -= times * count;
+        }
+        let bundle = Bundle { machine: filled.machine, pods: filled.pods.clone() };
+        bundles.extend(std::iter::repeat_n(bundle, times.max(0) as usize));
+    }
+    bundles
+}
+
 /// What pods are worth, and resources on each machine, in micro-dollars an hour.
+#[derive(Clone)]
 struct Worth {
     pods: Vec<f64>,
     resources: Vec<Vec<f64>>,
+    /// Machines that carry all pods, bought in parts; none if pods were priced by coarser ones.
+    mix: Vec<Filled>,
 }
 
 impl Worth {
     fn of(market: &Market) -> Self {
-        let Certificate { pods, resources } = match market.coarse(GROUPS_MAX) {
-            None => prices(market),
+        let (Certificate { pods, resources }, mix) = match market.coarse(GROUPS_MAX) {
+            None => {
+                let Priced { certificate, mix } = prices(market);
+                (certificate, mix)
+            }
             Some((coarse, part_of)) => {
-                let found = prices(&coarse);
+                let found = prices(&coarse).certificate;
                 let size = |requests: &[i64]| -> f64 {
                     let on = |of: &Vec<f64>| -> f64 {
                         requests.iter().zip(of).map(|(amount, price)| *amount as f64 * price).sum()
@@ -65,7 +87,7 @@ impl Worth {
                     found.pods[*part] * factor
                 });
                 let pods = pods.collect();
-                Certificate { pods, resources: market.proportions(&coarse, found.resources) }
+                (Certificate { pods, resources: market.proportions(&coarse, found.resources) }, Vec::new())
             }
         };
         // What costs nothing beside others has to be carried, too.
@@ -75,7 +97,7 @@ impl Worth {
             prices.min_by(f64::total_cmp).unwrap_or(0.0)
         };
         let pods = pods.iter().enumerate().map(|(group, price)| price.max(alone(group) * 1e-3));
-        Self { pods: pods.collect(), resources }
+        Self { pods: pods.collect(), resources, mix }
     }
 }
 
@@ -107,21 +129,42 @@ impl PartialEq for Offer {
 
 impl Eq for Offer {}
 
-/// Buys the machine that carries the most for its price, again and again, until nobody is `left` whom a machine carries.
-fn build(market: &Market, worth: &Worth, mut left: Vec<i64>, filler: &mut Filler) -> Vec<Bundle> {
-    let mut bundles = Vec::new();
+/// Buys the machine that carries the most for its price, again and again, until nobody is `left` whom a machine carries; but one
+/// machine for all that are left where that is cheaper in the end. Machines that cost more than `price_max` are not looked at.
+fn build(
+    market: &Market,
+    worth: &Worth,
+    mut left: Vec<i64>,
+    price_max: i64,
+    filler: &mut Filler,
+) -> Vec<Bundle> {
+    let mut bundles: Vec<Bundle> = Vec::new();
     let offer = |machine: usize, left: &[i64], filler: &mut Filler| {
         let (pods, value) = filler.fill(market, worth, machine, left);
         let price = market.machines[machine].price.max(1) as f64;
         (!pods.is_empty()).then(|| Offer { ratio: value / price, machine, pods })
     };
-    let all = (0..market.machines.len()).filter_map(|machine| offer(machine, &left, filler));
+    let affordable = market.machines.partition_point(|machine| machine.price <= price_max);
+    let all = (0..affordable).filter_map(|machine| offer(machine, &left, filler));
     let mut offers: BinaryHeap<Offer> = all.collect();
+    let mut cost = 0;
+    // What everything costs if the rest is closed in one machine: after so many others.
+    let mut closed: Option<(i64, usize, Bundle)> = None;
     while let Some(best) = offers.pop() {
         // It is worth what it was as long as there are pods for it; what the others are worth has only become less.
         let carried = best.pods.iter().map(|(group, count)| left[*group] / count).min().unwrap_or(0);
+        if carried > 0 {
+            filler.steps += (left.len() + affordable) as u64;
+            if let Some(last) = last_one(market, &left, affordable) {
+                let total = cost + market.machines[last.machine].price;
+                if closed.as_ref().is_none_or(|(known, ..)| total < *known) {
+                    closed = Some((total, bundles.len(), last));
+                }
+            }
+        }
         for _ in 0..carried {
             bundles.push(Bundle { machine: best.machine, pods: best.pods.clone() });
+            cost += market.machines[best.machine].price;
         }
         for (group, count) in &best.pods {
             left[*group] -= carried * count;
@@ -131,5 +174,26 @@ fn build(market: &Market, worth: &Worth, mut left: Vec<i64>, filler: &mut Filler
         }
         offers.extend(offer(best.machine, &left, filler));
     }
+    let is_whole = left.iter().all(|count| *count == 0);
+    if let Some((_, after, last)) = closed.filter(|(total, ..)| !is_whole || *total < cost) {
+        bundles.truncate(after);
+        bundles.push(last);
+    }
     bundles
+}
+
+/// The cheapest machine that carries all that are left, of the first so many.
+fn last_one(market: &Market, left: &[i64], affordable: usize) -> Option<Bundle> {
+    let pods: Vec<(usize, i64)> = left.iter().copied().enumerate().filter(|(_, count)| *count > 0).collect();
+    let mut total = vec![0_i64; market.width];
+    for (group, count) in &pods {
+        let requests = &market.groups[*group].requests;
+        total.iter_mut().zip(requests).for_each(|(sum, asked)| *sum = sum.saturating_add(asked * count));
+    }
+    let carries = |machine: &Machine| {
+        total.iter().zip(&machine.room).all(|(asked, there)| asked <= there)
+            && pods.iter().all(|(group, count)| machine.most[*group] >= *count)
+    };
+    let machine = market.machines[..affordable].iter().position(carries)?;
+    Some(Bundle { machine, pods })
 }

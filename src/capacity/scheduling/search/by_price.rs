@@ -54,7 +54,8 @@ pub(super) fn cheaper(ground: &mut Ground, request: &Request, first: &Solution) 
     }
     search.run();
     let second = search.solution();
-    let cost = |solution: &Solution| -> UsdPerHour { solution.new_nodes.iter().map(|node| node.price()).sum() };
+    let cost =
+        |solution: &Solution| -> UsdPerHour { solution.new_nodes.iter().map(|node| node.price()).sum() };
     let is_better = second.unschedulable.len() <= first.unschedulable.len() && cost(&second) < cost(first);
     is_better.then_some(second)
 }
@@ -147,7 +148,8 @@ impl Search<'_, '_> {
             }
             if let Ok((bin, admission)) = self.open_bin(index, guest) {
                 weight = Some(of);
-                let none = || self.ground.templates.iter().map(|one| FixedBitSet::with_capacity(one.open.len()));
+                let none =
+                    || self.ground.templates.iter().map(|one| FixedBitSet::with_capacity(one.open.len()));
                 let mut open = (*self.ground.outlooks.get(admission.outlook()).open).clone();
                 debug_assert!(bin.template == index && open.len() == length);
                 ways.get_or_insert_with(|| none().collect())[index].union_with(&std::mem::take(&mut open));
@@ -183,7 +185,9 @@ impl Search<'_, '_> {
         let guest = Guest { demand: &demand, level: &level, volumes, stances: &[] };
         match *bin {
             None => {
-                let Ok((mut opened, admission)) = self.open_bin(bundle.template, &guest) else { return false };
+                let Ok((mut opened, admission)) = self.open_bin(bundle.template, &guest) else {
+                    return false;
+                };
                 opened.price_max = Some(bundle.price);
                 let index = self.layout.bins.len();
                 self.layout.bins.push(Rc::new(opened));
