@@ -1,6 +1,8 @@
 //! What a plan costs, and the least that any plan could.
 
-use provisor::capacity::scheduling::{NewNode, Solution, solve_bounded};
+use std::collections::BTreeSet;
+
+use provisor::capacity::scheduling::{Mode, NewNode, Request, Solution, solve, solve_bounded};
 use provisor::model::money::UsdPerHour;
 use provisor::model::offering::{CapacityType, InstanceType};
 use provisor::model::requirement::Operator::*;
@@ -201,4 +203,171 @@ fn no_plan_costs_less_than_its_bound() {
         plans += usize::from(!solution.new_nodes.is_empty());
     }
     assert!(plans > 600, "{plans}");
+}
+
+// ------------------------------------------------------------------------------------------------ many pods
+
+/// Three families in sizes of 1 to 64 CPU, which cost a little more or less than their size, as machines on sale do.
+fn families(chance: &mut Chance) -> Vec<InstanceType> {
+    let mut types = Vec::new();
+    for (family, gib_each, price_each) in [("c", 2, 0.043), ("m", 4, 0.05), ("r", 8, 0.063)] {
+        for cpu in [1_usize, 2, 4, 8, 16, 32, 64] {
+            let price = price_each * cpu as f64;
+            let mut offered = Vec::new();
+            for zone in ZONES {
+                let spot = price * (30 + chance.below(30)) as f64 / 100.0;
+                offered.push((zone, CapacityType::Spot, spot));
+                offered.push((zone, CapacityType::OnDemand, price));
+            }
+            let memory = format!("{}Mi", gib_each * cpu * 1024 * 93 / 100);
+            let room = [
+                ("cpu", format!("{}m", cpu * 1000 - 80)),
+                ("memory", memory),
+                ("pods", (10 * cpu + 10).to_string()),
+            ];
+            let room: Vec<(&str, &str)> = room.iter().map(|(name, amount)| (*name, &**amount)).collect();
+            types.push(machine(&format!("{family}.{cpu}"), &room, &offered));
+        }
+    }
+    // The largest of all is no bargain.
+    types.push(machine("x.400", &[("cpu", "400"), ("memory", "6000Gi"), ("pods", "700")], &everywhere(60.0)));
+    types
+}
+
+/// Of few or many shapes; some want one zone, on-demand capacity, or the tainted pool.
+fn batch(chance: &mut Chance, count: usize) -> Vec<A> {
+    let shapes: Vec<(String, String)> = (0..[3, 30, 100][chance.below(3)])
+        .map(|_| {
+            let cpu_max = chance.one_of(&[900, 900, 900, 4000]);
+            let cpu = 50 + chance.below(cpu_max);
+            (format!("{cpu}m"), format!("{}Mi", cpu * (1 + chance.below(8)) / 2 + 50))
+        })
+        .collect();
+    let are_bound = chance.below(2) == 0;
+    let one = |at: usize| {
+        let (cpu, memory) = &shapes[chance.below(shapes.len())];
+        let mut one = pod(&format!("pod-{at:04}")).cpu(cpu).memory(memory);
+        match chance.below(10) {
+            0 if are_bound => one = one.select(ZONE, chance.one_of(&ZONES)),
+            1 if are_bound => one = one.select(CAPACITY_TYPE, "on-demand"),
+            2 if are_bound => one = one.tolerate("team", None, None),
+            _ => {}
+        }
+        one
+    };
+    (0..count).map(one).collect()
+}
+
+fn market(seed: u64) -> (World, Chance) {
+    let mut chance = Chance::new(seed);
+    let tainted = pool("tainted").taint("team", "blue", Effect::NoSchedule);
+    let mut world = World::new(vec![pool("plain"), tainted], families(&mut chance));
+    if chance.below(2) == 0 {
+        world.put_daemon("agent", &pod("agent").cpu("100m").memory("100Mi"));
+    }
+    (world, chance)
+}
+
+/// As a question that buys nothing is answered: by first-fit.
+fn by_first_fit(request: &Request) -> Solution {
+    solve(&Request { mode: Mode::Simulation { settling: &BTreeSet::new() }, ..*request })
+}
+
+fn placed(solution: &Solution) -> BTreeSet<String> {
+    let on_new = solution.new_nodes.iter().flat_map(|node| &node.pods);
+    let pods: Vec<String> =
+        on_new.chain(solution.existing.values().flatten()).map(|key| key.name.to_string()).collect();
+    let all: BTreeSet<String> = pods.iter().cloned().collect();
+    assert_eq!(all.len(), pods.len(), "a pod has one place");
+    all
+}
+
+/// What each node costs and asks for, whatever its pods are called.
+fn content(solution: &Solution) -> Vec<String> {
+    let of = |node: &NewNode| format!("{} {} {}", node.pool, node.price(), node.requests);
+    let mut all: Vec<String> = solution.new_nodes.iter().map(of).collect();
+    all.sort();
+    all
+}
+
+/// Every new node holds no more than any way to buy it offers, and nobody who may not be there.
+fn assert_legal(world: &World, solution: &Solution, seed: u64) {
+    for node in &solution.new_nodes {
+        let pods: Vec<_> = node.pods.iter().map(|key| world.cluster.pods[key].clone()).collect();
+        let mut sum = amounts(&[]);
+        pods.iter().for_each(|pod| sum.add(&pod.shape.requests));
+        let is_tainted = &*node.pool.0 == "tainted";
+        let daemons = world.cluster.daemon_sets.values().filter(|_| !is_tainted);
+        daemons.for_each(|daemon| sum.add(&daemon.shape.requests));
+        if is_tainted {
+            assert!(pods.iter().all(|pod| !pod.shape.tolerations.is_empty()), "seed {seed}");
+        }
+        for option in node.options.iter() {
+            let kind = world.types.iter().find(|kind| kind.name == option.instance_type).expect("it is sold");
+            assert!(sum.iter().all(|(name, amount)| amount <= kind.allocatable.get(name)), "seed {seed}");
+            for (key, value) in pods.iter().flat_map(|pod| &pod.shape.node_selector) {
+                let is = if &**key == ZONE { option.zone.0 } else { option.capacity_type.symbol() };
+                assert_eq!(is, *value, "seed {seed}");
+            }
+        }
+    }
+}
+
+/// First-fit fills the largest machine there is, whatever it costs: here that is many times the bound.
+#[test]
+fn nodes_for_many_pods_cost_little_more_than_the_bound() {
+    let (mut ratios, mut before) = (Vec::new(), Vec::new());
+    for seed in 0..8 {
+        let (mut world, mut chance) = market(seed);
+        let count = 150 + 50 * chance.below(4);
+        let pods = batch(&mut chance, count);
+        world.put_pods(&pods);
+        let (solution, bound) = bounded(&world);
+        let first = world.asking(by_first_fit);
+        assert_legal(&world, &solution, seed);
+        assert!(placed(&solution).is_superset(&placed(&first)), "seed {seed}: nobody loses a place");
+        assert!(price(&solution.new_nodes) <= price(&first.new_nodes), "seed {seed}: nor is it dearer");
+        assert!(bound <= price(&solution.new_nodes), "seed {seed}");
+        ratios.push(price(&solution.new_nodes).0 as f64 / bound.0 as f64);
+        before.push(price(&first.new_nodes).0 as f64 / bound.0 as f64);
+    }
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    assert!(mean(&before) > 1.5, "first-fit is no match: {before:?}");
+    assert!(mean(&ratios) <= 1.05, "{ratios:?}");
+}
+
+#[test]
+fn what_many_pods_are_called_makes_no_difference_to_their_nodes() {
+    for seed in 100..102 {
+        let (mut world, mut chance) = market(seed);
+        let pods = batch(&mut chance, 120);
+        world.put_pods(&pods);
+        let (mut other, _) = market(seed);
+        let turned: Vec<A> = pods
+            .iter()
+            .enumerate()
+            .map(|(at, one)| A { name: format!("pod-{:04}", 9_999 - at), ..one.clone() })
+            .collect();
+        other.put_pods(&turned);
+        assert_eq!(content(&world.asking(solve)), content(&other.asking(solve)), "seed {seed}");
+    }
+}
+
+/// With rules about other pods and a node that is there: those go the usual way, and all is as legal as before.
+#[test]
+fn pods_with_rules_beside_many_without_find_their_places() {
+    let (mut world, mut chance) = market(7);
+    world.put_node("there", &[(ZONE, Z1)], &[("cpu", "4"), ("memory", "8Gi"), ("pods", "10")]);
+    let mut pods = batch(&mut chance, 100);
+    for at in 0..12 {
+        let own = pod(&format!("far-{at}")).cpu("200m").memory("100Mi").label("app", "a");
+        pods.push(own.far(near(HOSTNAME, with_label("app", "a"))));
+    }
+    world.put_pods(&pods);
+    let (first, solution) = world.asking(|request| (by_first_fit(request), solve(request)));
+    assert_eq!(placed(&solution), placed(&first));
+    assert!(!solution.existing.is_empty(), "nodes that are there come first");
+    assert!(price(&solution.new_nodes) < price(&first.new_nodes));
+    let far = |node: &NewNode| node.pods.iter().filter(|key| key.name.starts_with("far-")).count();
+    assert!(solution.new_nodes.iter().all(|node| far(node) <= 1));
 }

@@ -149,22 +149,6 @@ impl Market {
         all
     }
 
-    /// Prices of resources of the machines of `other`, in the order of the same machines here.
-    pub fn proportions(&self, other: &Self, resources: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
-        let known: BTreeMap<(i64, &Amounts, &FixedBitSet), &Vec<f64>> = other
-            .machines
-            .iter()
-            .zip(&resources)
-            .map(|(machine, prices)| ((machine.price, &machine.room, &machine.suits), prices))
-            .collect();
-        let any = resources.first();
-        let of = |machine: &Machine| {
-            let same = known.get(&(machine.price, &machine.room, &machine.suits)).copied();
-            same.or(any).cloned().unwrap_or_else(|| vec![1.0; self.width])
-        };
-        self.machines.iter().map(of).collect()
-    }
-
     /// Machines that carry anything, cheapest first, without those that another one outdoes.
     fn machines_of(&self, lots: Vec<Lot>) -> Vec<Machine> {
         let mut total = vec![0_i64; self.width];
@@ -201,7 +185,7 @@ impl Market {
             .collect()
     }
 
-    /// The same with at most about `groups_max` groups, each of pods that ask for a little less, and which of them each group is in;
+    /// The same machines with at most about `groups_max` groups, each of pods that ask for a little less, and which of them each group is in;
     /// `None` if there are not more now.
     pub fn coarse(&self, groups_max: usize) -> Option<(Self, Vec<usize>)> {
         if self.groups.len() <= groups_max {
@@ -229,12 +213,18 @@ impl Market {
                 .collect(),
             ..Self::default()
         };
-        coarse.machines = coarse.machines_of(lots_of(&self.machines));
-        let reserved = self.reserved.iter().map(|reserved| Reserved {
-            machines: coarse.machines_of(lots_of(&reserved.machines)),
-            count: reserved.count,
-        });
+        let seen = |machines: &[Machine]| -> Vec<Machine> {
+            let most =
+                |of: &Machine| coarse.groups.iter().map(|group| most(group, &of.room, &of.suits)).collect();
+            machines.iter().map(|machine| Machine { most: most(machine), ..machine.clone() }).collect()
+        };
+        let machines = seen(&self.machines);
+        let reserved = self
+            .reserved
+            .iter()
+            .map(|reserved| Reserved { machines: seen(&reserved.machines), count: reserved.count });
         coarse.reserved = reserved.collect();
+        coarse.machines = machines;
         Some((coarse, part_of))
     }
 }

@@ -51,14 +51,9 @@ fn least_of(market: &Market) -> i64 {
     let of_pods = coarse.as_ref().unwrap_or(market);
     let found = pricing::prices(of_pods).certificate;
     let mut best = proof::proven(of_pods, &found);
-    for resource in 0..market.width {
-        best = best.max(proof::proven(market, &Certificate::of_resource(market, resource)));
-    }
     if coarse.is_some() {
-        best = best.max(proof::proven(
-            market,
-            &Certificate::of_resources(market, market.proportions(of_pods, found.resources)),
-        ));
+        best = best.max(proof::proven(market, &Certificate::of_simple_parts(market)));
+        best = best.max(proof::proven(market, &Certificate::of_resources(market, found.resources)));
     }
     best
 }

@@ -16,7 +16,8 @@ const SLACK: f64 = 1e-4;
 /// Fillings of one machine that are added before all machines are looked at again.
 const ATTEMPTS: usize = 3;
 
-/// Work that a market is worth, and what each machine and group adds to it.
+/// Work that a market is worth: for each pod, and at the most.
+const EFFORT_A_POD: u64 = 40_000;
 const EFFORT: u64 = 20_000_000;
 
 /// Smaller than this is nothing.
@@ -309,7 +310,8 @@ pub(in super::super) fn prices(market: &Market) -> Priced {
     let mut trust = TRUST;
     let mut of_whole: Option<Vec<Filled>> = None;
     let mut first = 0;
-    while pricer.effort < EFFORT {
+    let effort_max = EFFORT.min(EFFORT_A_POD.saturating_mul(market.pods().max(50) as u64));
+    while pricer.effort < effort_max {
         pricer.effort += mix.without_negatives();
         let mut values = vec![0.0; market.groups.len()];
         for (row, group) in pricer.carried.iter().enumerate() {

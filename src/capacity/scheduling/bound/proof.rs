@@ -16,13 +16,6 @@ pub(in super::super) struct Certificate {
 }
 
 impl Certificate {
-    /// Machines are worth what they cost for their amount of `resource` alone.
-    pub fn of_resource(market: &Market, resource: usize) -> Self {
-        let alone =
-            |_: &Machine| (0..market.width).map(|at| if at == resource { 1.0 } else { 0.0 }).collect();
-        Self::of_resources(market, market.machines.iter().map(alone).collect())
-    }
-
     /// The best of those by which machines are worth what they cost for their amounts of one resource, or of two in equal, or other simple, parts.
     pub fn of_simple_parts(market: &Market) -> Self {
         let mut tried: Vec<Vec<f64>> = Vec::new();

@@ -6,7 +6,8 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use super::filling::Filler;
 use super::{Bundle, Market, Worth, build};
 
-/// Steps that making a packing better is worth.
+/// Steps that making a packing better is worth: for each pod, and at the most.
+const STEPS_A_POD: u64 = 30_000;
 const STEPS: u64 = 20_000_000;
 
 /// By how much prices differ from try to try at the most.
@@ -33,7 +34,7 @@ pub(super) fn mended(
         (price(bundle) as f64 - value).max(0.0)
     };
     let mut losses: Vec<f64> = bundles.iter().map(loss).collect();
-    let until = filler.steps + STEPS;
+    let until = filler.steps + STEPS.min(STEPS_A_POD.saturating_mul(market.pods() as u64));
     while filler.steps < until {
         let total: f64 = losses.iter().sum();
         let cost: i64 = bundles.iter().map(price).sum();
@@ -62,10 +63,8 @@ pub(super) fn mended(
         // Other prices, other choices.
         let noise = NOISE * (chance.next_u64() % 3) as f64 / 2.0;
         let mut tried = worth.clone();
-        for (group, count) in left.iter().enumerate().filter(|(_, count)| **count > 0) {
-            let draw = (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-            debug_assert!(*count > 0);
-            tried.pods[group] *= 1.0 + noise * (draw - 0.5);
+        for (group, _) in left.iter().enumerate().filter(|(_, count)| **count > 0) {
+            tried.pods[group] *= 1.0 + noise * (part(&mut chance) - 0.5);
         }
         let anew = build(market, &tried, left, before, filler);
         let after: i64 = anew.iter().map(price).sum();
@@ -87,9 +86,14 @@ pub(super) fn mended(
 
 /// One of `losses`, a large one rather than a small one.
 fn drawn(losses: &[f64], total: f64, chance: &mut ChaCha8Rng) -> Option<usize> {
-    let mut at = total * ((chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64);
+    let mut at = total * part(chance);
     losses.iter().position(|loss| {
         at -= loss;
         at < 0.0
     })
+}
+
+/// From 0 to 1.
+fn part(chance: &mut ChaCha8Rng) -> f64 {
+    (chance.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

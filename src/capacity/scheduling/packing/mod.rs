@@ -21,6 +21,9 @@ use filling::Filler;
 /// More groups of pods than this are priced by coarser ones.
 const GROUPS_MAX: usize = 100;
 
+/// A bill that is no further from what pods are worth is left as it is.
+const GAIN_MIN: f64 = 0.01;
+
 /// A machine and the pods that are to be on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bundle {
@@ -30,9 +33,14 @@ pub(super) struct Bundle {
     pub pods: Vec<(usize, i64)>,
 }
 
-/// Machines for all pods of `market` that some machine carries.
-pub(super) fn pack(market: &Market) -> Vec<Bundle> {
+/// Machines for all pods of `market` that some machine carries; none if nothing is to be gained on a bill of `bill`, if there is one.
+pub(super) fn pack(market: &Market, bill: Option<i64>) -> Vec<Bundle> {
     let worth = Worth::of(market);
+    let least: f64 =
+        worth.pods.iter().zip(&market.groups).map(|(price, group)| price * group.count as f64).sum();
+    if bill.is_some_and(|bill| bill as f64 <= least * (1.0 + GAIN_MIN)) {
+        return Vec::new();
+    }
     let mut filler = Filler::new(market, &worth);
     let mut left: Vec<i64> = market.groups.iter().map(|group| group.count).collect();
     let mut bundles = whole(&worth.mix, &mut left);
@@ -87,7 +95,7 @@ impl Worth {
                     found.pods[*part] * factor
                 });
                 let pods = pods.collect();
-                (Certificate { pods, resources: market.proportions(&coarse, found.resources) }, Vec::new())
+                (Certificate { pods, resources: found.resources }, Vec::new())
             }
         };
         // What costs nothing beside others has to be carried, too.

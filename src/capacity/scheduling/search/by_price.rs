@@ -5,26 +5,30 @@
 //! pods that were refused, and all that was not asked here, come after them in the usual order. Nodes that were opened for their price
 //! take those only as far as it lasts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
-use super::super::amounts::Amounts;
 use super::super::bin::Guest;
 use super::super::bound::{Market, Ways};
 use super::super::demand::{DemandId, Level};
 use super::super::ground::Ground;
 use super::super::packing::pack;
-use super::super::{Request, Solution};
+use super::super::{NewNode, Request, Solution};
 use super::{Search, surroundings};
+use crate::model::action::LaunchOption;
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::money::UsdPerHour;
-use crate::model::name::ObjectKey;
+use crate::model::name::{ObjectKey, TypeName};
+use crate::model::offering::CapacityType;
 
 /// Fewer pods than this on new nodes are left as they are.
 const PODS_MIN: usize = 50;
+
+/// More types than this make no difference to what may happen to a node.
+const TYPES_AMPLE: usize = 20;
 
 /// Pods for one new node.
 pub(super) struct Bundle {
@@ -56,8 +60,38 @@ pub(super) fn cheaper(ground: &mut Ground, request: &Request, first: &Solution) 
     let second = search.solution();
     let cost =
         |solution: &Solution| -> UsdPerHour { solution.new_nodes.iter().map(|node| node.price()).sum() };
-    let is_better = second.unschedulable.len() <= first.unschedulable.len() && cost(&second) < cost(first);
+    let is_better = second.unschedulable.len() <= first.unschedulable.len()
+        && cost(&second) < cost(first)
+        && with_risk(&second) < with_risk(first);
     is_better.then_some(second)
+}
+
+fn cost(solution: &Solution) -> UsdPerHour {
+    solution.new_nodes.iter().map(NewNode::price).sum()
+}
+
+/// The same with what it is worth that a spot node may be many types: one that can be of a single type counts for a tenth more, of ten
+/// for a hundredth.
+fn with_risk(solution: &Solution) -> UsdPerHour {
+    let mut types: FastMap<*const Vec<LaunchOption>, i64> = FastMap::default();
+    let risk = |node: &NewNode| {
+        if node.launch().capacity_type != CapacityType::Spot {
+            return UsdPerHour::ZERO;
+        }
+        let count = types.entry(Arc::as_ptr(&node.options)).or_insert_with(|| {
+            let mut seen: FastSet<TypeName> = FastSet::default();
+            for option in node.options.iter() {
+                seen.insert(option.instance_type);
+                if seen.len() == TYPES_AMPLE {
+                    break;
+                }
+            }
+            seen.len() as i64
+        });
+        UsdPerHour(node.price().0 / (10 * *count))
+    };
+    let risk: UsdPerHour = solution.new_nodes.iter().map(risk).sum();
+    cost(solution) + risk
 }
 
 impl Search<'_, '_> {
@@ -66,42 +100,42 @@ impl Search<'_, '_> {
         let on_new: FastSet<ObjectKey> =
             first.new_nodes.iter().flat_map(|node| node.pods.iter().copied()).collect();
         let mut offered: FastMap<DemandId, Option<Offered>> = FastMap::default();
-        let mut waiting: BTreeMap<DemandId, VecDeque<usize>> = BTreeMap::new();
-        for pod in self.ordered() {
-            let asks = &self.request.pods[pod];
+        let mut waiting: BTreeMap<DemandId, Vec<usize>> = BTreeMap::new();
+        let ordered = self.ordered();
+        for (rank, pod) in ordered.iter().enumerate() {
+            let asks = &self.request.pods[*pod];
             if asks.buffer().is_some() || !on_new.contains(&asks.key) {
                 continue;
             }
-            let id = self.demands[pod];
+            let id = self.demands[*pod];
             if offered.entry(id).or_insert_with(|| self.offered(id)).is_some() {
-                waiting.entry(id).or_default().push_back(pod);
+                waiting.entry(id).or_default().push(rank);
             }
         }
         let offered = |id: &DemandId| offered[id].as_ref().expect("only those with an offer wait");
-        let mut numbers: BTreeMap<&Ways, usize> = BTreeMap::new();
-        let mut wanted: Vec<(usize, Amounts, i64)> = Vec::with_capacity(waiting.len());
-        for (id, pods) in &waiting {
-            let next = numbers.len();
-            let company = *numbers.entry(&offered(id).ways).or_insert(next);
-            wanted.push((company, self.ground.demands.get(*id).requests.clone(), pods.len() as i64));
-        }
-        let mut companies: Vec<(usize, Ways)> =
-            numbers.into_iter().map(|(ways, number)| (number, ways.clone())).collect();
-        companies.sort_by_key(|(number, _)| *number);
-        let companies: Vec<Ways> = companies.into_iter().map(|(_, ways)| ways).collect();
+        // Numbers follow from what they stand for: it does not matter who was met first.
+        let companies: BTreeSet<&Ways> = waiting.keys().map(|id| &offered(id).ways).collect();
+        let companies: Vec<Ways> = companies.into_iter().cloned().collect();
+        let wanted = waiting.iter().map(|(id, pods)| {
+            let company = companies.binary_search(&offered(id).ways).expect("it is one of them");
+            (company, self.ground.demands.get(*id).requests.clone(), pods.len() as i64)
+        });
+        let wanted = wanted.collect();
         let (market, groups) = Market::carrying(self.ground, self.settings, &companies, wanted);
         let mut members: Vec<Vec<(usize, usize)>> = vec![Vec::new(); market.groups.len()];
-        for ((id, pods), group) in waiting.iter().zip(groups) {
-            let level = offered(id).level;
-            members[group].extend(pods.iter().map(|pod| (*pod, level)));
+        for ((id, ranks), group) in waiting.iter().zip(groups) {
+            members[group].extend(ranks.iter().map(|rank| (*rank, offered(id).level)));
         }
-        members.iter_mut().for_each(|pods| pods.reverse());
-        let bundles = pack(&market).into_iter().map(|bundle| {
+        // The first of the order are taken from the end.
+        members.iter_mut().for_each(|pods| pods.sort_unstable_by(|one, other| other.cmp(one)));
+        let is_all = members.iter().map(Vec::len).sum::<usize>() == on_new.len();
+        let bundles = pack(&market, is_all.then_some(cost(first).0)).into_iter().map(|bundle| {
             let machine = &market.machines[bundle.machine];
             let mut pods = Vec::new();
             for (group, count) in bundle.pods {
                 let from = members[group].len() - count as usize;
-                pods.extend(members[group].drain(from..).rev());
+                let taken = members[group].drain(from..).rev();
+                pods.extend(taken.map(|(rank, level)| (ordered[rank], level)));
             }
             Bundle { template: machine.template, price: UsdPerHour(machine.price), pods }
         });
@@ -137,25 +171,21 @@ impl Search<'_, '_> {
 
     /// Of the heaviest pools that take the guest, those of equal weight: the ways to buy a node for it.
     fn ways(&mut self, guest: &Guest) -> Option<Ways> {
-        let count = self.ground.templates.len();
-        let mut ways: Option<Ways> = None;
-        let mut weight = None;
-        for index in 0..count {
-            let template = &self.ground.templates[index];
-            let (of, length) = (template.pool.weight, template.open.len());
-            if weight.is_some_and(|weight| weight != of) {
-                break;
+        let templates = self.ground.templates.iter();
+        let sold: Vec<(u32, usize)> = templates.map(|one| (one.pool.weight, one.open.len())).collect();
+        let mut heaviest = None;
+        let mut ways = Ways::with_capacity(sold.len());
+        for (index, (weight, length)) in sold.into_iter().enumerate() {
+            let mut open = FixedBitSet::with_capacity(length);
+            if heaviest.is_none_or(|heaviest| heaviest == weight)
+                && let Ok((_, admission)) = self.open_bin(index, guest)
+            {
+                heaviest = Some(weight);
+                open.union_with(&self.ground.outlooks.get(admission.outlook()).open);
             }
-            if let Ok((bin, admission)) = self.open_bin(index, guest) {
-                weight = Some(of);
-                let none =
-                    || self.ground.templates.iter().map(|one| FixedBitSet::with_capacity(one.open.len()));
-                let mut open = (*self.ground.outlooks.get(admission.outlook()).open).clone();
-                debug_assert!(bin.template == index && open.len() == length);
-                ways.get_or_insert_with(|| none().collect())[index].union_with(&std::mem::take(&mut open));
-            }
+            ways.push(open);
         }
-        ways
+        heaviest.map(|_| ways)
     }
 
     /// Opens the nodes that were worked out, and gives back the pods that are still without a place.
