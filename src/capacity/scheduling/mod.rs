@@ -2,7 +2,7 @@
 //!
 //! Three questions are kept apart. Which placements are legal: [`room`], [`bin`], [`topology`] and [`volumes`] answer for
 //! one pod and one node, and only ever narrow. Which legal placement is tried first: [`search`], with the wishes that
-//! [`relax`] gives up. And why a pod has none: [`explain`].
+//! [`relax`] gives up; [`packing`] proposes machines for many pods at once. And why a pod has none: [`explain`].
 //!
 //! What a picture of the cluster says before anything is placed is its [`ground`], on which many questions are asked, and which is
 //! kept as the picture changes. What one question has placed so far is its [`layout`], from which another may go on.

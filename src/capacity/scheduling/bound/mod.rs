@@ -3,8 +3,8 @@
 //! A plan is found by trying, so it may be dearer than need be; this says by how much at most. Every pod gets a price such that
 //! no machine that is sold carries pods worth more than it costs. Then no set of machines that carries all of them costs less
 //! than all pods are worth together. Good prices come from a linear program over fillings of machines ([`pricing`], in floating point);
-//! that they keep to what was said is proven for each machine in whole numbers ([`proof`]), so an inexact price makes the
-//! bound worse and never wrong.
+//! that they keep to what was said is proven for each machine ([`proof`]), in whole numbers or by trying all that could be worth more
+//! ([`stowing`]), so an inexact price makes the bound worse and never wrong.
 //!
 //! Kept of the rules are resources, daemons, pods per node, and which pods may be on which machines at all. Left out are rules about other
 //! pods, volumes, ports, limits and weights of pools, minimums of distinct values, and wishes: without them machines can only be cheaper.

@@ -1,4 +1,4 @@
-//! That pod prices bound the cost from below, in whole numbers.
+//! That pod prices bound the cost from below.
 //!
 //! However a machine is filled, what it carries is worth no more than its room at the resources' prices, and what each pod is worth
 //! beyond the resources that it takes. That holds for any prices at all; where it comes to more than the machine costs, all

@@ -24,7 +24,7 @@ use crate::model::money::UsdPerHour;
 use crate::model::name::{ObjectKey, TypeName};
 use crate::model::offering::CapacityType;
 
-/// Fewer pods than this on new nodes are left as they are.
+/// Fewer pods than this on new nodes are left as they are, and so are all if most are under rules.
 const PODS_MIN: usize = 50;
 
 /// More types than this make no difference to what may happen to a node.
@@ -128,7 +128,11 @@ impl Search<'_, '_> {
         }
         // The first of the order are taken from the end.
         members.iter_mut().for_each(|pods| pods.sort_unstable_by(|one, other| other.cmp(one)));
-        let is_all = members.iter().map(Vec::len).sum::<usize>() == on_new.len();
+        let count: usize = members.iter().map(Vec::len).sum();
+        if 2 * count < on_new.len() {
+            return Vec::new();
+        }
+        let is_all = count == on_new.len();
         let bundles = pack(&market, is_all.then_some(cost(first).0)).into_iter().map(|bundle| {
             let machine = &market.machines[bundle.machine];
             let mut pods = Vec::new();
