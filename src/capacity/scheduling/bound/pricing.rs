@@ -17,8 +17,8 @@ const SLACK: f64 = 1e-4;
 const ATTEMPTS: usize = 3;
 
 /// Work that a market is worth: for each pod, and at the most.
-const EFFORT_A_POD: u64 = 40_000;
-const EFFORT: u64 = 20_000_000;
+const EFFORT_A_POD: u64 = 100_000;
+const EFFORT: u64 = 60_000_000;
 
 /// Smaller than this is nothing.
 const TINY: f64 = 1e-9;

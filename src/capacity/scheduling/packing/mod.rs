@@ -19,7 +19,7 @@ use super::bound::{Certificate, Filled, Machine, Market, Priced, prices};
 use filling::Filler;
 
 /// More groups of pods than this are priced by coarser ones.
-const GROUPS_MAX: usize = 100;
+const GROUPS_MAX: usize = 170;
 
 /// A bill that is no further from what pods are worth is left as it is.
 const GAIN_MIN: f64 = 0.01;
