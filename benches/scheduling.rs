@@ -33,7 +33,9 @@ use timing::best_of;
 fn main() {
     let (plans, directories): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).filter(|word| word != "--bench").partition(|word| word == "--plan");
-    println!("{:<44} {:>8} {:>10} {:>12} {:>7} {:>12}", "input", "pods", "best", "pods/s", "nodes", "$/h");
+    let header = ["input", "pods", "best", "pods/s", "nodes", "$/h", "unplaced"];
+    let [input, pods, best, rate, nodes, bill, unplaced] = header;
+    println!("{input:<44} {pods:>8} {best:>10} {rate:>12} {nodes:>7} {bill:>12} {unplaced:>8}");
     for directory in &directories {
         let (cluster, now) = read(directory);
         measure(directory, &cluster, now, 5);
@@ -81,7 +83,8 @@ fn measure(name: &str, cluster: &Cluster, now: Timestamp, runs: usize) {
     let bill: UsdPerHour = solution.new_nodes.iter().map(|node| node.price()).sum();
     let rate = count as f64 / took.as_secs_f64();
     let best = took.as_secs_f64() * 1e3;
-    println!("{name:<44} {count:>8} {best:>7.1} ms {rate:>12.0} {:>7} {bill:>12}", solution.new_nodes.len());
+    let (nodes, unplaced) = (solution.new_nodes.len(), solution.unschedulable.len());
+    println!("{name:<44} {count:>8} {best:>7.1} ms {rate:>12.0} {nodes:>7} {bill:>12} {unplaced:>8}");
 }
 
 /// One more pod through the border that the live driver uses: it is seen, and what to do is asked once its window is over. Every
