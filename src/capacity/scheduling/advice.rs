@@ -268,10 +268,14 @@ impl Adviser<'_> {
                 let is_missing = |(key, asked): &(Symbol, &Requirement)| {
                     defined.get(*key).is_none() && !label::is_well_known(*key) && !asked.accepts_absence()
                 };
-                let missing = wanted.iter().filter(is_missing);
-                missing
-                    .filter_map(|(key, asked)| Some(Edit::AddLabel { key, value: some_value(asked)? }))
-                    .collect()
+                let label = |(key, asked): (Symbol, &Requirement)| {
+                    let value = some_value(asked).filter(|value| label::is_label_value(value))?;
+                    let is_free = !label::is_restricted(key) && !key.starts_with("karpenter.k8s.aws/");
+                    (is_free && label::is_qualified_name(&key)).then_some(Edit::AddLabel { key, value })
+                };
+                // One that no node may have is not made up for by the others.
+                let labels: Option<Vec<Edit>> = wanted.iter().filter(is_missing).map(label).collect();
+                labels.unwrap_or_default()
             }
             Code::RequirementsConflict
             | Code::NoTypeMatchesRequirements

@@ -75,8 +75,6 @@ pub(super) fn of_facts(facts: &TypeFacts, region: Symbol) -> Requirements {
     // Bare metal is labelled with an empty hypervisor.
     add(&HYPERVISOR, one(facts.hypervisor.map_or("", Symbol::as_str)));
     add(&ENCRYPTION, one(facts.has_encryption_in_transit));
-    // Machines are launched with shared tenancy.
-    add(&TENANCY, one("default"));
     add(&LOCAL_NVME, one_or_none(facts.local_nvme_gb));
     if let Some(has_enclaves) = facts.has_nitro_enclaves {
         add(&ENCLAVES, one(has_enclaves));
@@ -90,11 +88,7 @@ pub(super) fn of_facts(facts: &TypeFacts, region: Symbol) -> Requirements {
     add(&ACCELERATOR_NAME, one_or_none(devices.map(|devices| devices.name)));
     add(&ACCELERATOR_MANUFACTURER, one_or_none(devices.map(|devices| devices.manufacturer)));
     add(&ACCELERATOR_COUNT, one_or_none(devices.map(|devices| devices.count)));
-    // Nobody but an account knows its ids of zones; and nothing is launched into reservations and placement groups.
-    let unknown = [&ZONE_ID, &PLACEMENT_GROUP, &PLACEMENT_PARTITION];
-    for key in
-        [&label::RESERVATION_ID, &RESERVATION_TYPE, &RESERVATION_INTERRUPTIBLE].into_iter().chain(unknown)
-    {
+    for key in [&label::RESERVATION_ID, &RESERVATION_TYPE, &RESERVATION_INTERRUPTIBLE] {
         add(key, Requirement::nothing());
     }
     labels
@@ -142,6 +136,11 @@ pub(super) fn of_row(facts: &TypeFacts, region: Option<Symbol>, known: Option<&T
 fn of_name_and_size(facts: &TypeFacts) -> Requirements {
     let mut labels = Requirements::new();
     let mut add = |key: &LazyLock<Symbol>, requirement| labels.replace(**key, requirement);
+    // Machines are launched with shared tenancy and into no placement group; ids of zones are an account's own.
+    add(&TENANCY, one("default"));
+    for key in [&ZONE_ID, &PLACEMENT_GROUP, &PLACEMENT_PARTITION] {
+        add(key, Requirement::nothing());
+    }
     add(&label::INSTANCE_TYPE, Requirement::one(facts.name.0));
     add(&label::ARCH, Requirement::one(facts.arch));
     add(&CPU, one(facts.vcpus));

@@ -193,6 +193,19 @@ fn a_pod_that_is_too_large_for_anything_on_sale_is_told_what_comes_nearest() {
     );
 }
 
+/// No node may have such a label, or no label such a value.
+#[test]
+fn advice_is_nothing_that_would_be_refused() {
+    assert_eq!(
+        help(&town_with(asking("karpenter.k8s.aws/instance-famly".into(), "m5"), |_| {})).advice,
+        None
+    );
+    let below_zero = SelectorTerm { key: "gen".into(), operator: Operator::Lt, values: vec!["0".into()] };
+    let term = NodeTerm { expressions: vec![below_zero], has_fields: false };
+    let never = PodShape { node_required: vec![term], ..shape(WEB, "1") };
+    assert_eq!(help(&town_with(never, |_| {})).advice, None);
+}
+
 /// Nothing is known to help against what the pod itself gets wrong.
 #[test]
 fn a_pod_at_fault_gets_no_advice() {

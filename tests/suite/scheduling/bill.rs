@@ -336,6 +336,24 @@ fn nodes_for_many_pods_cost_little_more_than_the_bound() {
     assert!(mean(&ratios) <= 1.05, "{ratios:?}");
 }
 
+/// Limits charge a node as the largest machine that it may be, so many small nodes of the heavier pool would soon reach them.
+#[test]
+fn the_heavier_pool_gets_no_fewer_pods_because_small_nodes_are_cheaper() {
+    for (name, limit) in [("cpu", "100"), ("nodes", "5"), ("cpu", "2000")] {
+        let heavy = pool("heavy").weight(20).require(CAPACITY_TYPE, In, &["on-demand"]);
+        let mut world =
+            World::new(vec![heavy.limit(name, limit), pool("light")], families(&mut Chance::new(3)));
+        world.types.retain(|kind| kind.capacity.cpu().0 < 16_000);
+        world.put_pods(&many(200, &pod("web").cpu("300m").memory("700Mi")));
+        let heavy = |solution: &Solution| -> usize {
+            let nodes = solution.new_nodes.iter().filter(|node| &*node.pool.0 == "heavy");
+            nodes.map(|node| node.pods.len()).sum()
+        };
+        let (solution, first) = (bounded(&world).0, world.asking(by_first_fit));
+        assert!(heavy(&first) > 0 && heavy(&solution) >= heavy(&first), "{name} {limit}");
+    }
+}
+
 #[test]
 fn what_many_pods_are_called_makes_no_difference_to_their_nodes() {
     for seed in 100..102 {

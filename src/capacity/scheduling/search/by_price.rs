@@ -5,6 +5,7 @@
 //! pods that were refused, and all that was not asked here, come after them in the usual order. Nodes that were opened for their price
 //! take those only as far as it lasts.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,12 +59,24 @@ pub(super) fn cheaper(ground: &mut Ground, request: &Request, first: &Solution) 
     }
     search.run();
     let second = search.solution();
-    let cost =
-        |solution: &Solution| -> UsdPerHour { solution.new_nodes.iter().map(|node| node.price()).sum() };
     let is_better = second.unschedulable.len() <= first.unschedulable.len()
+        && by_weight(request, &second) >= by_weight(request, first)
         && cost(&second) < cost(first)
         && with_risk(&second) < with_risk(first);
     is_better.then_some(second)
+}
+
+/// How many pods get new nodes of the heaviest pools, of the next ones, and so on: what limits charge for many small nodes
+/// may leave a pool less room than for a few large ones.
+fn by_weight(request: &Request, solution: &Solution) -> Vec<usize> {
+    let pools = &request.cluster.pools;
+    let mut counts: BTreeMap<Reverse<u32>, usize> =
+        pools.values().map(|pool| (Reverse(pool.weight), 0)).collect();
+    for node in &solution.new_nodes {
+        let weight = pools.get(&node.pool).map_or(0, |pool| pool.weight);
+        *counts.entry(Reverse(weight)).or_default() += node.pods.len();
+    }
+    counts.into_values().collect()
 }
 
 fn cost(solution: &Solution) -> UsdPerHour {
