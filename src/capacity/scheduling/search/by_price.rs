@@ -25,8 +25,9 @@ use crate::model::money::UsdPerHour;
 use crate::model::name::{ObjectKey, TypeName};
 use crate::model::offering::CapacityType;
 
-/// Fewer pods than this on new nodes are left as they are, and so are all if most are under rules.
-const PODS_MIN: usize = 50;
+/// Fewer pods than this on new nodes are left as they are: a few large nodes are easier to keep to than many small ones, and there
+/// is little to save. So are all if most are under rules.
+const PODS_MIN: usize = 100;
 
 /// More types than this make no difference to what may happen to a node.
 const TYPES_AMPLE: usize = 20;
