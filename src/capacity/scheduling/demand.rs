@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::PreferencePolicy;
 use super::amounts::{Amounts, Columns};
 use super::marks::Marks;
-use super::pods::full_and_strict;
+use super::pods::{full_and_strict, required_alternatives};
 use super::relax;
 use super::room::Room;
-use super::topology::{RuleBook, RuleId, Standing};
+use super::topology::{Asked, RuleBook, RuleId, Standing};
 use super::volumes::{PodVolumes, VolumeFault, volumes_of};
 use crate::capacity::cluster::Cluster;
 use crate::model::hash::FastMap;
@@ -25,6 +25,8 @@ pub(super) struct Demand {
     /// Demands with the same requests have the same number.
     pub size: usize,
     pub volumes: Result<PodVolumes, VolumeFault>,
+    /// What it wants of nodes before any of them is given up: one of these.
+    pub alternatives: Arc<[Requirements]>,
     /// Runs nowhere, or its node is going away.
     pub is_homeless: bool,
     pub standing: Standing,
@@ -36,8 +38,16 @@ pub(super) struct Level {
     pub shape: Arc<PodShape>,
     pub full: Requirements,
     pub strict: Requirements,
+    /// Those of the demand.
+    pub alternatives: Arc<[Requirements]>,
     /// Each with whether it selects the pod itself.
     pub owned: Vec<(RuleId, bool)>,
+}
+
+impl Level {
+    pub fn asked(&self) -> Asked<'_> {
+        Asked { strict: &self.strict, alternatives: &self.alternatives }
+    }
 }
 
 /// What makes two pods the same: shape, volumes, and whether they have no place to stay.
@@ -93,6 +103,7 @@ impl Demands {
                     requests,
                     size,
                     volumes,
+                    alternatives: required_alternatives(&pod.shape).into(),
                     is_homeless,
                     standing: book.standing(cluster, rooms, &pod.shape),
                 }));
@@ -131,8 +142,9 @@ impl Demands {
             Some(last) => Arc::new(relax::relaxed(&last.shape, has_soft_taints)?),
         };
         let (full, strict) = full_and_strict(&shape);
-        let owned = book.owned(cluster, rooms, &shape);
-        levels.push(Arc::new(Level { id: self.asked.len(), shape, full, strict, owned }));
+        let owned = book.owned(cluster, rooms, &shape, &demand.alternatives);
+        let alternatives = demand.alternatives.clone();
+        levels.push(Arc::new(Level { id: self.asked.len(), shape, full, strict, alternatives, owned }));
         self.asked.push(Default::default());
         levels.last().cloned()
     }

@@ -56,7 +56,7 @@ fn zone_of(
     let level = demands.level(demand, 0, policy, *has_soft_taints, request.cluster, book, rooms);
     let level = level.expect("a demand has at least one level");
     let sight = &mut Sight { book, outlooks, templates, rooms };
-    let permitted = topology.permitted(&level.owned, &level.strict, *label::ZONE, sight);
+    let permitted = topology.permitted(&level.owned, level.asked(), *label::ZONE, sight);
     let asked = level.strict.get(*label::ZONE);
     let of_volumes: Vec<Option<&Requirement>> = demand.volumes.as_ref().map_or_else(
         |_| Vec::new(),

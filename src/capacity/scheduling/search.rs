@@ -398,7 +398,7 @@ impl<'a, 'g> Search<'a, 'g> {
         while let Some(level) = self.level(&demand, at) {
             let shunned = self.shunned(&demand);
             let stances =
-                self.layout.topology.stances(&level.owned, &shunned, &level.strict, &self.ground.book);
+                self.layout.topology.stances(&level.owned, &shunned, level.asked(), &self.ground.book);
             let volumes = demand.volumes.as_ref().expect("looked at above");
             let guest = Guest { demand: &demand, level: &level, volumes, stances: &stances };
             if self.first_room(at, &guest, Some(room)).is_some() {
@@ -485,7 +485,7 @@ impl<'a, 'g> Search<'a, 'g> {
 
     fn place(&mut self, pod: usize, demand: &Demand, at: usize, level: &Level) -> Result<(), Refusals> {
         let shunned = self.shunned(demand);
-        let stances = self.layout.topology.stances(&level.owned, &shunned, &level.strict, &self.ground.book);
+        let stances = self.layout.topology.stances(&level.owned, &shunned, level.asked(), &self.ground.book);
         let volumes = demand.volumes.as_ref().expect("pods with broken volumes are not tried");
         let guest = Guest { demand, level, volumes, stances: &stances };
         if self.is_too_early(&guest) {

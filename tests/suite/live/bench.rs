@@ -27,8 +27,6 @@ pub struct Bench {
     pub namespace: String,
     /// A user of Provisor's own, whose requests the API server records.
     kubeconfig: PathBuf,
-    /// Where the lease and the record are kept.
-    home: &'static str,
     /// How many processes were started.
     started: AtomicU32,
 }
@@ -55,39 +53,25 @@ impl Bench {
         Self::of(&environment("one"))
     }
 
-    /// With a repository whose environment `dev` says this.
+    /// With a repository whose environment `dev` says this, and a user who has the rights that `deploy/` gives and no others.
     pub fn of(environment: &str) -> Self {
-        let mut bench = Self::without_rights(environment);
-        let group = "rbac.authorization.k8s.io";
-        let binding = json!({
-            "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": AUDITED },
-            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin" },
-            "subjects": [{ "apiGroup": group, "kind": "User", "name": AUDITED }],
-        });
-        bench.plane.api.post(&collection_of(&binding), &binding).expect("a binding");
-        bench.kubeconfig = bench.plane.user(AUDITED);
-        bench
-    }
-
-    /// With the rights that `deploy/` gives and no others.
-    pub fn with_shipped_rights(environment: &str) -> Self {
-        let mut bench = Self::without_rights(environment);
-        for object in manifests("deploy/manifests").iter().filter(|object| object["kind"] != "Deployment") {
-            bench.plane.api.apply(&path_of(object), object).expect("it is accepted");
-        }
-        bench.kubeconfig = bench.plane.service_account("provisor", "provisor");
-        bench.home = "provisor";
-        bench
-    }
-
-    fn without_rights(environment: &str) -> Self {
         let plane = Plane::start(Size::Everything);
         plane.install_kinds();
+        for mut object in manifests("deploy/manifests") {
+            if object["kind"] == "Deployment" {
+                continue;
+            }
+            if let Some(subjects) = object.get_mut("subjects") {
+                *subjects =
+                    json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": AUDITED }]);
+            }
+            plane.api.apply(&path_of(&object), &object).expect("it is accepted");
+        }
         let fleet =
             Fixture::with(&[("fleet.toml", "name = \"live\"\n"), ("environments/dev.toml", environment)]);
         let namespace = plane.namespace("work");
-        let (kubeconfig, started) = (PathBuf::new(), AtomicU32::new(0));
-        Self { plane, fleet, namespace, kubeconfig, home: "default", started }
+        let (kubeconfig, started) = (plane.user(AUDITED), AtomicU32::new(0));
+        Self { plane, fleet, namespace, kubeconfig, started }
     }
 
     /// Starts Provisor with simulated machines; it ends with the test, or when the answer is killed or dropped.
@@ -101,7 +85,7 @@ impl Bench {
         let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log");
         command
-            .args(["run", "--env", "dev", "--namespace", self.home, "--interval", "10s", "--kubeconfig"])
+            .args(["run", "--env", "dev", "--namespace", "provisor", "--interval", "10s", "--kubeconfig"])
             .arg(&self.kubeconfig)
             .arg("--repo")
             .arg(self.fleet.work_tree())

@@ -16,7 +16,7 @@ const MORE: &str = "
 /// Rows: SYN-021
 #[test]
 fn syn_021_a_word_on_the_environment_lets_one_plan_happen_and_no_other() {
-    let bench = Bench::with_shipped_rights(&format!("{}{MORE}", environment("one")));
+    let bench = Bench::of(&format!("{}{MORE}", environment("one")));
     let path = bench.plant_environment();
     let annotate = |digits: &str| {
         let word = json!({ "metadata": { "annotations": { "provisor.dev/confirm": digits } } });

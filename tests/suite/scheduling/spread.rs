@@ -51,6 +51,15 @@ fn pods_spread_over_the_zones_that_the_pool_allows() {
     assert_eq!(spread_of(&world, ZONE), [2, 2]);
 }
 
+/// kube-scheduler counts the nodes of every term, whichever term the pod ends up with.
+#[test]
+fn a_rule_looks_at_the_nodes_of_every_affinity_term() {
+    let one = web().spread(by(ZONE, 1)).or(&[(ZONE, In, &[Z1])]).or(&[(ZONE, In, &[Z2])]);
+    let mut world = World::plain();
+    world.run(&many(4, &one));
+    assert_eq!(spread_of(&world, ZONE), [2, 2]);
+}
+
 /// Rows: SCH-261, SCH-262
 #[test]
 fn a_zone_label_of_the_pool_is_its_only_domain() {

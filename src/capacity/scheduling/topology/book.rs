@@ -367,10 +367,17 @@ impl RuleBook {
         id
     }
 
-    /// The rules that a pod of `shape` has, and whether each selects the pod itself.
-    pub fn owned(&mut self, cluster: &Cluster, rooms: &[Room], shape: &PodShape) -> Vec<(RuleId, bool)> {
+    /// The rules that a pod of `shape` has, and whether each selects the pod itself. `alternatives`: what it wants of nodes
+    /// before any of them is given up.
+    pub fn owned(
+        &mut self,
+        cluster: &Cluster,
+        rooms: &[Room],
+        shape: &PodShape,
+        alternatives: &[Requirements],
+    ) -> Vec<(RuleId, bool)> {
         self.asks_namespaces |= rules::asks_namespaces(shape);
-        let rules = rules::owned(shape, cluster, &self.namespaces);
+        let rules = rules::owned(shape, alternatives, cluster, &self.namespaces);
         rules
             .into_iter()
             .map(|rule| {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::super::explain::TopologyRule;
 use super::super::marks::Marks;
+use super::Asked;
 use super::keys::{DomainId, KeyId, Reach, Table};
 use crate::model::label::Labels;
 use crate::model::name::Namespace;
@@ -246,13 +247,15 @@ impl Group {
         }
     }
 
-    /// What it asks now for a pod that demands `asked` of the key. `counts_itself`: the rule selects the pod.
-    pub fn test(&self, counts_itself: bool, asked: Option<&Requirement>, table: &Table) -> Test {
+    /// What it asks now for a pod that demands `asked` of nodes. `counts_itself`: the rule selects the pod.
+    pub fn test(&self, counts_itself: bool, asked: Asked, table: &Table) -> Test {
         match self.rule.kind {
             Kind::Spread { max_skew, min_domains } => {
                 Test::AtMost(max_skew + self.least(asked, min_domains, table) - i64::from(counts_itself))
             }
-            Kind::Affinity if counts_itself && !self.is_populated(asked, table) => Test::First,
+            Kind::Affinity if counts_itself && !self.is_populated(asked.strict.get(table.key), table) => {
+                Test::First
+            }
             Kind::Affinity => Test::Populated,
             Kind::AntiAffinity | Kind::Shunned => Test::Empty,
         }
@@ -268,13 +271,13 @@ impl Group {
 
     /// The smallest count among the domains that the pod could use. A host can always be added, so the smallest there
     /// is zero; so it is while there are fewer domains than the rule wants.
-    fn least(&self, asked: Option<&Requirement>, min_domains: Option<u32>, table: &Table) -> i64 {
+    fn least(&self, asked: Asked, min_domains: Option<u32>, table: &Table) -> i64 {
         if self.is_by_host {
             return 0;
         }
         let (mut usable, mut least) = (0, None);
         for domain in self.known.iter().filter_map(|domain| DomainId::try_from(domain).ok()) {
-            if asked.is_none_or(|asked| asked.has(table.symbol(domain))) {
+            if asked.may_use(table.key, table.symbol(domain)) {
                 let count = self.count(domain);
                 usable += 1;
                 least = Some(least.map_or(count, |least: i64| least.min(count)));

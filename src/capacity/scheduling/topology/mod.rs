@@ -33,6 +33,23 @@ pub(super) enum Spot {
     Bin(usize),
 }
 
+/// What a pod demands of nodes.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    /// With those alternatives given up that were of no use.
+    pub strict: &'a Requirements,
+    /// Before any was given up: one of these.
+    pub alternatives: &'a [Requirements],
+}
+
+impl Asked<'_> {
+    /// Whether the pod might go into this domain of `key`, by one of its alternatives.
+    fn may_use(self, key: Symbol, domain: Symbol) -> bool {
+        let allows = |wanted: &Requirements| wanted.get(key).is_none_or(|wanted| wanted.has(domain));
+        self.alternatives.iter().any(allows)
+    }
+}
+
 /// What one rule asks for one pod at one moment.
 #[derive(Clone, Copy)]
 pub(super) struct Stance<'a> {
@@ -284,20 +301,20 @@ impl Topology {
     }
 
     /// What the rules of a pod, and those of others that select it, ask now. `owned`: each with whether it selects the pod
-    /// itself. `strict`: what the pod demands of nodes.
+    /// itself.
     pub fn stances<'a>(
         &self,
         owned: &[(RuleId, bool)],
         shunned: &[RuleId],
-        strict: &'a Requirements,
+        asked: Asked<'a>,
         book: &RuleBook,
     ) -> Vec<Stance<'a>> {
         let all = owned.iter().copied().chain(shunned.iter().map(|rule| (*rule, false)));
         all.map(|(rule, counts_itself)| {
             let group = self.group(rule);
             let table = book.keys.get(group.key);
-            let asked = strict.get(table.key);
-            Stance { rule, key: group.key, test: group.test(counts_itself, asked, table), asked }
+            let test = group.test(counts_itself, asked, table);
+            Stance { rule, key: group.key, test, asked: asked.strict.get(table.key) }
         })
         .collect()
     }
@@ -306,14 +323,14 @@ impl Topology {
     pub fn permitted(
         &mut self,
         owned: &[(RuleId, bool)],
-        strict: &Requirements,
+        asked: Asked,
         key: Symbol,
         sight: &mut Sight,
     ) -> Option<Vec<Symbol>> {
         let is_about = |(rule, _): &(RuleId, bool)| sight.book.base(*rule).group.rule.key == key;
         let about: Vec<(RuleId, bool)> = owned.iter().copied().filter(is_about).collect();
         about.iter().for_each(|(rule, _)| self.take_up(*rule, sight));
-        let stances = self.stances(&about, &[], strict, sight.book);
+        let stances = self.stances(&about, &[], asked, sight.book);
         let table = sight.book.keys.get(stances.first()?.key);
         let permits = |domain: &DomainId| {
             stances.iter().all(|stance| self.permits(stance, self.group(stance.rule), *domain, sight.book))

@@ -2,18 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use super::super::pods::required_alternatives;
 use super::group::{Kind, Namespaces, NodeFilter, Rule};
 use crate::capacity::cluster::Cluster;
 use crate::model::label::{self, Labels};
 use crate::model::name::Namespace;
 use crate::model::pod::{PodShape, PodTerm, Selector, SelectorTerm, Spread};
-use crate::model::requirement::Operator;
+use crate::model::requirement::{Operator, Requirements};
 use crate::model::symbol::Symbol;
 
-/// The rules that a pod of `shape` must keep, its wishes that are still held included.
-pub(super) fn owned(shape: &PodShape, cluster: &Cluster, known: &BTreeSet<Namespace>) -> Vec<Rule> {
-    let mut rules: Vec<Rule> = shape.spreads.iter().map(|spread| spread_rule(shape, spread)).collect();
+/// The rules that a pod of `shape` must keep, its wishes that are still held included. `alternatives`: what it wants of nodes
+/// before any of them is given up; kube-scheduler knows only those.
+pub(super) fn owned(
+    shape: &PodShape,
+    alternatives: &[Requirements],
+    cluster: &Cluster,
+    known: &BTreeSet<Namespace>,
+) -> Vec<Rule> {
+    let spreads = shape.spreads.iter();
+    let mut rules: Vec<Rule> = spreads.map(|spread| spread_rule(shape, alternatives, spread)).collect();
     let near = shape.affinity_required.iter().chain(shape.affinity_preferred.iter().map(|(_, term)| term));
     rules.extend(near.map(|term| term_rule(shape, term, Kind::Affinity, cluster, known)));
     let far =
@@ -35,18 +41,15 @@ pub(super) fn asks_namespaces(shape: &PodShape) -> bool {
     required.chain(preferred.map(|(_, term)| term)).any(|term| term.namespace_selector.is_some())
 }
 
-fn spread_rule(shape: &PodShape, spread: &Spread) -> Rule {
-    let alternatives = if spread.honors_affinity { required_alternatives(shape) } else { Vec::new() };
-    let is_open = |alternatives: &Vec<crate::model::requirement::Requirements>| {
-        alternatives.iter().any(crate::model::requirement::Requirements::is_empty)
-    };
+fn spread_rule(shape: &PodShape, alternatives: &[Requirements], spread: &Spread) -> Rule {
+    let is_open = !spread.honors_affinity || alternatives.iter().any(Requirements::is_empty);
     Rule {
         kind: Kind::Spread { max_skew: i64::from(spread.max_skew), min_domains: spread.min_domains },
         key: label::canonical(spread.topology_key),
         namespaces: Namespaces::Listed(BTreeSet::from([shape.namespace])),
         selector: with_own_values(&spread.selector, &shape.labels, &spread.match_label_keys, &[]),
         filter: NodeFilter {
-            alternatives: if is_open(&alternatives) { Vec::new() } else { alternatives },
+            alternatives: if is_open { Vec::new() } else { alternatives.to_vec() },
             tolerations: spread.honors_taints.then(|| shape.tolerations.clone()),
         },
     }

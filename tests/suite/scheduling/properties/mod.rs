@@ -101,12 +101,9 @@ impl Draw {
             one = match self.below(10) {
                 0 => one.select(ZONE, self.zone()),
                 1 => one.or(&[(ZONE, NotIn, &[self.zone()])]),
-                // A rule that counts by node affinity counts by one term at a time.
-                2 if one.shape.spreads.is_empty() => {
-                    one.or(&[("tier", In, &["front"])]).or(&[(CAPACITY_TYPE, In, &["on-demand"])])
-                }
+                2 => one.or(&[("tier", In, &["front"])]).or(&[(CAPACITY_TYPE, In, &["on-demand"])]),
                 3 => one.tolerate("team", Some("a"), None),
-                4 | 5 if one.shape.spreads.is_empty() && one.shape.node_required.len() < 2 => {
+                4 | 5 if one.shape.spreads.is_empty() => {
                     one.spread(spread(self.key(), 1 + self.below(2) as u32, of_itself.clone()))
                 }
                 6 => one.far(near(self.key(), of_itself.clone())),
