@@ -7,7 +7,7 @@
 mod failure;
 mod offered;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,8 +32,13 @@ pub(crate) use offered::undefined;
 const FUEL: u64 = 500_000;
 /// Levels of the engine's own count: an include costs ten of them, a macro four.
 const RECURSION: usize = 64;
-/// Instructions of all renderings of an environment together.
+/// Instructions of all renderings of an environment that come to their end.
 const FUEL_TOTAL: u64 = 20 * FUEL;
+/// Instructions of all renderings of an environment that fail: these take none from the others.
+const FUEL_FAILING: u64 = 40 * FUEL;
+/// A rendering is given no more than this part of what those that fail have left, so that something is always left for the
+/// next one.
+const FAILING_PARTS: u64 = 20;
 
 /// The templates that are compiled in.
 const BUILT_IN: [(&str, &str); 12] = [
@@ -68,7 +73,7 @@ pub const BUILT_IN_STRATEGIES: [&str; 8] = [
 
 /// All templates of a commit, ready to render one after the other.
 pub(crate) struct Engine {
-    environment: Environment<'static>,
+    environment: RefCell<Environment<'static>>,
     pub marks: Vec<Mark>,
     traced: BTreeMap<Arc<str>, Traced>,
     /// Mistakes found while loading, of templates of the repository.
@@ -79,6 +84,8 @@ pub(crate) struct Engine {
     trail: Arc<Trail>,
     /// Instructions of the renderings of this environment.
     burnt: Cell<u64>,
+    /// Instructions of those that failed.
+    lost: Cell<u64>,
 }
 
 impl Engine {
@@ -86,7 +93,7 @@ impl Engine {
         let meter = Arc::new(Meter::default());
         let trail = Arc::new(Trail::default());
         let mut engine = Self {
-            environment: restricted(&meter, &trail),
+            environment: RefCell::new(restricted(&meter, &trail)),
             marks: Vec::new(),
             traced: BTreeMap::new(),
             found: Vec::new(),
@@ -94,6 +101,7 @@ impl Engine {
             meter,
             trail,
             burnt: Cell::new(0),
+            lost: Cell::new(0),
         };
         for (name, text) in BUILT_IN {
             let source = Source::new(format!("built-in:{name}"), text);
@@ -118,7 +126,7 @@ impl Engine {
             return;
         }
         let added = template::trace(source, &mut self.marks).and_then(|traced| {
-            self.environment.add_template_owned(name.to_owned(), traced.text.clone())?;
+            self.environment.get_mut().add_template_owned(name.to_owned(), traced.text.clone())?;
             Ok(traced)
         });
         match added {
@@ -176,6 +184,7 @@ impl Engine {
     /// Begins another environment, with fuel of its own.
     pub fn refuel(&self) {
         self.burnt.set(0);
+        self.lost.set(0);
     }
 
     /// Renders to marked text, with the steps that its numbers mean.
@@ -183,54 +192,45 @@ impl Engine {
         if self.burnt.get() >= FUEL_TOTAL {
             return Err(Box::new(self.exhausted(name)));
         }
-        match self.run(&self.environment, name, context.clone()) {
-            Ok((text, burnt)) => {
-                self.burnt.set(self.burnt.get() + burnt);
-                Ok((text, self.trail.taken()))
+        let given = FUEL.min((FUEL_FAILING - self.lost.get()) / FAILING_PARTS);
+        let (rendered, burnt) = self.run(name, context, given);
+        let account = if rendered.is_ok() { &self.burnt } else { &self.lost };
+        account.set(account.get() + burnt);
+        match rendered {
+            Ok(text) => Ok((text, self.trail.taken())),
+            Err(error) if given < FUEL && failure::is_out_of_fuel(&error) => {
+                Err(Box::new(Failure::Unfinished))
             }
-            Err(error) => {
-                self.burnt.set(self.burnt.get() + self.burnt_failing(name, &context, &error));
-                Err(Box::new(self.failure(&error)))
-            }
+            Err(error) => Err(Box::new(self.failure(&error))),
         }
     }
 
-    /// The text and the instructions of one rendering.
-    fn run(
-        &self,
-        environment: &Environment<'_>,
-        name: &str,
-        context: Value,
-    ) -> Result<(String, u64), minijinja::Error> {
+    /// One rendering, and the instructions that it burnt.
+    ///
+    /// The engine forgets its count when a template fails, but not when a block does: so the template is included in one.
+    fn run(&self, name: &str, context: Value, given: u64) -> (Result<String, minijinja::Error>, u64) {
         self.meter.reset();
         self.trail.begin(self.marks.len());
+        self.environment.borrow_mut().set_fuel(Some(given));
+        let environment = self.environment.borrow();
+        let name = serde_json::Value::from(name);
+        let around =
+            format!("{{% if false %}}{{% block all %}}{{% include {name} %}}{{% endblock %}}{{% endif %}}");
+        let begun = environment.template_from_str(&around).and_then(|around| around.render_captured(context));
+        let mut begun = match begun {
+            Ok(begun) => begun,
+            Err(error) => return (Err(error), given),
+        };
         let mut out = Capped { text: Vec::new() };
-        let template = environment.get_template(name)?;
-        let captured = template.render_captured_to(context, &mut out)?;
-        let burnt = captured.state().fuel_levels().map_or(FUEL, |(consumed, _)| consumed);
-        Ok((String::from_utf8_lossy(&out.text).into_owned(), burnt))
-    }
-
-    /// At least the instructions of a rendering that failed, and of those that find it out.
-    ///
-    /// The engine does not tell how far it came. So it is given a little, and more while that is not enough to come to the
-    /// same mistake: nobody pays for what a mistake of somebody else might have burnt.
-    fn burnt_failing(&self, name: &str, context: &Value, error: &minijinja::Error) -> u64 {
-        if failure::is_limit(error) {
-            return FUEL;
-        }
-        let mut burnt = 0;
-        let mut given = FUEL / 256;
-        let mut environment = self.environment.clone();
-        while given < FUEL {
-            environment.set_fuel(Some(given));
-            burnt += given;
-            match self.run(&environment, name, context.clone()) {
-                Err(error) if failure::is_limit(&error) => given *= 4,
-                _ => return burnt + given,
-            }
-        }
-        burnt + FUEL
+        begun.with_state_mut(|state| {
+            let rendered = state.render_block_to_write("all", &mut out);
+            let burnt = match &rendered {
+                // What it was stopped for costs more than its instructions.
+                Err(error) if failure::is_limit(error) => given,
+                _ => state.fuel_levels().map_or(given, |(burnt, _)| burnt),
+            };
+            (rendered.map(|()| String::from_utf8_lossy(&out.text).into_owned()), burnt)
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::gitops::context::{self, MapOrder, OWN_CLASS, Surroundings};
 use crate::gitops::credential;
 use crate::gitops::desired::{DesiredObject, DesiredState, ObjectRef};
 use crate::gitops::diagnostic::{Diagnostic, Diagnostics, Place, Source, listed};
-use crate::gitops::engine::Engine;
+use crate::gitops::engine::{Engine, Failure};
 use crate::gitops::fleet::{Environment, Fleet, Resolved, TEMPLATES, refused};
 use crate::gitops::guardrail::{Breach, Case, Guardrails};
 use crate::gitops::headroom;
@@ -398,6 +398,8 @@ struct Run<'a> {
     found: Vec<Diagnostic>,
     drafts: Vec<Draft>,
     bytes: usize,
+    /// What others that fail have left too few instructions for, with its entry.
+    unfinished: Vec<(String, Place)>,
     /// Presets that the pools of a class want.
     presets: BTreeMap<String, Vec<(&'static str, Place)>>,
 }
@@ -435,6 +437,7 @@ impl<'a> Run<'a> {
             found,
             drafts: Vec::new(),
             bytes: 0,
+            unfinished: Vec::new(),
             presets: BTreeMap::new(),
         }
     }
@@ -560,19 +563,46 @@ impl<'a> Run<'a> {
                 drafts
             }
             Err(failure) => {
-                let mut diagnostic = failure.diagnostic;
-                if diagnostic.code == "PRV1414" {
-                    // A lock that cannot be read has no entries; why is the real news.
-                    self.found.extend(self.surroundings.book.mistakes().iter().cloned());
+                match *failure {
+                    Failure::Mistake { diagnostic, undefined } => {
+                        self.mistaken(diagnostic, undefined, roots, entry);
+                    }
+                    Failure::Unfinished => self.unfinished.push((roots.subject.clone(), entry.clone())),
                 }
-                if let Some(name) = failure.undefined.as_deref().and_then(|name| self.suggestion(name, roots))
-                {
-                    diagnostic = diagnostic.help(format!("did you mean `{name}`?"));
-                }
-                self.found.push(diagnostic.also(format!("rendered for {}", roots.subject), entry.clone()));
                 Vec::new()
             }
         }
+    }
+
+    fn mistaken(
+        &mut self,
+        mut diagnostic: Diagnostic,
+        undefined: Option<String>,
+        roots: &Roots<'_>,
+        entry: &Place,
+    ) {
+        if diagnostic.code == "PRV1414" {
+            // A lock that cannot be read has no entries; why is the real news.
+            self.found.extend(self.surroundings.book.mistakes().iter().cloned());
+        }
+        if let Some(name) = undefined.and_then(|name| self.suggestion(&name, roots)) {
+            diagnostic = diagnostic.help(format!("did you mean `{name}`?"));
+        }
+        self.found.push(diagnostic.also(format!("rendered for {}", roots.subject), entry.clone()));
+    }
+
+    /// Says once what cannot be judged before others are mended.
+    fn check_unfinished(&mut self) {
+        let Some((first, place)) = self.unfinished.first() else { return };
+        let subjects = match self.unfinished.len() {
+            1 => format!("{first} is not judged"),
+            count => format!("{first} and {} more are not judged", count - 1),
+        };
+        let message = format!("{subjects}: templates that fail have burnt most of their instructions");
+        self.found.push(
+            Diagnostic::error("PRV1404", place.clone(), message)
+                .help("nothing is said against what is not judged: mend the other mistakes first"),
+        );
     }
 
     /// A name near to an undefined one.
@@ -742,6 +772,7 @@ impl<'a> Run<'a> {
     }
 
     fn finish(mut self) -> Result<Judged, Diagnostics> {
+        self.check_unfinished();
         if self.bytes > 2 * RENDERED_MAX {
             let message = format!("the environment renders to more than {RENDERED_MAX} bytes");
             self.found.push(

@@ -49,6 +49,8 @@ pub(crate) const LOOKED: &str = "_looked";
 pub(crate) const GIVEN: &str = "_given";
 /// The same for what a namespace is to hold, which may not be a namespace.
 pub(crate) const HELD: &str = "_held";
+/// Stands for `super` where there is no block.
+pub(crate) const NO_BLOCK: &str = "_no_block";
 
 /// Plain text in a capture that is longer than this is metered; shorter text is bounded by fuel.
 const UNMETERED_BYTES: usize = 64;
@@ -123,6 +125,7 @@ pub(crate) fn trace(source: &Arc<Source>, marks: &mut Vec<Mark>) -> Result<Trace
         uses: Vec::new(),
         refused: Vec::new(),
         asked: BTreeMap::new(),
+        blocks: 0,
         order: 0,
     };
     walk.statement(&tree, Context::Output);
@@ -203,6 +206,8 @@ struct Walk<'a> {
     uses: Vec<(String, Place)>,
     refused: Vec<Diagnostic>,
     asked: BTreeMap<usize, Vec<Range<usize>>>,
+    /// Blocks around.
+    blocks: usize,
     order: i64,
 }
 
@@ -281,7 +286,11 @@ impl Walk<'_> {
                 self.expression(&filter.filter);
                 self.statements(&filter.body, Context::Capture);
             }
-            Stmt::Block(block) => self.statements(&block.body, context),
+            Stmt::Block(block) => {
+                self.blocks += 1;
+                self.statements(&block.body, context);
+                self.blocks -= 1;
+            }
             Stmt::Import(import) => {
                 self.used(&import.expr);
                 self.insert_before(&import.expr, &untold(&import.name));
@@ -298,10 +307,12 @@ impl Walk<'_> {
                 self.statements(&declared.body, Context::Capture);
             }
             Stmt::CallBlock(call) => {
+                self.check_super(&call.call.expr);
                 self.arguments(&call.call.args);
                 self.statements(&call.macro_decl.body, Context::Capture);
             }
             Stmt::Do(call) => {
+                self.check_super(&call.call.expr);
                 self.expression(&call.call.expr);
                 self.arguments(&call.call.args);
             }

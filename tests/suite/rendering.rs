@@ -522,7 +522,7 @@ fn ren_022_endless_loops_run_out_of_fuel() {
 /// Many pools that each stay below the limit of one rendering still end together.
 #[test]
 fn ren_022_all_renderings_of_an_environment_share_a_limit() {
-    let busy = "{% for a in range(100) %}{% for b in range(600) %}{% set x = a %}{% endfor %}{% endfor %}";
+    let busy = "{% for a in range(100) %}{% for b in range(300) %}{% set x = a %}{% endfor %}{% endfor %}";
     let pools: String = (0..100).map(|at| format!("[pools.p{at}]\nstrategy = \"own\"\n")).collect();
     let found = errors(&with_template(&format!("{busy}\n{}", pool("weight: 1")), &pools, &[]));
     assert!(found.iter().any(|found| found.code == "PRV1404" && found.message.contains("together")));
@@ -535,10 +535,45 @@ fn a_mistake_in_a_template_leaves_the_other_pools_their_instructions() {
     pools += "[pools.q]\nstrategy = \"spot\"\n";
     let found = errors(&with_template(&format!("{{{{ vars.nope }}}}\n{}", pool("weight: 1")), &pools, &[]));
     assert!(found.iter().all(|found| found.code == "PRV1403"), "{found:?}");
-    // One that fails late costs what it burns.
-    let late = "{% for a in range(100) %}{% for b in range(600) %}{% set x = a %}{% endfor %}{% endfor %}";
+    // One that fails late is charged what it burnt, from what those that fail have for themselves.
+    let late = "{% for a in range(8000) %}{% set x = a %}{% endfor %}";
+    let mut pools: String = (0..60).map(|at| format!("[pools.p{at}]\nstrategy = \"own\"\n")).collect();
+    pools += "[pools.q]\nstrategy = \"spot\"\nclass = \"none\"\n";
     let found = errors(&with_template(&format!("{late}{{{{ vars.nope }}}}\n"), &pools, &[]));
-    assert!(found.iter().any(|found| found.code == "PRV1404" && found.message.contains("together")));
+    assert_eq!(found.iter().filter(|found| found.code == "PRV1403").count(), 60, "{found:?}");
+    // The healthy one is judged like any other.
+    assert!(found.iter().any(|found| found.code == "PRV1607"), "{found:?}");
+    assert_eq!(found.len(), 61, "{found:?}");
+}
+
+/// Templates that never end leave little to those behind them, which is told once, and not as their mistake.
+#[test]
+fn what_templates_that_fail_leave_no_instructions_for_is_told_once() {
+    let endless = "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}";
+    let mut pools: String = (0..24).map(|at| format!("[pools.p{at}]\nstrategy = \"own\"\n")).collect();
+    pools += "[pools.q]\nstrategy = \"spot\"\n";
+    let repository = with_template(endless, &pools, &[]);
+    let (found, cost) = cost::of(|| errors(&repository));
+    cost.must_be_within(Duration::from_secs(10), 64 * MIB, endless);
+    let unfinished = found.iter().filter(|found| found.message.contains("not judged")).count();
+    assert_eq!(unfinished, 1, "{found:?}");
+    // What needs little still renders.
+    assert!(found.iter().all(|found| found.code == "PRV1404" && !found.message.contains("`q`")), "{found:?}");
+}
+
+/// The engine falls over a block that is nowhere: outside of one there is none that could be extended.
+#[test]
+fn super_outside_of_a_block_is_a_mistake() {
+    let include = "{% block a %}{% include \"part.j2\" %}{% endblock %}";
+    for (template, part, code) in [
+        ("{{ super() }}", "", "PRV1402"),
+        (include, "{{ super() }}", "PRV1409"),
+        (include, "{% set x = super() %}", "PRV1409"),
+    ] {
+        let pool = "[pools.general]\nstrategy = \"own\"\n";
+        let found = only(errors(&with_template(template, pool, &[("templates/part.j2", part)])));
+        assert_eq!((found.code, &*found.message), (code, "`super()` stands outside of a block"), "{found}");
+    }
 }
 
 /// A pool that renders to nothing would be retired without a word.

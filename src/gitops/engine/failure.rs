@@ -15,10 +15,11 @@ use crate::model::near::nearest;
 
 /// Why a template did not render.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub diagnostic: Diagnostic,
-    /// The expression that was not defined.
-    pub undefined: Option<String>,
+pub(crate) enum Failure {
+    /// It cannot be rendered; `undefined` is the expression that was not defined.
+    Mistake { diagnostic: Diagnostic, undefined: Option<String> },
+    /// It may be right: the templates that fail have left it too few instructions to come to its end.
+    Unfinished,
 }
 
 impl Engine {
@@ -30,12 +31,13 @@ impl Engine {
             format!("the templates of this environment run for more than {FUEL_TOTAL} instructions together");
         let diagnostic = Diagnostic::error("PRV1404", place, message)
             .help("a template that many pools use should do little: compute values once, in `variables`");
-        Failure { diagnostic, undefined: None }
+        Failure::Mistake { diagnostic, undefined: None }
     }
 
     /// An engine's error in the words and positions of the original templates.
     pub(super) fn failure(&self, error: &Error) -> Failure {
-        let mut chain = vec![error];
+        // The outermost is only about the block that includes the template.
+        let mut chain = vec![source_of(error).unwrap_or(error)];
         while let Some(inner) = source_of(chain[chain.len() - 1]) {
             chain.push(inner);
         }
@@ -52,13 +54,13 @@ impl Engine {
                 diagnostic = diagnostic.also("included from here", place.clone());
             }
         }
-        let variable = match cause.kind() {
+        let undefined = match cause.kind() {
             ErrorKind::UndefinedError => {
                 Some(diagnostic.place.source.text[diagnostic.place.bytes()].to_owned())
             }
             _ => None,
         };
-        Failure { diagnostic, undefined: variable }
+        Failure::Mistake { diagnostic, undefined }
     }
 
     fn place(&self, error: &Error) -> Option<Place> {
@@ -214,10 +216,15 @@ impl Engine {
     }
 }
 
-/// Whether it was stopped for what it costs.
+/// Whether it was stopped for its instructions.
+pub(super) fn is_out_of_fuel(error: &Error) -> bool {
+    error.kind() == ErrorKind::OutOfFuel || source_of(error).is_some_and(is_out_of_fuel)
+}
+
+/// Whether it was stopped for something else that it costs.
 pub(super) fn is_limit(error: &Error) -> bool {
     let detail = error.detail().unwrap_or_default();
-    matches!(error.kind(), ErrorKind::OutOfFuel | ErrorKind::WriteFailure)
+    error.kind() == ErrorKind::WriteFailure
         || detail.starts_with(TOO_MUCH)
         || detail.starts_with(TOO_MUCH_LOOKING)
         || source_of(error).is_some_and(is_limit)

@@ -9,7 +9,7 @@ use super::{FUEL, RECURSION};
 use crate::gitops::flow::Trail;
 use crate::gitops::meter::{Capped, Meter, look, text_of_value, too_much, unpaid_text, weigh};
 use crate::gitops::template::{
-    ADD, CHARGE, CLOSE, EMIT, GIVEN, HELD, JOIN, LOOKED, MULTIPLY, NUMBER_END, OPEN, SIZED, STEP,
+    ADD, CHARGE, CLOSE, EMIT, GIVEN, HELD, JOIN, LOOKED, MULTIPLY, NO_BLOCK, NUMBER_END, OPEN, SIZED, STEP,
 };
 
 /// An engine with metered operators, metered filters and nothing else.
@@ -85,6 +85,9 @@ fn add_operators(environment: &mut Environment<'static>, meter: &Arc<Meter>) {
     let metered = meter.clone();
     environment.add_function(SIZED, move |value: Value| weigh(&metered, &value, true).map(|()| value));
     environment.add_function(GIVEN, defined);
+    environment.add_function(NO_BLOCK, || -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, "`super()` stands outside of a block"))
+    });
     let metered = meter.clone();
     environment.add_function(HELD, move |value: Value, start: u32, end: u32| {
         let value = defined(value, start, end)?;

@@ -120,9 +120,10 @@ impl Run<'_> {
             let words: Vec<&str> = unset.map(|(mark, _)| mark.word).collect();
             let tried = tried(subject, &words);
             // What is said of an example concerns nobody.
-            let (found, bytes) = (self.found.len(), self.bytes);
+            let (found, unfinished, bytes) = (self.found.len(), self.unfinished.len(), self.bytes);
             let drafts = render(self, &tried).unwrap_or_default();
             self.found.truncate(found);
+            self.unfinished.truncate(unfinished);
             self.bytes = bytes;
             if let Some(draft) = subject.draft(&drafts) {
                 for (mark, sealed) in marks.iter().zip(&mut sealed).filter(|(_, sealed)| sealed.is_empty()) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use minijinja::machinery::ast::{BinOpKind, CallArg, Expr, UnaryOpKind};
 
-use super::{ADD, Edit, GIVEN, JOIN, LOOKED, MULTIPLY, SIZED, Walk};
+use super::{ADD, Edit, GIVEN, JOIN, LOOKED, MULTIPLY, NO_BLOCK, SIZED, Walk};
 use crate::gitops::diagnostic::{Diagnostic, Place};
 
 impl Walk<'_> {
@@ -110,6 +110,7 @@ impl Walk<'_> {
                             .help("keep the last value in a `namespace` and compare with it"),
                     );
                 }
+                self.check_super(&call.expr);
                 self.expression(&call.expr);
                 self.arguments(&call.args);
             }
@@ -119,6 +120,23 @@ impl Walk<'_> {
                 map.keys.iter().for_each(|key| self.expression(key));
                 self.collection(expr, &map.values);
             }
+        }
+    }
+
+    /// The engine looks for the block that `super` extends even where there is none, and falls over it. What it calls
+    /// instead is a mistake of a template that includes this one, too.
+    pub(super) fn check_super(&mut self, called: &Expr<'_>) {
+        if let Expr::Var(name) = called
+            && name.id == "super"
+            && self.blocks == 0
+        {
+            let at = leftmost(called);
+            let place = self.place_of(at..called.span().end_offset as usize);
+            self.edits.push(Edit { at, removes: name.id.len(), text: NO_BLOCK.to_owned(), rank: i64::MAX });
+            self.refused.push(
+                Diagnostic::error("PRV1402", place, "`super()` stands outside of a block")
+                    .help("call it between `{% block … %}` and `{% endblock %}`"),
+            );
         }
     }
 
