@@ -3,7 +3,9 @@
 //! Secrets that somebody left in a file must not travel on into terminals, logs and comments. Recognising them in a text that
 //! need not even parse is guesswork, and the guess is generous: what is hidden by mistake costs a look into the file.
 
+mod command;
 mod encoded;
+mod login;
 mod name;
 mod script;
 mod shape;
@@ -136,7 +138,7 @@ impl Secrets {
         let findings = searched(text);
         let mut all: Vec<Range<usize>> = findings.iter().map(|one| one.stretch.clone()).collect();
         all.extend(shape::credentials(text).into_iter().map(|one| one.stretch));
-        Named { text, key: "", rests: 0, found: &mut all }.look();
+        Named { text, key: "", rests: 0, open: [0..0, 0..0], found: &mut all }.look();
         all.sort_by_key(|stretch| (stretch.start, stretch.end));
         let mut stretches: Vec<Range<usize>> = Vec::new();
         for stretch in &all {
@@ -348,6 +350,8 @@ struct Named<'t, 'f> {
     key: &'t str,
     /// How often the rest of this line was looked at as one value.
     rests: usize,
+    /// Where no double and no single quote closes: what was looked through once is not looked through again.
+    open: [Range<usize>; 2],
     found: &'f mut Vec<Range<usize>>,
 }
 
@@ -377,12 +381,20 @@ impl Named<'_, '_> {
 
     /// How much of `rest` is behind us.
     fn quoted(&mut self, at: usize, rest: &str, quote: char) -> usize {
+        let whole = at..at + rest.len();
+        let open = &mut self.open[usize::from(quote == '\'')];
+        if open.start <= whole.start && whole.end <= open.end {
+            return 1;
+        }
         let mut is_escaped = false;
         let close = rest[1..].find(|letter| {
             let is_close = letter == quote && !is_escaped;
             is_escaped = letter == '\\' && !is_escaped;
             is_close
         });
+        if close.is_none() {
+            *open = whole;
+        }
         // An empty one may be the beginning of three quotes, and one that stays open ends somewhere else.
         let Some(length) = close.filter(|length| *length > 0) else { return 1 };
         let inside = at + 1..at + 1 + length;
@@ -421,7 +433,7 @@ impl Named<'_, '_> {
     }
 
     fn value(&mut self, value: Range<usize>) -> bool {
-        let is_secret = value::is_secret_under(self.key, &self.text[value.clone()]);
+        let is_secret = value::is_random_under(self.key, &self.text[value.clone()]);
         if is_secret {
             self.found.push(value);
         }

@@ -3,19 +3,39 @@
 //! The last word decides: `db-password` is a secret, `password-path` the place of one, `secret-access-key` again a secret.
 
 /// Words for what is kept from others. They are found inside of longer words too: `PGPASSWORD`, `secretName`.
-const SECRETS: [&str; 9] = [
+const SECRETS: [&str; 12] = [
     "password",
     "passwd",
     "passphrase",
     "secret",
     "token",
     "apikey",
+    "accesskey",
+    "authkey",
+    "encryptionkey",
     "privatekey",
     "secretkey",
     "authorization",
 ];
 /// The same in two words.
 const PAIRS: [(&str, &str); 4] = [("api", "key"), ("private", "key"), ("signing", "key"), ("mysql", "pwd")];
+/// Words that are a secret only at the end of a name.
+const LAST: [&str; 2] = ["jwt", "psk"];
+/// The same in two words.
+const LAST_PAIRS: [(&str, &str); 7] = [
+    ("access", "key"),
+    ("account", "key"),
+    ("auth", "key"),
+    ("encryption", "key"),
+    ("hmac", "key"),
+    ("master", "key"),
+    ("shared", "key"),
+];
+/// Words that end like `dbpass` and are no passwords.
+const NO_PASSWORDS: [&str; 7] =
+    ["bypass", "compass", "encompass", "overpass", "surpass", "trespass", "underpass"];
+/// Nothing longer is a name.
+const LONGEST: usize = 256;
 /// Last words of names that speak of a secret, in the singular.
 const ABOUT: [&str; 108] = [
     "address",
@@ -138,12 +158,14 @@ const WHICH: [&str; 10] =
 /// Whether a name says that its value is secret.
 pub(super) fn says_secret(name: &str) -> bool {
     // What stands before a slash is whose name it is, but for a digest of the whole.
-    let (owner, name) = name.rsplit_once('/').unwrap_or(("", name));
+    let (owner, name) = end(name).rsplit_once('/').unwrap_or(("", end(name)));
     let words = words(name);
-    let last = words.iter().rposition(|word| !is_which(word));
-    let Some(last) = last.filter(|_| words.iter().any(|word| is_secret(word)) || has_pair(&words)) else {
+    let Some(last) = words.iter().rposition(|word| !is_which(word)) else { return false };
+    let is_named =
+        words.iter().any(|word| is_secret(word)) || has_pair(&words) || ends_in_secret(&words[..=last]);
+    if !is_named {
         return false;
-    };
+    }
     let has = |wanted: &str| words.iter().any(|word| word == wanted);
     let is_digest = matches!(owner, "checksum" | "digest")
         || DIGESTS.contains(&words[last].as_str()) && !words.iter().any(|word| word.starts_with("pass"));
@@ -155,15 +177,25 @@ pub(super) fn says_secret(name: &str) -> bool {
 
 /// Whether it is the name of the one key of AWS that is known by its length.
 pub(super) fn is_aws_secret_key(name: &str) -> bool {
-    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    let letters = end(name).chars().filter(char::is_ascii_alphanumeric);
     letters.map(|letter| letter.to_ascii_lowercase()).collect::<String>().contains("secretaccesskey")
 }
 
 /// Whether it is the name of a password, which people choose of words.
 pub(super) fn is_of_password(name: &str) -> bool {
-    let words = words(name);
+    let words = words(end(name));
     let last = words.iter().rfind(|word| !is_which(word));
-    last.is_some_and(|word| word.starts_with("pass"))
+    last.is_some_and(|word| word.starts_with("pass") || word == "psk" || is_short_for_password(word))
+}
+
+/// Whether it is the name of a key that encrypts, which may be one that others keep.
+pub(super) fn is_of_encryption(name: &str) -> bool {
+    words(end(name)).iter().any(|word| word.starts_with("encryption"))
+}
+
+/// As much of a name as can be one.
+fn end(name: &str) -> &str {
+    &name[name.ceil_char_boundary(name.len().saturating_sub(LONGEST))..]
 }
 
 fn is_secret(word: &str) -> bool {
@@ -172,6 +204,17 @@ fn is_secret(word: &str) -> bool {
 
 fn has_pair(words: &[String]) -> bool {
     words.windows(2).any(|two| PAIRS.contains(&(two[0].as_str(), two[1].as_str())))
+}
+
+/// Whether the last of these words is one for a secret, alone or with the one before.
+fn ends_in_secret(words: &[String]) -> bool {
+    let Some((last, before)) = words.split_last() else { return false };
+    let is_pair = |first: &String| LAST_PAIRS.contains(&(first, last.strip_suffix('s').unwrap_or(last)));
+    LAST.contains(&last.as_str()) || is_short_for_password(last) || before.last().is_some_and(is_pair)
+}
+
+fn is_short_for_password(word: &str) -> bool {
+    (word.ends_with("pass") || word.ends_with("pwd")) && !NO_PASSWORDS.contains(&word)
 }
 
 fn is_about(word: &str) -> bool {
@@ -253,6 +296,20 @@ mod tests {
             "vault.example.com/token",
             "X-Vault-Token",
             "authorization",
+            "pass",
+            "db_pass",
+            "DB_PWD",
+            "dbpass",
+            "access-key",
+            "s3AccessKey",
+            "accesskey",
+            "auth-key",
+            "encryption_key",
+            "ENCRYPTION_KEY_2",
+            "jwt",
+            "wifi-psk",
+            "storage-account-key",
+            "shared_keys",
         ] {
             assert!(says_secret(name), "{name}");
         }
@@ -286,6 +343,19 @@ mod tests {
             "imagePullSecrets",
             "image-pull-secret",
             "auth.existingSecret",
+            "access-key-id",
+            "accessKeyID",
+            "encryption-key-arn",
+            "jwt-issuer",
+            "jwt-audience",
+            "psk-identity",
+            "pass-through",
+            "passthrough",
+            "proxy-bypass",
+            "compass",
+            "access",
+            "master",
+            "kms-encryption-key",
         ] {
             assert!(!says_secret(name), "{name}");
         }

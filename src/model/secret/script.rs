@@ -1,14 +1,14 @@
 //! Where texts that people write for a shell, a program or a cluster give a secret to something: by a name, to a flag, in a
-//! header, to `curl`.
+//! header.
 
 use std::ops::Range;
 
-use super::encoded;
 use super::name::says_secret;
-use super::value::{is_chosen, is_placeholder, is_random_secret, is_scheme, is_secret_under};
+use super::value::{is_chosen, is_login, is_random_secret, is_scheme, is_secret_under};
+use super::{command, encoded, login};
 
 /// No value is longer than this.
-const LONGEST: usize = 4096;
+pub(super) const LONGEST: usize = 4096;
 /// A value inside of another one is looked at as far as this: many may begin in one.
 const LONGEST_INSIDE: usize = 64;
 
@@ -17,7 +17,8 @@ pub(super) fn given(text: &str) -> Vec<Range<usize>> {
     assigned(text, &mut found);
     flags(text, &mut found);
     headers(text, &mut found);
-    logins(text, &mut found);
+    command::given(text, &mut found);
+    login::given(text, &mut found);
     found
 }
 
@@ -32,7 +33,7 @@ pub(super) fn is_secret_of_flag(name: &str, value: &str) -> bool {
     is_chosen(value) || is_secret_under(name, value)
 }
 
-fn is_name(c: char) -> bool {
+pub(super) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/')
 }
 
@@ -129,13 +130,13 @@ fn value_of(text: &str, behind: usize, words: &mut Words) -> Range<usize> {
 
 /// Words of one text, each looked at in full, except for those inside of others.
 #[derive(Default)]
-struct Words {
+pub(super) struct Words {
     /// Where all that was looked at ends.
     end: usize,
 }
 
 impl Words {
-    fn next(&mut self, text: &str, at: usize) -> Range<usize> {
+    pub(super) fn next(&mut self, text: &str, at: usize) -> Range<usize> {
         let word = word(text, at, if at < self.end { LONGEST_INSIDE } else { LONGEST });
         self.end = self.end.max(word.end);
         word
@@ -182,7 +183,7 @@ fn flags(text: &str, found: &mut Vec<Range<usize>>) {
 }
 
 /// Where the next word of a command or of a list begins: behind the gap, whose end belongs to it if that is a quote.
-fn next_word(text: &str, at: usize) -> Option<usize> {
+pub(super) fn next_word(text: &str, at: usize) -> Option<usize> {
     let rest = &text[at..];
     let content = rest.trim_start_matches([' ', '\t', '"', '\'', ',', '\\', '\r', '\n']);
     let gap = &rest[..rest.len() - content.len()];
@@ -235,52 +236,4 @@ fn credential_at(text: &str, at: usize) -> Range<usize> {
     let start = at + rest.len() - content.len();
     let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '\\' | ',' | ';');
     start..start + content.find(is_end).unwrap_or(content.len())
-}
-
-/// `curl -u name:password`.
-fn logins(text: &str, found: &mut Vec<Range<usize>>) {
-    let (mut words, mut looked) = (Words::default(), 0);
-    for (at, _) in text.match_indices("curl") {
-        // Another one in the same command tells nothing new.
-        if at < looked {
-            continue;
-        }
-        let rest = &text[at..text.floor_char_boundary((at + LONGEST).min(text.len()))];
-        let is_whole = |line: &str| !line.trim_end().ends_with('\\');
-        let lines = rest.split_inclusive('\n').scan(false, |is_over, line| {
-            (!*is_over).then(|| {
-                *is_over = is_whole(line);
-                line.len()
-            })
-        });
-        let command = &rest[..lines.sum()];
-        let command = &command[..command.find([';', '|']).unwrap_or(command.len())];
-        looked = at + command.len();
-        for (dash, _) in command.match_indices('-') {
-            let rest = &command[dash..];
-            let length = rest[1..].find(|c| !is_name(c)).map_or(rest.len(), |length| length + 1);
-            let (flag, is_apart) =
-                (&rest[..length], command[..dash].ends_with([' ', '\t', '"', '\'', ',', '[']));
-            let is_short = !flag.starts_with("--") && flag.ends_with('u');
-            if !is_apart || !(is_short || matches!(flag, "--user" | "--proxy-user")) {
-                continue;
-            }
-            let behind = at + dash + length;
-            let start = match text[behind..].starts_with('=') {
-                true => Some(behind + 1),
-                false => next_word(text, behind),
-            };
-            let Some(start) = start else { continue };
-            let value = words.next(text, start);
-            let login = &text[value.clone()];
-            if let Some((name, _)) = login.split_once(':').filter(|_| is_login(login)) {
-                found.push(value.start + name.len() + 1..value.end);
-            }
-        }
-    }
-}
-
-/// `name:password`.
-fn is_login(text: &str) -> bool {
-    text.split_once(':').is_some_and(|(_, password)| !password.is_empty() && !is_placeholder(password))
 }

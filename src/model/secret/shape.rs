@@ -45,6 +45,7 @@ pub(super) fn credentials(text: &str) -> Vec<Finding> {
     }
     web_tokens(text, &mut found);
     vault_tokens(text, &mut found);
+    hooks(text, &mut found);
     addresses(text, &mut found);
     found.sort_by_key(|one| one.stretch.start);
     found
@@ -76,9 +77,11 @@ fn of_words(line: &str, line_start: usize, names_key: bool, found: &mut Vec<Find
             let word = word.trim_end_matches(['/', '+']);
             let is_upper = word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
             let is_key = word.len() == 20 && (word.starts_with("AKIA") || word.starts_with("ASIA"));
+            let is_google = word.len() == 39 && word.starts_with("AIza") && is_random(word);
             let token = TOKENS.iter().find(|(prefix, _)| word.starts_with(prefix));
             let what = match token {
                 _ if is_key && is_upper => "an AWS access key",
+                _ if is_google => "a key of Google",
                 Some((prefix, what)) if word.len() >= TOKEN_MIN && !is_placeholder(&word[prefix.len()..]) => {
                     what
                 }
@@ -115,6 +118,25 @@ fn vault_tokens(text: &str, found: &mut Vec<Finding>) {
         let is_token = word.len() >= TOKEN_MIN && is_random(word) && !is_placeholder(word);
         if is_token && !text[..start].ends_with(|c| is_inside(c) || c == '.') {
             found.push(Finding::new(start..start + sign.len() + word.len(), "a token of Vault"));
+        }
+    }
+}
+
+/// The part of an address of Slack that lets everybody write: a team, an app, and a token behind them.
+fn hooks(text: &str, found: &mut Vec<Finding>) {
+    for (at, service) in text.match_indices("hooks.slack.com/services/") {
+        let start = at + service.len();
+        let rest = &text[start..];
+        let is_inside = |c: char| c.is_ascii_alphanumeric() || c == '/';
+        let path = &rest[..rest.find(|c| !is_inside(c)).unwrap_or(rest.len())];
+        let parts: Vec<&str> = path.split('/').collect();
+        if let [team, app, token, ..] = parts.as_slice()
+            && team.starts_with('T')
+            && app.starts_with('B')
+            && token.len() >= 16
+            && !is_placeholder(token)
+        {
+            found.push(Finding::new(start..start + path.len(), "an address that writes to a chat"));
         }
     }
 }

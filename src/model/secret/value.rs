@@ -1,6 +1,6 @@
 //! What a value tells of itself: that chance made it, that somebody chose it, or that another one is to take its place.
 
-use super::name;
+use super::name::{self, says_secret};
 use super::shape;
 
 /// Nothing shorter is taken for a random secret.
@@ -12,8 +12,13 @@ const WORD_MAX: usize = 20;
 
 /// Whether a value under this name is a secret.
 pub(super) fn is_secret_under(name: &str, value: &str) -> bool {
+    is_random_under(name, value) || is_password(value) && name::is_of_password(name) && says_secret(name)
+}
+
+/// Whether a value is a secret by its name, and because chance made it.
+pub(super) fn is_random_under(name: &str, value: &str) -> bool {
     let value = without_scheme(name, value);
-    if name::is_aws_secret_key(name) && shape::is_aws_secret_key(value) {
+    if shape::is_aws_secret_key(value) && name::is_aws_secret_key(name) {
         return true;
     }
     let is_plain = value.len() >= RANDOM_MIN && value.bytes().all(|b| b.is_ascii_graphic());
@@ -21,9 +26,10 @@ pub(super) fn is_secret_under(name: &str, value: &str) -> bool {
     is_plain
         && !is_address
         && is_random(value)
-        && name::says_secret(name)
+        && says_secret(name)
         && !is_placeholder(value)
         && (!refers(value) || name::is_of_password(name) && is_phrase(value))
+        && !(name::is_of_encryption(name) && is_id_of_key(value))
 }
 
 /// Whether chance made it and nothing else says what it is.
@@ -34,7 +40,7 @@ pub(super) fn is_random_secret(value: &str) -> bool {
 /// The value of a header without how it is meant: `Bearer …`.
 fn without_scheme<'v>(name: &str, value: &'v str) -> &'v str {
     match value.split_once(' ') {
-        Some((scheme, value)) if is_scheme(scheme) && name::says_secret(name) => value.trim_start(),
+        Some((scheme, value)) if is_scheme(scheme) && says_secret(name) => value.trim_start(),
         _ => value,
     }
 }
@@ -59,6 +65,35 @@ pub(super) fn is_chosen(value: &str) -> bool {
         && !is_setting
         && !is_placeholder(value)
         && !refers(value)
+}
+
+/// `name:password`.
+pub(super) fn is_login(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(_, password)| is_given(password))
+}
+
+/// Whether something stands where only a secret can, and nothing else is to take its place.
+pub(super) fn is_given(value: &str) -> bool {
+    !value.is_empty() && !is_placeholder(value)
+}
+
+/// Whether somebody chose this as a password, by its signs: what is put together of names and numbers may refer to one.
+fn is_password(value: &str) -> bool {
+    let has = |is: fn(&u8) -> bool| value.as_bytes().iter().any(is);
+    let is_mixed = has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase) && has(u8::is_ascii_digit);
+    let is_one = !value.contains(['-', '_', '.']);
+    let is_of_variable = value.starts_with('%') && value.ends_with('%');
+    is_chosen(value)
+        && value.bytes().all(|b| b.is_ascii_graphic())
+        && !value.contains(['/', ':', '=', '(', ')', '[', ']', '{', '}', '<', '>', '|', '&', ';', ','])
+        && (is_one || is_mixed || value.contains(['!', '#', '$', '%', '^', '+', '~']))
+        && !is_of_variable
+}
+
+/// The identifier of a key of KMS: a UUID, or `mrk-` and as many digits.
+fn is_id_of_key(value: &str) -> bool {
+    let digits = value.strip_prefix("mrk-").unwrap_or(value).bytes().filter(|b| *b != b'-');
+    value.contains('-') && digits.clone().count() == 32 && digits.clone().all(|b| b.is_ascii_hexdigit())
 }
 
 /// Whether another value is to take the place of this one, or nobody meant it to be kept.

@@ -16,6 +16,7 @@ const RANDOM: &str = "wJalrXUtnFEMIxK7MDENGxbPxRfiCYzz";
 const KEY: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzzAB12cd34";
 const FORGE: &str = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
 const JWT: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwcm92aXNvciJ9.dBjftJeZ4CVPmB92K27uhbUJU1p1rWW1gFWFOEjXk";
+const GOOGLE: &str = "AIzaSyD9fK2mQ7xLp3Zr8TwVb5N4hJ6gC1yEuAk";
 const SHA: &str = "9fceb02d0ae598e95dc970b74767f19372d61af8";
 const UUID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
 
@@ -111,6 +112,65 @@ const HARMLESS: &[&str] = &[
     "B64:#!/bin/sh\nyum install -y jq\nexport TOKEN=${TOKEN}\nexec /usr/local/bin/start\n",
     "B64:write_files:\n- path: /etc/secret-name\n  content: prod/Db-Main-AbC123xyz\n",
     "path: usr/local/share/applications/of/the/token/broker",
+    // Passwords that others keep, and what only looks like the name of one.
+    "db_pass: ${DB_PASS}",
+    "DB_PWD={{ vars.db_pwd_7 }}",
+    "db_pass: arn:aws:secretsmanager:us-east-1:123456789012:secret:prod/Db7-AbC123",
+    "pass: /prod/db7/Password",
+    "pass=%DB_PASS7%",
+    "DB_PWD=/run/secrets/db7",
+    "password: prod/db7/password",
+    "password: prod-db-7",
+    "password = os.environ['DB7']",
+    "password = read_password7(prompt)",
+    "PASSWORD_MIN=12Chars",
+    "cache-bypass: Foo8Bars9",
+    "nat-compass: N0rthWest7",
+    "passthrough: Foo8Bars9",
+    "PWD=/home/deploy7",
+    "ENV DB_PASSWORD $DB_PASSWORD",
+    "ENV DB_PASSWORD_FILE /run/secrets/Db7",
+    "ENV NAME Foo8Bars9",
+    "access-key-id: Prod7-X9Q2ab-Zk81Lm-Vb5N4d",
+    "encryption-key: arn:aws:kms:us-east-1:123456789012:key/1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+    "encryption_key: 1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed",
+    "encryption_key: mrk-1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed",
+    "encryption_key: alias/prod-7x9Q",
+    "jwt-issuer: oidc7.Example-X9Q2ab.com",
+    "psk-identity: Node7-X9Q2ab-Zk81Lm",
+    // Connections without a password, or with one that is given later.
+    "connection-string: Server=db.example.com;Database=shop;Integrated Security=true",
+    "connectionString: Server=db;User ID=app;Password=${DB_PASSWORD};",
+    "connection-string: host=db user=app password={{ password }}",
+    "connection-string: postgres://app:${DB_PASSWORD}@db.example.com/shop",
+    "connection-string: arn:aws:secretsmanager:us-east-1:123456789012:secret:prod/Db7-AbC123",
+    "DefaultEndpointsProtocol=https;AccountName=shop;AccountKey=<key>",
+    // Programs that ask for a password, or are given one by somebody else.
+    "docker login -u ci -p $REGISTRY_PASSWORD registry.example.com",
+    "docker login -u ci -p \"$(cat /run/secrets/registry)\" registry.example.com",
+    "docker login -p <password>",
+    "ssh -J login -p 2222 db.example.com",
+    "vault login -no-print -path=oidc7",
+    "mysql -u root -p shop < dump.sql",
+    "mysql -u root -p\"$MYSQL_PWD\" shop",
+    "mysql -P3306 --protocol=tcp -h db",
+    "docker run -d --name mysql -p3306:3306 mysql:8",
+    "tar -C /var/lib/mysql -pxzf dump.tgz",
+    "tar -C mysql -pxzf dump.tgz",
+    "mysql -u root && cp -pr a b",
+    "sshpass -p \"$PASS\" ssh node",
+    "sshpass -f /run/secrets/ssh ssh node",
+    "sshpass -e ssh node",
+    "echo \"deploy:${PASSWORD}\" | chpasswd",
+    "echo deploy:$PASSWORD | sudo chpasswd",
+    "chpasswd < /run/secrets/users",
+    "chpasswd:\n  expire: false\n  list: |\n    deploy:RANDOM\n    root:$ROOT_PASSWORD\nruncmd:\n- echo a:b",
+    "echo \"machine git.example.com login ci password $TOKEN\" > ~/.netrc",
+    "# the machine needs a login and a password of its own",
+    // Tokens of nobody.
+    "curl https://hooks.slack.com/services/T00000000/B00000000/XXXXXXXXXXXXXXXXXXXXXXXX",
+    "curl https://hooks.slack.com/services/${SLACK_PATH}",
+    "KEY=AIzaXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX",
 ];
 
 /// The same with secrets; `@` stands for what no reader may see.
@@ -178,6 +238,65 @@ const HARMFUL: &[(&str, &str)] = &[
     ("- name: DB_PASSWORD\n  # of prod\n  value: >-\n    @", RANDOM),
     ("env: [{ name: DB_PASSWORD, value: @ }]", RANDOM),
     ("{\"name\": \"API_TOKEN\", \"value\": \"@\"}", RANDOM),
+    // Names of passwords and keys, with what chance made.
+    ("db_pass: @", RANDOM),
+    ("DB_PWD=@", RANDOM),
+    ("pass: @", RANDOM),
+    ("access-key: @", RANDOM),
+    ("s3.accessKey: @", RANDOM),
+    ("auth-key = \"@\"", RANDOM),
+    ("encryption_key: @", RANDOM),
+    ("jwt: @", RANDOM),
+    ("psk=@", RANDOM),
+    ("storage-account-key: @", RANDOM),
+    // The same with what somebody chose.
+    ("db_pass: @", "hunter2"),
+    ("DB_PWD=@", "S3cr3tPass"),
+    ("pass: '@'", "Winter-2026"),
+    ("psk=\"@\"", "home!wlan7"),
+    ("ENV DB_PASSWORD=@", "hunter2"),
+    ("ENV DB_PASSWORD @", "hunter2"),
+    ("ENV APP_NAME=shop DB_PASSWORD=@", "hunter2"),
+    ("docker run -e POSTGRES_PASSWORD=@ postgres", "pa55word"),
+    ("- name: DB_PASSWORD\n  value: @", "hunter2"),
+    // Connections.
+    (
+        "connection-string: Server=tcp:db.example.com;Database=shop;User ID=app;Password=@;Encrypt=true",
+        "hunter",
+    ),
+    ("connectionString: \"Data Source=db;User Id=app;Pwd=@\"", "hunter"),
+    (
+        "connectionString: Endpoint=sb://shop.servicebus.windows.net/;SharedAccessKeyName=all;SharedAccessKey=@",
+        KEY,
+    ),
+    ("AccountName=shop;AccountKey=@;EndpointSuffix=core.windows.net", KEY),
+    ("connection-string: host=db user=app password=@ dbname=shop", "hunter"),
+    ("connection-string: postgres://app:@@db.example.com/shop", "hunter"),
+    // Programs.
+    ("docker login -u ci -p @ registry.example.com", "hunter"),
+    ("docker login -u ci -p '@' registry.example.com", "hunter and more"),
+    ("helm registry login -u ci -p=@ registry.example.com", "hunter"),
+    ("[\"docker\", \"login\", \"-p\", \"@\"]", "hunter"),
+    ("mysql -u root -p@ shop", "hunter"),
+    ("mysqldump -uroot -p'@' shop", "hunter and more"),
+    ("docker exec -it mysql mysql -p@", "hunter"),
+    ("[\"/usr/bin/mysql\", \"-p@\"]", "hunter"),
+    ("sshpass -p @ ssh node", "hunter"),
+    ("sshpass -p'@' scp a node:", "hunter"),
+    ("echo 'deploy:@' | chpasswd", "hunter"),
+    ("echo deploy:@ | sudo chpasswd", "hunter"),
+    ("printf 'root:@\\n' | /usr/sbin/chpasswd", "hunter"),
+    ("chpasswd <<< 'deploy:@'", "hunter"),
+    ("chpasswd <<'EOF'\nroot:${ROOT}\ndeploy:@\nEOF", "hunter"),
+    ("#cloud-config\nchpasswd:\n  list: |\n    root:RANDOM\n    deploy:@\n", "hunter"),
+    ("echo \"machine git.example.com login ci password @\" > ~/.netrc", "hunter"),
+    ("machine git.example.com\n  login ci\n  password @\n", "hunter"),
+    ("printf 'machine git.example.com\\nlogin ci\\npassword @\\n' > ~/.netrc", "hunter"),
+    ("default login ci password @", "hunter"),
+    // Known forms.
+    ("MAPS=@", GOOGLE),
+    ("curl https://maps.example.com/?key=@&q=a", GOOGLE),
+    ("curl https://hooks.slack.com/services/@", "T01AB2CD3/B04EF5GH6/9fK2mQ7xLp3Zr8TwVb5N4hJ6"),
     // In base 64, each as one text.
     ("B64:#!/bin/sh\nexport DB_PASSWORD=@\n", RANDOM),
     ("B64:#!/bin/sh\ncurl -H 'Authorization: Bearer @' https://api.example.com\n", RANDOM),
@@ -200,6 +319,12 @@ const HARMLESS_TAGS: &[(&str, &str)] = &[
     ("token-issuer", "oidc.eks.us-east-1.amazonaws.com/id/EXAMPLED539D4633E53DE1B71EXAMPLE"),
     ("secret-backend-role", "SecretReader-Prod7-X9Q2ab"),
     ("password-min-length", "Sixteen16-OrMore-32Chars"),
+    ("access-key-rotation-lambda", "rotate-Keys7-X9Q2ab-Zk81"),
+    ("encryption-key", UUID),
+    ("pass-phase", "Foo8Bars9"),
+    ("db_pass", "/prod/db7/Password"),
+    ("connection-string", "Server=db;Integrated Security=true"),
+    ("connection-string", "/prod/db7/Connection-X9Q2ab"),
 ];
 
 const HARMFUL_TAGS: &[(&str, &str)] = &[
@@ -212,6 +337,10 @@ const HARMFUL_TAGS: &[(&str, &str)] = &[
     ("password-path", FORGE),
     ("note", JWT),
     ("aws-secret-access-key", "/JalrXUtnFEMI/K7MDENG/bPxRfiCYzzAB12cd34"),
+    ("db_pass", "hunter2!"),
+    ("access-key", RANDOM),
+    ("jwt", RANDOM),
+    ("connection-string", "Server=db;User ID=app;Password=hunter"),
     ("Authorization", "Bearer wJalrXUtnFEMIxK7MDENGxbPxRfiCYzz"),
 ];
 
