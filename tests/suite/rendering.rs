@@ -528,6 +528,32 @@ fn ren_022_all_renderings_of_an_environment_share_a_limit() {
     assert!(found.iter().any(|found| found.code == "PRV1404" && found.message.contains("together")));
 }
 
+#[test]
+fn an_argument_by_a_name_that_nobody_knows_is_named() {
+    for (call, name, argument) in [
+        ("'a' | replace(from='a')", "replace", "from"),
+        ("'a' | replace('a', to='b')", "replace", "to"),
+        ("[1] | batch(count=2) | list", "batch", "count"),
+        ("[1] | join(separator=', ')", "join", "separator"),
+        ("'a' | upper(locale='de')", "upper", "locale"),
+        ("1 | tojson(indent=2)", "tojson", "indent"),
+        ("[1] | sort(by='a')", "sort", "by"),
+        ("'a' | indent(2, blank=true)", "indent", "blank"),
+        ("[1] | overlaid(upper=[2])", "overlaid", "upper"),
+        ("none | default(value='a')", "default", "value"),
+        ("range(stop=3) | list", "range", "stop"),
+        ("catalog(type='m7i.large')", "catalog", "type"),
+        ("1 is divisibleby(number=2)", "divisibleby", "number"),
+    ] {
+        let found = only(errors(&templated(&format!("{{% set x = {call} %}}\n{}", pool("weight: 1")))));
+        let message = format!("`{name}` takes no argument by the name `{argument}`");
+        assert_eq!((found.code, &*found.message), ("PRV1409", &*message), "{call}: {found}");
+        assert!(found.help.is_some(), "{call}: {found}");
+    }
+    let fine = "{% set x = [{'a': 2}] | sort(attribute='a', reverse=1 == 1) %}{% set y = 'a' | replace('x=', 'b') %}\n";
+    assert!(render(&templated(&format!("{fine}{}", pool("weight: 1")))).is_ok());
+}
+
 /// A template that fails at once costs little, however many pools use it: what is right elsewhere still renders.
 #[test]
 fn a_mistake_in_a_template_leaves_the_other_pools_their_instructions() {

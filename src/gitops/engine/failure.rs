@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use minijinja::{Error, ErrorKind};
 
-use super::offered::{ARGUMENT, FILTER_NAMES, NEEDS, STANDS};
+use super::offered::{ARGUMENT, FILTER_NAMES, NAMED, NEEDS, STANDS};
 use super::{Engine, FUEL, FUEL_TOTAL};
-use crate::gitops::diagnostic::{Diagnostic, Place, Source};
+use crate::gitops::diagnostic::{Diagnostic, Place, Source, listed};
 use crate::gitops::fleet::{TEMPLATES, refused};
 use crate::gitops::lock;
 use crate::gitops::meter::{OUTPUT_MAX, TOO_MUCH, TOO_MUCH_LOOKING};
@@ -94,6 +94,13 @@ impl Engine {
     fn explained(&self, error: &Error, place: Place) -> Diagnostic {
         let detail = error.detail().unwrap_or_default();
         let text = &place.source.text[place.bytes()];
+        let is_of_arguments = matches!(
+            error.kind(),
+            ErrorKind::InvalidOperation | ErrorKind::MissingArgument | ErrorKind::TooManyArguments
+        );
+        if is_of_arguments && let Some(misnamed) = misnamed(&place) {
+            return misnamed;
+        }
         match error.kind() {
             ErrorKind::UndefinedError if is_open_choice(text) => {
                 let message =
@@ -154,9 +161,8 @@ impl Engine {
 
     /// What a filter, a test or a function at `place` is to be given, and is not.
     fn lacking(&self, place: &Place) -> Option<Diagnostic> {
-        let (start, text) = (place.start as usize, &place.source.text);
-        let rest = &text[start..];
-        let name = &rest[..rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(rest.len())];
+        let start = place.start as usize;
+        let (name, _) = parted_name(&place.source.text[start..]);
         let (_, wanted) = NEEDS.iter().find(|(known, _)| *known == name)?;
         let traced = self.traced.values().find(|traced| traced.source == place.source)?;
         // What is asked about counts as the first. Of a function nothing is known but that it is not enough.
@@ -214,6 +220,64 @@ impl Engine {
         }
         false
     }
+}
+
+/// What a filter, a test or a function at `place` is given by a name that it does not know.
+fn misnamed(place: &Place) -> Option<Diagnostic> {
+    let (name, behind) = parted_name(&place.source.text[place.start as usize..]);
+    let of = |table: &[(&str, &'static [&'static str])]| {
+        table.iter().find(|(known, _)| *known == name).map(|(_, arguments)| *arguments)
+    };
+    let (wanted, named) = (of(&NEEDS), of(&NAMED));
+    if wanted.is_none() && named.is_none() && !FILTER_NAMES.contains(&name) {
+        return None;
+    }
+    let named = named.unwrap_or_default();
+    let argument = names_given(behind).into_iter().find(|argument| !named.contains(argument))?;
+    let message = format!("`{name}` takes no argument by the name `{argument}`");
+    let help = match (wanted, named) {
+        (Some(wanted), []) => {
+            format!("it is used as `{name}({})`, with values in the place of names", wanted.join(", "))
+        }
+        (_, named @ [_, ..]) => format!("by name it takes {}", listed(named.iter().copied())),
+        (None, []) => "its arguments have no names: write the values alone, in their order".to_owned(),
+    };
+    Some(Diagnostic::error("PRV1409", place.clone(), message).help(help))
+}
+
+/// The name that a text begins with, and what is behind it.
+fn parted_name(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len()))
+}
+
+/// The names of arguments in the call whose brackets a text begins with.
+fn names_given(text: &str) -> Vec<&str> {
+    let Some(inside) = text.trim_start().strip_prefix('(') else { return Vec::new() };
+    let (mut names, mut depth, mut quote, mut begin) = (Vec::new(), 0, None, 0);
+    let mut was_escaped = false;
+    for (at, letter) in inside.char_indices() {
+        match (quote, letter) {
+            (Some(open), _) => {
+                quote = Some(open).filter(|open| *open != letter || was_escaped);
+                was_escaped = letter == '\\' && !was_escaped;
+            }
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '(' | '[' | '{') => depth += 1,
+            (None, ')' | ']' | '}') if depth == 0 => break,
+            (None, ')' | ']' | '}') => depth -= 1,
+            (None, ',') if depth == 0 => begin = at + 1,
+            (None, '=') if depth == 0 => {
+                // A comparison has more than a name before its sign, or another sign behind.
+                let (name, gap) = parted_name(inside[begin..at].trim_start());
+                if !name.is_empty() && gap.trim().is_empty() && !inside[at + 1..].starts_with('=') {
+                    names.push(name);
+                }
+                begin = inside.len().min(at + 1);
+            }
+            _ => {}
+        }
+    }
+    names
 }
 
 /// Whether it was stopped for its instructions.

@@ -182,6 +182,22 @@ pub(super) const NEEDS: [(&str, &[&str]); 20] = [
     ("startingwith", &["text"]),
 ];
 
+/// What filters may be given by its name; all else is given by its place only.
+pub(super) const NAMED: [(&str, &[&str]); 12] = [
+    ("dictsort", &["by", "case_sensitive", "reverse"]),
+    ("float", &["default"]),
+    ("groupby", &["attribute", "default", "case_sensitive"]),
+    ("indent", &["width", "first"]),
+    ("int", &["default", "base"]),
+    ("map", &["attribute", "default"]),
+    ("max", &["attribute", "case_sensitive"]),
+    ("min", &["attribute", "case_sensitive"]),
+    ("round", &["precision", "method"]),
+    ("sort", &["attribute", "case_sensitive", "reverse"]),
+    ("sum", &["attribute", "start"]),
+    ("unique", &["attribute", "case_sensitive"]),
+];
+
 /// Names for suggestions.
 pub(super) const FILTER_NAMES: [&str; 46] = [
     "abs",
