@@ -4,6 +4,9 @@
 //! one from the heaviest pool that can. A pod that finds no place goes to the back of the queue with all its wishes,
 //! until a whole cycle brings nothing.
 //!
+//! Where not all pods find a place, less important ones may have taken it. Then they are placed again, the most important first, and
+//! that answer is given if it serves those better.
+//!
 //! Filling one node before the next is opened makes the largest machines, which are not the cheapest. So many pods that new nodes are bought for
 //! are placed a second time, by price ([`by_price`]), and the cheaper answer is given.
 //!
@@ -11,6 +14,7 @@
 //! topology's refusals are final. What is left to ask is a set of marks, and the first mark is asked first.
 
 mod by_price;
+mod by_priority;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,12 +56,39 @@ pub fn solve_bounded(request: &Request) -> (Solution, UsdPerHour) {
 
 /// The same in a picture that is prepared: `ground` is that of the request's cluster.
 pub(crate) fn solve_on(ground: &mut Ground, request: &Request) -> Solution {
-    let mut search = Search::begin(request, ground);
+    let first = answer(ground, request, Turn::BySize);
+    if matches!(request.mode, Mode::Simulation { .. }) {
+        return first;
+    }
+    let (solution, turn) = match by_priority::fairer(ground, request, &first) {
+        Some(fairer) => (fairer, Turn::ByPriority),
+        None => (first, Turn::BySize),
+    };
+    by_price::cheaper(ground, request, &solution, turn).unwrap_or(solution)
+}
+
+fn answer(ground: &mut Ground, request: &Request, turn: Turn) -> Solution {
+    let mut search = Search { turn, ..Search::begin(request, ground) };
     search.run();
-    let solution = search.solution();
-    match request.mode {
-        Mode::Provisioning => by_price::cheaper(ground, request, &solution).unwrap_or(solution),
-        Mode::Simulation { .. } => solution,
+    search.solution()
+}
+
+/// Whose turn it is first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    BySize,
+    /// By size only among the equally important.
+    ByPriority,
+}
+
+impl Turn {
+    fn order(self, one: &Pod, other: &Pod) -> Ordering {
+        match self {
+            Self::BySize => sooner(one, other),
+            Self::ByPriority => {
+                other.shape.priority.cmp(&one.shape.priority).then_with(|| sooner(one, other))
+            }
+        }
     }
 }
 
@@ -167,6 +198,7 @@ struct Failure {
 
 struct Search<'a, 'g> {
     request: &'a Request<'a>,
+    turn: Turn,
     settings: &'a Settings,
     ground: &'g mut Ground,
     layout: Layout,
@@ -175,8 +207,8 @@ struct Search<'a, 'g> {
     /// By room: which placement it was, and of which pod of the request.
     on_rooms: FastMap<usize, Vec<(usize, usize)>>,
     failed: Vec<(usize, Failure)>,
-    /// New nodes that are opened first, for these pods.
-    bundles: Vec<by_price::Bundle>,
+    /// Pods for which new nodes are packed first.
+    packing: Option<by_price::Packing>,
     /// By affinity rule: whether it selects pods that are not bound by it.
     has_free_members: FastMap<RuleId, bool>,
     /// Some pod waits for others, and all that could come before has.
@@ -258,12 +290,13 @@ impl<'a, 'g> Search<'a, 'g> {
         let mut search = Self {
             settings: request.settings,
             request,
+            turn: Turn::BySize,
             layout,
             on_rooms: FastMap::default(),
             demands,
             records: Vec::new(),
             failed: Vec::new(),
-            bundles: Vec::new(),
+            packing: None,
             has_free_members: FastMap::default(),
             has_waited: false,
             is_last_call: false,
@@ -306,7 +339,7 @@ impl<'a, 'g> Search<'a, 'g> {
     fn run(&mut self) {
         let ordered = self.ordered();
         let ordered = self.keep_plans(ordered);
-        let ordered = self.open_bundles(ordered);
+        let ordered = self.pack(ordered);
         let (room, pods): (Vec<usize>, Vec<usize>) =
             ordered.into_iter().partition(|at| self.request.pods[*at].buffer().is_some());
         for queue in [pods, room] {
@@ -348,7 +381,7 @@ impl<'a, 'g> Search<'a, 'g> {
         let pods = self.request.pods;
         let mut order: Vec<usize> = (0..pods.len()).collect();
         // Runs that are in order already cost next to nothing.
-        order.sort_by(|one, other| sooner(&pods[*one], &pods[*other]));
+        order.sort_by(|one, other| self.turn.order(&pods[*one], &pods[*other]));
         order
     }
 

@@ -389,3 +389,36 @@ fn pods_with_rules_beside_many_without_find_their_places() {
     let far = |node: &NewNode| node.pods.iter().filter(|key| key.name.starts_with("far-")).count();
     assert!(solution.new_nodes.iter().all(|node| far(node) <= 1));
 }
+
+/// What the heavier pool has no room for is packed for those that come after it.
+#[test]
+fn a_pool_that_is_full_leaves_the_others_their_good_prices() {
+    for limit in ["0", "20", "40"] {
+        let heavy = pool("heavy").weight(20).limit("cpu", limit);
+        let mut world = World::new(vec![heavy, pool("light")], families(&mut Chance::new(3)));
+        world.put_pods(&many(300, &pod("web").cpu("300m").memory("700Mi")));
+        let ((solution, bound), first) = (bounded(&world), world.asking(by_first_fit));
+        assert_legal(&world, &solution, 3);
+        assert!(placed(&solution).is_superset(&placed(&first)), "{limit}");
+        let ratio = |of: &Solution| price(&of.new_nodes).0 as f64 / bound.0 as f64;
+        let (packed, filled) = (ratio(&solution), ratio(&first));
+        assert!(packed < 1.2 && filled > 1.05 * packed, "{limit}: {packed} {filled}");
+    }
+}
+
+#[test]
+fn pods_that_some_keep_off_their_own_nodes_are_packed_nevertheless() {
+    let (mut world, mut chance) = market(5);
+    let mut pods = batch(&mut chance, 150);
+    pods.iter_mut().for_each(|one| *one = one.clone().label("app", "web"));
+    let loner = pod("loner").cpu("200m").memory("100Mi").far(near(HOSTNAME, with_label("app", "web")));
+    pods.extend(many(5, &loner));
+    world.put_pods(&pods);
+    let (solution, first) = world.asking(|request| (solve(request), by_first_fit(request)));
+    assert_eq!(placed(&solution), placed(&first));
+    assert!(price(&solution.new_nodes) < price(&first.new_nodes));
+    for node in &solution.new_nodes {
+        let loners = node.pods.iter().filter(|key| key.name.starts_with("loner")).count();
+        assert!(loners == 0 || loners == node.pods.len(), "a loner is with none of those it avoids");
+    }
+}

@@ -7,6 +7,7 @@ mod labels;
 mod requirements;
 mod ports;
 mod limits;
+mod priority;
 mod daemons;
 mod containers;
 mod taints;

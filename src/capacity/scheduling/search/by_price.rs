@@ -18,7 +18,8 @@ use super::super::demand::{DemandId, Level};
 use super::super::ground::Ground;
 use super::super::packing::pack;
 use super::super::{NewNode, Request, Solution};
-use super::{Search, surroundings};
+use super::by_priority::unserved;
+use super::{Search, Turn, surroundings};
 use crate::model::action::LaunchOption;
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::money::UsdPerHour;
@@ -32,8 +33,22 @@ const PODS_MIN: usize = 100;
 /// More types than this make no difference to what may happen to a node.
 const TYPES_AMPLE: usize = 20;
 
+/// How often what was refused is packed again.
+const ROUNDS: usize = 6;
+
+/// What new nodes are packed for.
+pub(super) struct Packing {
+    /// Pods of the request that get new nodes anyway.
+    pods: FastSet<usize>,
+    /// Those of the others that are placed before.
+    before: FastSet<usize>,
+    /// What the nodes of `pods` cost so far, if they are worth packing only for less.
+    bill: Option<UsdPerHour>,
+    has_opened: bool,
+}
+
 /// Pods for one new node.
-pub(super) struct Bundle {
+struct Bundle {
     template: usize,
     price: UsdPerHour,
     /// Each with the number of wishes that it has given up.
@@ -48,23 +63,55 @@ struct Offered {
 }
 
 /// An answer to `request` that is cheaper than `first`, and in which no more pods have no place.
-pub(super) fn cheaper(ground: &mut Ground, request: &Request, first: &Solution) -> Option<Solution> {
-    let count: usize = first.new_nodes.iter().map(|node| node.pods.len()).sum();
-    if count < PODS_MIN {
-        return None;
+pub(super) fn cheaper(
+    ground: &mut Ground,
+    request: &Request,
+    first: &Solution,
+    turn: Turn,
+) -> Option<Solution> {
+    let packings = packings(request, first);
+    let answers = packings.into_iter().filter_map(|packing| {
+        let mut search = Search { turn, packing: Some(packing), ..Search::begin(request, ground) };
+        search.run();
+        let has_opened = search.packing.as_ref().is_some_and(|packing| packing.has_opened);
+        has_opened.then(|| search.solution())
+    });
+    let better = answers.filter(|second| {
+        second.unschedulable.len() <= first.unschedulable.len()
+            && unserved(request, second) <= unserved(request, first)
+            && by_weight(request, second) >= by_weight(request, first)
+            && cost(second) < cost(first)
+            && with_risk(second) < with_risk(first)
+    });
+    better.min_by_key(with_risk)
+}
+
+/// For whom new nodes may be packed: all who have one in `first`; and, if limits hold some of those nodes back, all but their pods, because
+/// packing for those as well may leave heavier pools with fewer.
+fn packings(request: &Request, first: &Solution) -> Vec<Packing> {
+    let is_limited =
+        |node: &&NewNode| request.cluster.pools.get(&node.pool).is_some_and(|pool| pool.limits.is_some());
+    let (limited, free): (Vec<&NewNode>, Vec<&NewNode>) = first.new_nodes.iter().partition(is_limited);
+    let pods_of = |nodes: &[&NewNode]| -> FastSet<usize> {
+        let keys: FastSet<ObjectKey> = nodes.iter().flat_map(|node| node.pods.iter().copied()).collect();
+        let is_one = |pod: &usize| {
+            let pod = &request.pods[*pod];
+            pod.buffer().is_none() && keys.contains(&pod.key)
+        };
+        (0..request.pods.len()).filter(is_one).collect()
+    };
+    let (of_limited, of_free) = (pods_of(&limited), pods_of(&free));
+    let mut packings = Vec::new();
+    if limited.is_empty() {
+        let bill = Some(cost(first));
+        packings.push(Packing { pods: of_free, before: FastSet::default(), bill, has_opened: false });
+    } else {
+        let all = of_limited.union(&of_free).copied().collect();
+        packings.push(Packing { pods: all, before: FastSet::default(), bill: None, has_opened: false });
+        packings.push(Packing { pods: of_free, before: of_limited, bill: None, has_opened: false });
     }
-    let mut search = Search::begin(request, ground);
-    search.bundles = search.bundles_for(first);
-    if search.bundles.is_empty() {
-        return None;
-    }
-    search.run();
-    let second = search.solution();
-    let is_better = second.unschedulable.len() <= first.unschedulable.len()
-        && by_weight(request, &second) >= by_weight(request, first)
-        && cost(&second) < cost(first)
-        && with_risk(&second) < with_risk(first);
-    is_better.then_some(second)
+    packings.retain(|packing| packing.pods.len() >= PODS_MIN);
+    packings
 }
 
 /// How many pods get new nodes of the heaviest pools, of the next ones, and so on: what limits charge for many small nodes
@@ -109,18 +156,33 @@ fn with_risk(solution: &Solution) -> UsdPerHour {
 }
 
 impl Search<'_, '_> {
-    /// What to buy for those pods that `first` puts on new nodes and that no rule binds.
-    fn bundles_for(&mut self, first: &Solution) -> Vec<Bundle> {
-        let on_new: FastSet<ObjectKey> =
-            first.new_nodes.iter().flat_map(|node| node.pods.iter().copied()).collect();
+    /// Opens nodes that are worked out for many pods at once, and gives back the pods that are still without a place. What the limits
+    /// of a pool refuse is packed again, for whoever still sells to it.
+    pub(super) fn pack(&mut self, mut ordered: Vec<usize>) -> Vec<usize> {
+        let Some(mut packing) = self.packing.take() else { return ordered };
+        ordered.retain(|pod| !packing.before.contains(pod) || self.attempt(*pod).is_err());
+        for round in 0..ROUNDS {
+            let is_waiting = |pod: &usize| packing.pods.contains(pod);
+            let waiting: Vec<usize> = ordered.iter().copied().filter(is_waiting).collect();
+            let pods_min = if round == 0 { waiting.len().div_ceil(2) } else { 1 };
+            let bundles = self.bundles_for(&waiting, pods_min, packing.bill.take());
+            let placed = self.open_bundles(bundles);
+            if placed.is_empty() {
+                break;
+            }
+            packing.has_opened = true;
+            ordered.retain(|pod| !placed.contains(pod));
+        }
+        self.packing = Some(packing);
+        ordered
+    }
+
+    /// What to buy for those of `pods` that no rule binds; nothing if they are fewer than `pods_min`, or if nothing is to be gained on
+    /// a bill of `bill` for all of them.
+    fn bundles_for(&mut self, pods: &[usize], pods_min: usize, bill: Option<UsdPerHour>) -> Vec<Bundle> {
         let mut offered: FastMap<DemandId, Option<Offered>> = FastMap::default();
         let mut waiting: BTreeMap<DemandId, Vec<usize>> = BTreeMap::new();
-        let ordered = self.ordered();
-        for (rank, pod) in ordered.iter().enumerate() {
-            let asks = &self.request.pods[*pod];
-            if asks.buffer().is_some() || !on_new.contains(&asks.key) {
-                continue;
-            }
+        for (rank, pod) in pods.iter().enumerate() {
             let id = self.demands[*pod];
             if offered.entry(id).or_insert_with(|| self.offered(id)).is_some() {
                 waiting.entry(id).or_default().push(rank);
@@ -143,19 +205,19 @@ impl Search<'_, '_> {
         // The first of the order are taken from the end.
         members.iter_mut().for_each(|pods| pods.sort_unstable_by(|one, other| other.cmp(one)));
         let count: usize = members.iter().map(Vec::len).sum();
-        if 2 * count < on_new.len() {
+        if count < pods_min {
             return Vec::new();
         }
-        let is_all = count == on_new.len();
-        let bundles = pack(&market, is_all.then_some(cost(first).0)).into_iter().map(|bundle| {
+        let bill = bill.filter(|_| count == pods.len()).map(|bill| bill.0);
+        let bundles = pack(&market, bill).into_iter().map(|bundle| {
             let machine = &market.machines[bundle.machine];
-            let mut pods = Vec::new();
+            let mut its_pods = Vec::new();
             for (group, count) in bundle.pods {
                 let from = members[group].len() - count as usize;
                 let taken = members[group].drain(from..).rev();
-                pods.extend(taken.map(|(rank, level)| (ordered[rank], level)));
+                its_pods.extend(taken.map(|(rank, level)| (pods[rank], level)));
             }
-            Bundle { template: machine.template, price: UsdPerHour(machine.price), pods }
+            Bundle { template: machine.template, price: UsdPerHour(machine.price), pods: its_pods }
         });
         bundles.collect()
     }
@@ -165,7 +227,10 @@ impl Search<'_, '_> {
         let demand = self.ground.demands.get(id);
         let volumes = demand.volumes.as_ref().ok()?;
         let is_free = volumes.alternatives.is_empty() && volumes.attached.is_empty();
-        if !is_free || demand.shape.has_resource_claims || !self.shunned(&demand).is_empty() {
+        // Whoever keeps its pods away from its own node only is not on a node that is opened for them.
+        let (shunned, topology) = (self.shunned(&demand), &self.layout.topology);
+        let is_kept_from_domains = shunned.iter().any(|rule| !topology.is_by_host(*rule));
+        if !is_free || demand.shape.has_resource_claims || is_kept_from_domains {
             return None;
         }
         let mut at = 0;
@@ -206,23 +271,18 @@ impl Search<'_, '_> {
         heaviest.map(|_| ways)
     }
 
-    /// Opens the nodes that were worked out, and gives back the pods that are still without a place.
-    pub(super) fn open_bundles(&mut self, ordered: Vec<usize>) -> Vec<usize> {
-        let bundles = std::mem::take(&mut self.bundles);
+    /// Opens the nodes that were worked out; the pods that got a place there.
+    fn open_bundles(&mut self, bundles: Vec<Bundle>) -> FastSet<usize> {
         let mut placed: FastSet<usize> = FastSet::default();
-        let waiting: FastSet<usize> = match bundles.is_empty() {
-            true => FastSet::default(),
-            false => ordered.iter().copied().collect(),
-        };
         for bundle in bundles {
             let mut bin = None;
-            for (pod, at) in bundle.pods.iter().filter(|(pod, _)| waiting.contains(pod)) {
+            for (pod, at) in &bundle.pods {
                 if self.put_in(*pod, *at, &mut bin, &bundle) {
                     placed.insert(*pod);
                 }
             }
         }
-        ordered.into_iter().filter(|pod| !placed.contains(pod)).collect()
+        placed
     }
 
     /// Puts the pod onto the bundle's node, the number of which is in `bin` once it is opened.
@@ -230,7 +290,9 @@ impl Search<'_, '_> {
         let demand = self.ground.demands.get(self.demands[pod]);
         let level: Arc<Level> = self.level(&demand, at).expect("it was asked for before");
         let volumes = demand.volumes.as_ref().expect("pods with broken volumes are in no bundle");
-        let guest = Guest { demand: &demand, level: &level, volumes, stances: &[] };
+        let (shunned, topology) = (self.shunned(&demand), &self.layout.topology);
+        let stances = topology.stances(&level.owned, &shunned, level.asked(), &self.ground.book);
+        let guest = Guest { demand: &demand, level: &level, volumes, stances: &stances };
         match *bin {
             None => {
                 let Ok((mut opened, admission)) = self.open_bin(bundle.template, &guest) else {

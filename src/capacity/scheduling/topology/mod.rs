@@ -300,6 +300,11 @@ impl Topology {
         }
     }
 
+    /// Whether the domains of the rule, which counts, are hosts.
+    pub fn is_by_host(&self, rule: RuleId) -> bool {
+        self.group(rule).is_by_host
+    }
+
     /// What the rules of a pod, and those of others that select it, ask now. `owned`: each with whether it selects the pod
     /// itself.
     pub fn stances<'a>(
