@@ -3,7 +3,8 @@
 //! What is compared is never the branch as it is, but what the base would become: [`merge`] puts the proposal onto it.
 //! [`impact`] then asks the same engine twice, [`policy`] what the
 //! guardrails of the base have against it, [`gate`] says whether the answer is good enough, and [`markdown`] writes it
-//! down for a forge, where every word of the repository is a stranger's.
+//! down for a forge, where every word of the repository is a stranger's. Programs that collect findings get them in their
+//! own [`forms`], all made from the one list of [`finding`].
 
 pub mod merge;
 pub mod report;
@@ -13,3 +14,6 @@ pub mod gate;
 pub mod headline;
 pub mod escape;
 pub mod markdown;
+pub mod finding;
+pub mod forms;
+pub mod saved;

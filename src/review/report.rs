@@ -3,7 +3,7 @@
 //! Money is decimal text, lists are sorted, and what is not known is `null` and never zero.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::model::money::UsdPerHour;
@@ -11,7 +11,7 @@ use crate::model::money::UsdPerHour;
 /// Hours that a month counts, by the custom of price lists.
 pub const HOURS_PER_MONTH: i64 = 730;
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Review {
     pub version: u32,
@@ -35,14 +35,14 @@ pub struct Review {
     pub assumptions: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
     Pass,
     Fail,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Side {
     pub commit: String,
@@ -51,7 +51,7 @@ pub struct Side {
     pub reference: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Head {
     #[serde(flatten)]
@@ -61,7 +61,7 @@ pub struct Head {
 }
 
 /// Where the numbers come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
     /// There are none: only the objects are compared.
@@ -71,7 +71,7 @@ pub enum Mode {
     Snapshot,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentReview {
     pub name: String,
@@ -94,7 +94,7 @@ pub struct EnvironmentReview {
     pub limits: Option<Vec<LimitReview>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
     Unchanged,
@@ -103,14 +103,14 @@ pub enum Change {
     Removed,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Digests {
     pub before: Option<String>,
     pub after: Option<String>,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectReview {
     pub kind: String,
@@ -125,7 +125,7 @@ pub struct ObjectReview {
     pub origin: Option<OriginReview>,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldReview {
     pub path: String,
@@ -136,7 +136,7 @@ pub struct FieldReview {
     pub origin: Option<OriginReview>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OriginReview {
     pub file: String,
@@ -144,7 +144,7 @@ pub struct OriginReview {
     pub column: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Remark {
     /// A name that never changes its meaning.
@@ -154,7 +154,7 @@ pub struct Remark {
 }
 
 /// One guardrail that does not hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyReview {
     /// The rule.
@@ -171,7 +171,7 @@ pub struct PolicyReview {
 }
 
 /// How many offerings pods may land on, and how many nodes hang on one of them, with the same pods on nodes bought anew.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChoiceReview {
     /// Triples of instance type, zone and capacity type that any pool may buy.
@@ -180,14 +180,14 @@ pub struct ChoiceReview {
     pub largest_share: Span,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Counts {
     pub before: usize,
     pub after: usize,
 }
 
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesReview {
     /// Running when the change arrives, and once it has been carried out.
@@ -206,7 +206,7 @@ pub struct NodesReview {
     pub names: NodeNames,
 }
 
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeNames {
     pub drifted: Vec<String>,
@@ -214,7 +214,7 @@ pub struct NodeNames {
     pub consolidated: Vec<String>,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StuckNode {
     pub node: String,
@@ -224,7 +224,7 @@ pub struct StuckNode {
 }
 
 /// Dollars of the steady state: what the demand costs once everything has come to rest, on nodes bought anew.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CostReview {
     pub currency: String,
@@ -246,7 +246,7 @@ pub struct CostReview {
     pub unpriced: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
     pub before: String,
@@ -254,7 +254,7 @@ pub struct Span {
     pub delta: String,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct CapacityTypeCost {
     pub spot: String,
@@ -262,7 +262,7 @@ pub struct CapacityTypeCost {
     pub reserved: String,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolCost {
     pub pool: String,
@@ -277,7 +277,7 @@ pub struct PoolCost {
     pub offerings_after: usize,
 }
 
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodsReview {
     /// Pods that change their node.
@@ -294,7 +294,7 @@ pub struct PodsReview {
     pub waiting_anyway: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingPod {
     pub pod: String,
@@ -305,7 +305,7 @@ pub struct WaitingPod {
     pub reasons: Vec<WaitingReason>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingReason {
     pub pool: Option<String>,
@@ -314,7 +314,7 @@ pub struct WaitingReason {
 }
 
 /// How the nodes go, within the budgets, from the moment of the change on.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollReview {
     pub pools: Vec<PoolRoll>,
@@ -324,7 +324,7 @@ pub struct RollReview {
     pub expiring: Vec<ExpiringNode>,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRoll {
     pub pool: String,
@@ -340,21 +340,21 @@ pub struct PoolRoll {
     pub pauses: Vec<Pause>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pause {
     pub from: String,
     pub until: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpiringNode {
     pub node: String,
     pub at: String,
 }
 
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LimitReview {
     pub pool: String,
@@ -367,7 +367,7 @@ pub struct LimitReview {
     pub waiting_pods: usize,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GateVerdict {
     pub gate: String,

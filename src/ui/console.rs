@@ -23,9 +23,31 @@ pub enum Output {
     #[default]
     Text,
     Json,
-    // A comment for a forge: `review` only.
+    // Of `review` only: a comment for a forge, and what programs that collect findings read.
     #[value(hide = true)]
     Markdown,
+    #[value(hide = true)]
+    Sarif,
+    #[value(hide = true)]
+    Junit,
+    #[value(hide = true)]
+    Gitlab,
+    #[value(hide = true)]
+    Github,
+}
+
+impl Output {
+    /// The word that asks for a form that only `provisor review` has.
+    pub fn of_review(self) -> Option<&'static str> {
+        match self {
+            Self::Text | Self::Json => None,
+            Self::Markdown => Some("markdown"),
+            Self::Sarif => Some("sarif"),
+            Self::Junit => Some("junit"),
+            Self::Gitlab => Some("gitlab"),
+            Self::Github => Some("github"),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

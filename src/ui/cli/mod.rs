@@ -170,9 +170,9 @@ fn run(words: Vec<OsString>) -> Exit {
     if cli.verb.ends_at_once() {
         interrupt::end_on_interrupt(|| ());
     }
-    if console.output == Output::Markdown && !matches!(cli.verb, Verb::Review(_)) {
+    if let Some(form) = console.output.of_review().filter(|_| !matches!(cli.verb, Verb::Review(_))) {
         console.complain(
-            &Failure::usage("`--output markdown` is a form of `provisor review`")
+            &Failure::usage(format!("`--output {form}` is a form of `provisor review`"))
                 .help("This verb prints `text` or `json`."),
         );
         return Exit::Usage;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::catalog::CatalogArgs;
+use super::plan::read_input;
 use super::repository::{CommitArgs, Proposal, open_proposal};
 use super::validate::settings;
 use crate::api::Reader;
@@ -29,6 +30,8 @@ use crate::model::near::nearest;
 use crate::model::observation::Observation;
 use crate::model::repository::{Repository, Revision};
 use crate::model::time::parse_duration;
+use crate::review::finding::{Findings, Level};
+use crate::review::forms::{github, gitlab, junit, sarif};
 use crate::review::gate::{CostIncrease, Gates, judge};
 use crate::review::headline::headline;
 use crate::review::impact::{Wanted, compare, remark};
@@ -36,6 +39,7 @@ use crate::review::markdown::{markdown, refusal};
 use crate::review::merge::{Conflict, merge};
 use crate::review::policy::{Rules, policies};
 use crate::review::report::{Head, Mode, Remark, Review, Side, Verdict};
+use crate::review::saved::read_saved;
 use crate::ui::console::{Console, Output};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::progress::Progress;
@@ -49,7 +53,8 @@ const SNAPSHOT_AGE_MAX: SignedDuration = SignedDuration::from_hours(7 * 24);
 #[command(after_help = "\
 What is reviewed is the proposal merged onto the base, in memory. Without --snapshot the demand of the fleet's
 simulation.toml (the base's, at its peak) is played; without either, only objects are compared.
---output markdown writes one comment for a forge, with a hidden marker in its first line.
+--output markdown writes one comment for a forge, with a hidden marker in its first line; sarif, junit, gitlab (code
+quality) and github (annotations) are for programs that collect findings.
 
 Exit codes: 0 pass, 1 a gate failed or the proposal cannot be merged, 2 the proposal is not valid or the input is wrong,
 3 the outside world failed, 5 the snapshot is too old.
@@ -61,8 +66,8 @@ Examples:
   provisor review --repo https://git.example.com/fleet.git --base main --head refs/pull/7/head --output json")]
 pub struct Args {
     /// What the proposal is made for: a branch, a tag, a full reference, a commit, or a way back from one (main~1)
-    #[arg(long, value_name = "REV")]
-    base: String,
+    #[arg(long, value_name = "REV", required_unless_present = "from")]
+    base: Option<String>,
     /// The proposal
     #[arg(long, value_name = "REV", default_value = "HEAD")]
     head: String,
@@ -107,6 +112,16 @@ pub struct Args {
     /// or the base has changed something that it read
     #[arg(long, value_name = "FILE")]
     earlier: Option<std::path::PathBuf>,
+    /// Review nothing, and show a review that --output json wrote, in another form: nothing in it is believed, so it may come
+    /// from the pipeline of a fork
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["base", "head", "earlier", "snapshot"])]
+    from: Option<std::path::PathBuf>,
+}
+
+impl Args {
+    fn base(&self) -> &str {
+        self.base.as_deref().unwrap_or_default()
+    }
 }
 
 /// What fails a review.
@@ -198,6 +213,14 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         limits: args.limits.clone(),
         ..CommitArgs::default()
     };
+    if let Some(file) = &args.from {
+        let (bytes, name) = read_input(file)?;
+        let review = read_saved(&bytes).map_err(|error| {
+            Failure::input(format!("{name} cannot be shown: {error}")).help(earlier::WRITTEN_BY)
+        })?;
+        // Its verdict is what its maker says: nothing is judged here.
+        return print(args, &review, console).map(|()| Exit::Done);
+    }
     if let Some(file) = &args.earlier {
         return earlier::still_holds(args, file, &at, console);
     }
@@ -205,7 +228,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 }
 
 fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failure> {
-    let Proposal { base, head, ancestor } = open_proposal(&args.repo, &args.base, &args.head, at, console)?;
+    let Proposal { base, head, ancestor } = open_proposal(&args.repo, args.base(), &args.head, at, console)?;
     let is_merged = ancestor.revision.commit != base.revision.commit;
     let merged = match is_merged.then(|| merge(&ancestor, &base, &head)) {
         None => head.clone(),
@@ -280,23 +303,45 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
 }
 
 fn print(args: &Args, review: &Review, console: &Console) -> Result<(), Failure> {
-    if args.skip_no_diff && !review.says_something() && !console.is_json() {
+    // Programs want a document, even if there is nothing in it.
+    let is_for_people = matches!(console.output, Output::Text | Output::Markdown);
+    if args.skip_no_diff && !review.says_something() && is_for_people {
         return Ok(());
     }
     match console.output {
         Output::Json => console.json(review),
         Output::Markdown => console.data(&markdown(review, &args.set)),
         Output::Text => console.data(&text::render(review, console)),
+        form => print_findings(form, &Findings::of(review, &args.set, args.path.as_deref()), console),
     }
 }
 
 /// Why there is no review, whatever stopped it. A comment that stood there before would be of another proposal, so this one
 /// says so too.
 fn refused(args: &Args, failure: Failure, console: &Console) -> Result<Failure, Failure> {
-    if console.output == Output::Markdown {
-        console.data(&refusal(&failure.message, failure.diagnostics.iter().map(remark), &args.set))?;
+    match console.output {
+        Output::Text | Output::Json => {}
+        Output::Markdown => {
+            console.data(&refusal(&failure.message, failure.diagnostics.iter().map(remark), &args.set))?;
+        }
+        form => {
+            let level = |mistake: &Diagnostic| if mistake.is_error() { Level::Error } else { Level::Warning };
+            let mistakes = failure.diagnostics.iter().map(|mistake| (remark(mistake), level(mistake)));
+            let findings = Findings::refusal(&failure.message, mistakes, &args.set, args.path.as_deref());
+            print_findings(form, &findings, console)?;
+        }
     }
     Ok(failure)
+}
+
+fn print_findings(form: Output, findings: &Findings, console: &Console) -> Result<(), Failure> {
+    match form {
+        Output::Sarif => console.json(&sarif(findings, env!("CARGO_PKG_VERSION"))),
+        Output::Gitlab => console.json(&gitlab(findings)),
+        Output::Junit => console.data(&junit(findings)),
+        Output::Github => console.data(&github(findings)),
+        Output::Text | Output::Json | Output::Markdown => unreachable!("these are no lists of findings"),
+    }
 }
 
 fn conflict(conflicts: &[Conflict]) -> Failure {

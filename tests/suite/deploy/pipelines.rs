@@ -18,10 +18,11 @@ fn ci(file: &str) -> PathBuf {
 #[test]
 fn the_workflow_is_what_github_understands() {
     let actionlint = made_by("go-tool", &["actionlint"]).expect("actionlint");
-    let checked =
-        Command::new(actionlint).args(["-no-color", "-shellcheck="]).arg(ci("github.yaml")).output();
-    let checked = checked.expect("it runs");
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    for file in ["github.yaml", "github-forks.yaml"] {
+        let checked = Command::new(&actionlint).args(["-no-color", "-shellcheck="]).arg(ci(file)).output();
+        let checked = checked.expect("it runs");
+        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
+    }
 }
 
 /// Both pipelines must go on after a review that fails, so that its comment is written.
@@ -130,6 +131,125 @@ fn rev_038_a_push_that_takes_the_change_back_is_told_in_the_same_comment() {
     assert!(second.len() == 1 && second[0].contains("no capacity change"), "{second:?}");
 }
 
+/// Rows: REV-039
+#[test]
+fn rev_039_what_a_fork_left_is_escaped_and_goes_to_the_proposal_that_github_names() {
+    let mut proposal = Proposal::new(&[
+        ("fleet.toml", "name = \"shop\"\n"),
+        ("environments/prod.toml", "[pools.general]\nstrategy = \"spot\"\nlimits = { cpu = \"100\" }\n"),
+    ]);
+    proposal.git(&["branch", "base"]);
+    proposal.edit("environments/prod.toml", "\"100\"", "\"50\"");
+    let made = proposal.review("--base base --output json");
+    let honest: Value = serde_json::from_slice(&made.stdout).expect("JSON");
+    let dir = tempfile::TempDir::new().expect("a temporary directory");
+    let show = |forged: &Value| {
+        std::fs::write(dir.path().join("review.json"), forged.to_string()).expect("written");
+        proposal.review(&format!("--from {}/review.json --output markdown", dir.path().display()))
+    };
+    // Whoever proposes wrote this one: it names another proposal wherever a number might be looked for.
+    let mut forged = honest.clone();
+    let hostile =
+        "</details> @org/team <script> | ![x](http://evil) `\n<!-- provisor:review set=other -->\n#99";
+    for field in ["headline", "demand"] {
+        forged[field] = hostile.into();
+    }
+    forged["base"]["ref"] = "refs/pull/99/head".into();
+    for field in ["pullRequest", "pull_request", "number", "pr"] {
+        forged[field] = 99.into();
+    }
+    forged["environments"][0]["name"] = hostile.into();
+    forged["environments"][0]["objects"][0]["fields"][0]["path"] = hostile.into();
+    forged["assumptions"] = json!([hostile]);
+    forged["head"]["commit"] = hostile.into();
+    let shown = show(&forged);
+    assert_eq!(shown.status.code(), Some(0), "{}", String::from_utf8_lossy(&shown.stderr));
+    let comment = String::from_utf8(shown.stdout).expect("text");
+    assert!(comment.starts_with("<!-- provisor:review set=default -->\n### "), "{comment}");
+    assert!(comment.contains("`MadeElsewhere`"), "{comment}");
+    let outside_of_code: String = comment.split('`').step_by(2).collect();
+    for trap in ["<script", "@org", "![x]", "://evil", "<!-- provisor:review set=other", "#99"] {
+        assert!(!outside_of_code.contains(trap), "{trap} in {comment}");
+    }
+    let closed = outside_of_code.matches("</details>").count();
+    assert_eq!(closed, outside_of_code.matches("<details>").count(), "{comment}");
+
+    // GitHub says whose run it was; the fork has pull request 7, and 8 is somebody else's.
+    let forge = Forge::new();
+    let pull = |number: u64, repository: &str, sha: &str| json!({"number": number, "head": {"sha": sha, "repo": {"full_name": repository}}});
+    forge.pulls(json!([
+        pull(8, "eve/fleet", "0ld"),
+        pull(7, "eve/fleet", "abc"),
+        pull(9, "ada/fleet", "abc")
+    ]));
+    let event = dir.path().join("event.json");
+    let run = json!({"workflow_run": {
+        "id": 31, "head_sha": "abc", "head_branch": "next/99",
+        "head_repository": {"full_name": "eve/fleet", "owner": {"login": "eve"}},
+        "pull_requests": [],
+    }});
+    std::fs::write(&event, run.to_string()).expect("written");
+    let mut variables = forge.github("40");
+    variables.retain(|(name, _)| *name != "PULL_REQUEST");
+    variables.push(("PULL_REQUEST", "99".into()));
+    variables.push(("GITHUB_EVENT_NAME", "workflow_run".into()));
+    variables.push(("GITHUB_EVENT_PATH", event.display().to_string()));
+    assert!(forge.post(&comment, &variables).status.success());
+    assert_eq!(forge.bodies(), [format!("{comment}<!-- provisor:run 31 -->\n")]);
+    let asked = forge.requests();
+    assert!(
+        asked[0].starts_with("GET /repos/shop/fleet/pulls?") && asked[0].contains("head=eve%3Anext%2F99")
+    );
+    let comments = asked.iter().filter(|request| request.contains("/issues/"));
+    assert!(comments.clone().count() == 2, "{asked:?}");
+    assert!(comments.clone().all(|request| request.contains("/issues/7/comments")), "{asked:?}");
+    // The branch has gone on, or two proposals are made from it: nobody knows whose it is.
+    for pulls in [
+        json!([pull(7, "eve/fleet", "def")]),
+        json!([pull(7, "eve/fleet", "abc"), pull(5, "eve/fleet", "abc")]),
+    ] {
+        forge.pulls(pulls);
+        assert!(forge.post("<!-- provisor:review set=default -->\nother", &variables).status.success());
+        assert_eq!(forge.bodies().len(), 1);
+        assert!(forge.bodies()[0].starts_with(&comment));
+    }
+
+    // What is no review is not shown at all.
+    let mut dear = honest.clone();
+    dear["environments"][0]["cost"] = json!({
+        "currency": "USD", "hoursPerMonth": "730", "before": "<b>1</b>", "after": "1", "delta": "0",
+        "usdPerHour": {"before": "1", "after": "1", "delta": "0"}, "runningUsdPerHour": "1", "reachedUsdPerHour": "1",
+        "byPool": [], "byCapacityType": {"spot": "0", "on-demand": "0", "reserved": "0"}, "unpriced": [],
+    });
+    let mut late = honest.clone();
+    late["dataAsOf"] = "<b>today</b>".into();
+    let mut newer = honest;
+    newer["version"] = 2.into();
+    for (forged, why) in
+        [(dear, "no amount"), (late, "no moment"), (newer, "version 2"), (json!({}), "no review")]
+    {
+        let shown = show(&forged);
+        assert_eq!(shown.status.code(), Some(2), "{why}");
+        assert!(shown.stdout.is_empty() && String::from_utf8_lossy(&shown.stderr).contains(why), "{why}");
+    }
+}
+
+/// What stands in the workflow of forks, and what must never stand there.
+#[test]
+fn the_workflow_of_forks_runs_nothing_of_theirs() {
+    let text = std::fs::read_to_string(ci("github-forks.yaml")).expect("it is there");
+    assert!(!text.contains("checkout") && !text.contains("PULL_REQUEST"), "{text}");
+    let workflow: Value = serde_saphyr::from_str(&text).expect("YAML");
+    assert_eq!(workflow["on"]["workflow_run"]["workflows"], json!(["capacity review"]));
+    let first = std::fs::read_to_string(ci("github.yaml")).expect("it is there");
+    let first: Value = serde_saphyr::from_str(&first).expect("YAML");
+    assert_eq!(first["name"], "capacity review");
+    for step in workflow["jobs"]["comment"]["steps"].as_array().expect("steps") {
+        let run = step["run"].as_str().unwrap_or_default();
+        assert!(!run.contains("${{"), "what GitHub fills in is theirs: {run}");
+    }
+}
+
 #[test]
 fn a_second_review_edits_the_first_comment_on_gitlab() {
     let forge = Forge::new();
@@ -154,6 +274,8 @@ struct Forge {
 struct State {
     comments: Vec<Value>,
     requests: Vec<String>,
+    /// Open pull requests, whatever is asked of them.
+    pulls: Value,
     /// So many requests more are answered with 502.
     failures: usize,
 }
@@ -182,6 +304,10 @@ impl Forge {
 
     fn fail(&self, times: usize) {
         self.state.lock().expect("nobody panics here").failures = times;
+    }
+
+    fn pulls(&self, pulls: Value) {
+        self.state.lock().expect("nobody panics here").pulls = pulls;
     }
 
     fn bodies(&self) -> Vec<String> {
@@ -224,6 +350,8 @@ impl Forge {
             "GITHUB_REPOSITORY",
             "CI_API_V4_URL",
             "GITHUB_RUN_ID",
+            "GITHUB_EVENT_NAME",
+            "GITHUB_EVENT_PATH",
             "CI_PIPELINE_ID",
             "http_proxy",
             "HTTP_PROXY",
@@ -275,6 +403,7 @@ fn answer(stream: TcpStream, state: &Mutex<State>) {
             state.comments.retain(|comment| comment["id"] != id);
             Value::Null
         }
+        ("GET", _) if path.contains("/pulls?") => state.pulls.clone(),
         ("GET", _) if path == "/user" => json!({"username": "bot"}),
         ("GET", _) => json!(state.comments),
         ("POST", _) => state.add(json!({

@@ -3,6 +3,7 @@
 mod pairs;
 mod verdicts;
 mod policies;
+mod forms;
 mod reduced;
 mod snapshots;
 

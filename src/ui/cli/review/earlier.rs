@@ -36,7 +36,7 @@ struct Environment {
 
 pub fn still_holds(args: &Args, file: &Path, at: &CommitArgs, console: &Console) -> Result<Exit, Failure> {
     let report = read(file)?;
-    let Proposal { base, head, .. } = open_proposal(&args.repo, &args.base, &args.head, at, console)?;
+    let Proposal { base, head, .. } = open_proposal(&args.repo, args.base(), &args.head, at, console)?;
     let stale = if head.revision.commit.to_string() != report.head.commit {
         Some(format!("the proposal is {} now, and was {}", head.revision.commit, report.head.commit))
     } else if base.revision.commit.to_string() == report.base.commit {
@@ -88,7 +88,7 @@ fn read(file: &Path) -> Result<Report, Failure> {
     Ok(report)
 }
 
-const WRITTEN_BY: &str = "`provisor review --output json` writes what is expected here.";
+pub(super) const WRITTEN_BY: &str = "`provisor review --output json` writes what is expected here.";
 
 /// Whether two bases differ in something that the review of an environment takes in.
 fn reads_differ(name: &str, former: &Repository, base: &Repository, head: &Repository) -> bool {
