@@ -224,12 +224,12 @@ impl Follower {
                 if let Some(commit) = acknowledged {
                     self.gate.acknowledge(commit);
                 }
-                self.hear_head(&repository, &history)
+                self.hear_head(now, &repository, &history)
             }
         }
     }
 
-    fn hear_head(&mut self, repository: &Repository, history: &History) -> Heard {
+    fn hear_head(&mut self, now: Timestamp, repository: &Repository, history: &History) -> Heard {
         let revision = repository.revision.clone();
         self.seen = Some(revision.commit.clone());
         let notice = match self.gate.judge(&revision, history) {
@@ -253,7 +253,7 @@ impl Follower {
             return Heard { in_force, ..self.heard(events, Told::Advanced(revision)) };
         }
         let FollowSettings { environment, watched, render, .. } = &self.settings;
-        let render = RenderSettings { standing: self.standing.clone(), ..render.clone() };
+        let render = RenderSettings { standing: self.standing.clone(), now: Some(now), ..render.clone() };
         let (event, rendered) = render_commit(repository, environment, &render);
         let reads = Reads::of(repository, environment, watched);
         let fingerprint = reads.fingerprint(repository);

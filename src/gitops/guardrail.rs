@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use cel::common::ast::{EntryExpr, Expr, IdedExpr};
 use cel::{Context, ExecutionError, Program, Value};
+use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
@@ -25,6 +26,7 @@ use crate::gitops::rendered::Draft;
 use crate::gitops::schema::SchemaKind;
 use crate::gitops::shape::shape_of;
 use crate::gitops::tree::Node;
+use crate::gitops::waiver::{Waived, Waiver, WaiverPolicy, breach_name, judge_waivers};
 use crate::model::near::nearest;
 use crate::model::repository::Repository;
 use crate::model::symbol::Symbol;
@@ -116,6 +118,7 @@ struct Rule {
     check: Program,
     message: Option<Program>,
     owners: Vec<Arc<str>>,
+    waiver: WaiverPolicy,
     place: Place,
     /// Loops inside each other, at most.
     loops: u32,
@@ -135,6 +138,7 @@ impl fmt::Debug for Rule {
 #[derive(Debug, Default)]
 pub struct Guardrails {
     rules: Vec<Rule>,
+    waivers: Vec<Waiver>,
     mistakes: Vec<Diagnostic>,
 }
 
@@ -180,8 +184,26 @@ impl Guardrails {
                 }
                 all.rules.push(rule);
             }
+            let waivers = tree.get("waiver").and_then(Node::as_list).unwrap_or_default();
+            all.waivers.extend(waivers.iter().filter_map(|node| Waiver::read(node, &mut all.mistakes)));
+        }
+        if !all.mistakes.iter().any(Diagnostic::is_error) {
+            let lost: Vec<_> = all.waivers.iter().filter_map(|waiver| all.without_rule(waiver)).collect();
+            all.mistakes.extend(lost);
         }
         all
+    }
+
+    fn without_rule(&self, waiver: &Waiver) -> Option<Diagnostic> {
+        if self.rules.iter().any(|rule| *rule.id == *waiver.rule) {
+            return None;
+        }
+        let message = format!("there is no guardrail `{}` that could be waived", waiver.rule);
+        let wrong = Diagnostic::error("PRV1807", waiver.place.clone(), message);
+        Some(wrong.help(match nearest(&waiver.rule, self.rules.iter().map(|rule| &*rule.id)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "take the waiver away".to_owned(),
+        }))
     }
 
     /// What is wrong with the rules; with an error among them nothing may be rendered.
@@ -189,9 +211,15 @@ impl Guardrails {
         &self.mistakes
     }
 
-    /// Judges an environment by these rules, and by those of `standing` that are others.
-    pub(crate) fn judge(&self, standing: Option<&Self>, case: &Case<'_>) -> Vec<Breach> {
-        self.judge_with(standing, |rule, found| rule.judge(case, found))
+    /// Judges an environment by these rules, and by those of `standing` that are others. Waivers are those of `standing`, or
+    /// these if there is none; without a `now` none holds.
+    pub(crate) fn judge(
+        &self,
+        standing: Option<&Self>,
+        case: &Case<'_>,
+        now: Option<Timestamp>,
+    ) -> Vec<Breach> {
+        self.judge_with(standing, case.environment, now, |rule, found| rule.judge(case, found))
     }
 
     /// Judges what a proposal would do to an environment, with the numbers that only its review has. `environment` is what
@@ -202,8 +230,9 @@ impl Guardrails {
         environment: &Json,
         review: &Json,
         place: &Place,
+        now: Option<Timestamp>,
     ) -> Vec<Breach> {
-        self.judge_with(standing, |rule, found| {
+        self.judge_with(standing, environment, now, |rule, found| {
             if rule.scope == Scope::Review {
                 let review = Some(("review", review.clone()));
                 rule.judge_one(environment, review, "the proposal", place, found);
@@ -214,6 +243,8 @@ impl Guardrails {
     fn judge_with(
         &self,
         standing: Option<&Self>,
+        environment: &Json,
+        now: Option<Timestamp>,
         mut judge: impl FnMut(&Rule, &mut Vec<Breach>),
     ) -> Vec<Breach> {
         let others = || standing.into_iter().flat_map(|standing| standing.not_in(self));
@@ -221,8 +252,17 @@ impl Guardrails {
             return Vec::new();
         }
         on_a_tall_stack(|| {
+            let waivers = &standing.unwrap_or(self).waivers;
+            let environment = environment["name"].as_str().unwrap_or_default();
             let mut found = Vec::new();
-            self.rules.iter().chain(others()).for_each(|rule| judge(rule, &mut found));
+            for rule in self.rules.iter().chain(others()) {
+                let mut breaches = Vec::new();
+                judge(rule, &mut breaches);
+                if rule.severity == Severity::Deny && !breaches.is_empty() {
+                    rule.waive(waivers, environment, now, &mut breaches);
+                }
+                found.extend(breaches);
+            }
             found
         })
     }
@@ -294,8 +334,11 @@ fn bracket_depth(text: &str) -> usize {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Breach {
     pub rule: Arc<str>,
-    /// `deny`; else `warn`.
+    /// What people name it by who approve a waiver.
+    pub name: Arc<str>,
+    /// `deny`, and nobody waives it; else `warn`.
     pub denies: bool,
+    pub waived: Option<Waived>,
     /// In the words of the rule, if it has any.
     pub why: String,
     /// The words for it, with its place: an error if it denies.
@@ -374,7 +417,40 @@ impl Rule {
             false => diagnostic.help(format!("change what it is about, or ask {}", self.owners.join(", "))),
         };
         let denies = self.severity == Severity::Deny;
-        found.push(Breach { rule: self.id.clone(), denies, why, diagnostic });
+        let name = breach_name(&self.id, environment["name"].as_str().unwrap_or_default(), what, &why);
+        found.push(Breach { rule: self.id.clone(), name, denies, waived: None, why, diagnostic });
+    }
+
+    /// Turns the breaches of this rule in one environment into warnings, if a waiver holds for all of them.
+    fn waive(&self, waivers: &[Waiver], environment: &str, now: Option<Timestamp>, breaches: &mut [Breach]) {
+        let names: Vec<Arc<str>> = breaches.iter().map(|breach| breach.name.clone()).collect();
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        let verdict = judge_waivers(waivers, &self.id, &self.waiver, environment, &names, now);
+        for breach in breaches {
+            match &verdict {
+                Ok(waived) => {
+                    let message = format!(
+                        "guardrail `{}`: {}; waived until {} by {}: {}",
+                        self.id,
+                        breach.why,
+                        waived.until,
+                        waived.approvers.join(", "),
+                        waived.reason
+                    );
+                    breach.denies = false;
+                    breach.waived = Some(waived.clone());
+                    let place = breach.diagnostic.place.clone();
+                    breach.diagnostic = Diagnostic::warning(breach.diagnostic.code, place, message)
+                        .also("the guardrail", self.place.clone());
+                }
+                Err(objections) => {
+                    for (place, why) in objections {
+                        let words = format!("this waiver does not hold: {why}");
+                        breach.diagnostic = breach.diagnostic.clone().also(words, place.clone());
+                    }
+                }
+            }
+        }
     }
 
     /// Whether it can be judged in bounded time: there is no clock that could stop it.
@@ -588,6 +664,7 @@ fn rule(node: &Node, found: &mut Vec<Diagnostic>) -> Option<Rule> {
         check,
         message,
         owners: owners.iter().filter_map(|owner| owner.as_text().cloned()).collect(),
+        waiver: WaiverPolicy::read(node),
         place: node.get("id")?.place.clone(),
         loops,
         joins,

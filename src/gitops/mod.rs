@@ -30,6 +30,7 @@ pub(crate) mod headroom;
 pub mod check;
 pub(crate) mod overlap;
 pub mod guardrail;
+pub mod waiver;
 pub mod render;
 pub mod explain;
 pub mod desired;

@@ -9,6 +9,7 @@ mod sealed;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -55,6 +56,15 @@ pub struct RenderSettings {
     /// The guardrails of the commit that is in force: they judge beside the commit's own.
     pub standing: Option<Arc<Guardrails>>,
     pub judging: Judging,
+    /// The present, for waivers of guardrails: without it none of them holds.
+    pub now: Option<Timestamp>,
+}
+
+impl RenderSettings {
+    /// As usual, at a moment.
+    pub fn at(now: Timestamp) -> Self {
+        Self { now: Some(now), ..Self::default() }
+    }
 }
 
 /// What comes of a guardrail that denies.
@@ -754,7 +764,8 @@ impl<'a> Run<'a> {
         let standing = self.settings.standing.as_deref();
         self.found.extend(standing.into_iter().flat_map(|standing| standing.changed_in(guardrails)));
         let place = Place::start_of(&self.resolved.tree.place.source);
-        guardrails.judge(standing, &Case { environment: subject, drafts: &self.drafts, place })
+        let case = Case { environment: subject, drafts: &self.drafts, place };
+        guardrails.judge(standing, &case, self.settings.now)
     }
 
     /// The environment as rules see it.

@@ -556,6 +556,8 @@ pub enum Effect {
 pub struct PolicyFile {
     /// The rules.
     pub guardrail: Option<Vec<Guardrail>>,
+    /// Breaches that people agreed to bear for a while.
+    pub waiver: Option<Vec<Waiver>>,
 }
 
 /// One rule. What its expressions name decides what it judges: every `pool`, every `object`, or the environment.
@@ -580,6 +582,57 @@ pub struct Guardrail {
     /// Who can be asked about it.
     #[schemars(example = ["group:capacity"])]
     pub owners: Option<Vec<String>>,
+    /// Whether what it denies can be waived, and by whom; it cannot by default.
+    pub waiver: Option<WaiverPolicy>,
+}
+
+/// Who may waive what a guardrail denies, and for how long.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct WaiverPolicy {
+    /// Whether it can be waived at all.
+    #[schemars(example = true)]
+    pub allowed: bool,
+    /// The most days of one waiver, the first and the last included; any number by default.
+    #[schemars(range(min = 1), example = 14)]
+    pub max_days: Option<u32>,
+    /// How many people have to approve.
+    #[schemars(range(min = 1), extend("default" = 1), example = 2)]
+    pub approvals: Option<u32>,
+    /// Whether whoever asks for a waiver counts among those who approve it.
+    #[schemars(extend("default" = false), example = false)]
+    pub author_may_approve: Option<bool>,
+}
+
+/// Breaches of one guardrail that people agreed to bear for a while. It counts from the commit after the one that brings it.
+#[derive(JsonSchema)]
+#[schemars(extend("additionalProperties" = false))]
+pub struct Waiver {
+    /// The guardrail.
+    #[schemars(example = &"spot-floor")]
+    pub rule: NameText,
+    /// The environments, `*` and `?` standing for any letters.
+    #[schemars(example = ["prod"])]
+    pub environments: Vec<String>,
+    /// Why it is borne.
+    #[schemars(example = &"the migration needs spot for two weeks")]
+    pub reason: String,
+    /// Its first day, in UTC.
+    #[schemars(example = &"2026-03-02")]
+    pub from: String,
+    /// Its last day, in UTC: it holds until 23:59:59.
+    #[schemars(example = &"2026-03-14")]
+    pub until: String,
+    /// Who asks for it.
+    #[schemars(example = &"ada")]
+    pub author: String,
+    /// Who approves it; one person counts once.
+    #[schemars(example = ["bob", "eve"])]
+    pub approvers: Vec<String>,
+    /// What they approve: the names that `provisor review` gives to breaches. With any other breach of the rule in the
+    /// environment the waiver does not hold.
+    #[schemars(example = ["0f1e2d3c4b5a6978"])]
+    pub violations: Vec<String>,
 }
 
 /// What becomes of a commit that breaks a guardrail.

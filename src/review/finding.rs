@@ -173,7 +173,10 @@ impl List {
     fn policy(&mut self, policy: &PolicyReview, environment: Option<&str>) {
         let level = if policy.severity == "deny" { Level::Error } else { Level::Warning };
         let old = if policy.is_new { "" } else { " (the base breaks it too)" };
-        let message = format!("{}{old}", policy.message);
+        let waived = policy.waived.as_ref().map(|waived| {
+            format!(" (waived until {} by {}: {})", waived.until, waived.approvers.join(", "), waived.reason)
+        });
+        let message = format!("{}{old}{}", policy.message, waived.unwrap_or_default());
         self.add(format!("guardrail/{}", policy.id), level, environment, &message, policy.origin.as_ref());
         if let Some(added) = self.findings.last_mut() {
             added.broken_rule = policy.rule.as_ref().and_then(|rule| in_repository(&self.root, rule));

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::headline::is_new_warning;
 use super::report::{Change, EnvironmentReview, GateVerdict, HOURS_PER_MONTH, decimal};
 use crate::gitops::window::matches;
 use crate::model::count::counted;
@@ -82,7 +83,7 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview]) -> Vec<GateVerdi
     if gates.findings {
         let new = |environment: &EnvironmentReview| {
             let policies = environment.policies.iter();
-            let warned = policies.filter(|policy| policy.severity == "warn" && policy.is_new).count();
+            let warned = policies.filter(|policy| is_new_warning(policy)).count();
             environment.findings.len() + warned
         };
         let count: usize = environments.iter().map(new).sum();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::report::{
-    Change, Counts, EnvironmentReview, Pause, PoolCost, PoolRoll, RollReview, Span, decimal,
+    Change, Counts, EnvironmentReview, Pause, PolicyReview, PoolCost, PoolRoll, RollReview, Span, decimal,
 };
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
@@ -24,10 +24,15 @@ pub fn headline(environments: &[EnvironmentReview]) -> String {
     format!("{sentence}, denied by {}", counted(rules.len(), "guardrail"))
 }
 
+/// A warning that the base does not have, and that nobody has agreed to.
+pub fn is_new_warning(policy: &PolicyReview) -> bool {
+    policy.severity == "warn" && policy.is_new && policy.waived.is_none()
+}
+
 /// Warnings that the base does not have.
 fn warnings(environment: &EnvironmentReview) -> usize {
     let policies = environment.policies.iter();
-    environment.findings.len() + policies.filter(|policy| policy.severity == "warn" && policy.is_new).count()
+    environment.findings.len() + policies.filter(|policy| is_new_warning(policy)).count()
 }
 
 fn sentence(environments: &[EnvironmentReview]) -> String {

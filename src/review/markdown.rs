@@ -230,12 +230,25 @@ fn sign(policy: &PolicyReview) -> &'static str {
 
 /// What a guardrail says, of what, and where it stands.
 fn rule(policy: &PolicyReview) -> String {
-    let verb = if policy.severity == "deny" { "denied by" } else { "warned by" };
+    let verb = match (policy.severity.as_str(), &policy.waived) {
+        ("deny", _) => "denied by",
+        (_, Some(_)) => "waived, else denied by",
+        (_, None) => "warned by",
+    };
     let at = |origin: &Option<OriginReview>| origin.as_ref().map(|origin| code(&place(origin)));
     let about = at(&policy.origin).map(|place| format!(" · {place}")).unwrap_or_default();
     let rule = at(&policy.rule).map(|place| format!(", rule {place}")).unwrap_or_default();
     let old = if policy.is_new { "" } else { " (the base breaks it too)" };
-    format!("{verb} {}: {}{old}{about}{rule}", code(&policy.id), text(&policy.message))
+    let waived = policy.waived.as_ref().map(|waived| {
+        let people = text(&waived.approvers.join(", "));
+        format!(" (until {} by {people}: {})", text(&waived.until), text(&waived.reason))
+    });
+    // Only what is denied can be waived, and its name is what people write into the waiver.
+    let name = match policy.severity.as_str() {
+        "deny" => format!(", violation {}", code(&policy.violation)),
+        _ => waived.unwrap_or_default(),
+    };
+    format!("{verb} {}: {}{old}{about}{rule}{name}", code(&policy.id), text(&policy.message))
 }
 
 fn place(origin: &OriginReview) -> String {

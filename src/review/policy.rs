@@ -3,10 +3,11 @@
 //! A rule about `review` sees the numbers of the comparison. Where nothing was played there are none, and a rule that needs
 //! one cannot be judged: if it denies, it denies.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::impact::{Wanted, origin_review};
-use super::report::{Change, EnvironmentReview, PolicyReview};
+use super::report::{Change, EnvironmentReview, PolicyReview, WaivedReview};
 use crate::gitops::diagnostic::Diagnostic;
 use crate::gitops::guardrail::{Breach, Guardrails};
 
@@ -22,6 +23,7 @@ pub fn policies(
     base: Option<&Wanted>,
     head: Option<&Wanted>,
     rules: &Rules,
+    now: Timestamp,
 ) -> Vec<PolicyReview> {
     let Some(head) = head else { return Vec::new() };
     let known = |breach: &Breach| {
@@ -37,7 +39,7 @@ pub fn policies(
     if review.change != Change::Unchanged {
         let numbers = numbers(review);
         let standing = Some(&rules.standing);
-        let breaches = rules.proposed.judge_review(standing, &head.subject, &numbers, &head.place);
+        let breaches = rules.proposed.judge_review(standing, &head.subject, &numbers, &head.place, Some(now));
         found.extend(breaches.iter().map(|breach| policy(breach, true)));
     }
     // Denials first; a rule that the base has in another form may say the same twice.
@@ -55,6 +57,12 @@ fn policy(breach: &Breach, is_new: bool) -> PolicyReview {
         id: breach.rule.to_string(),
         severity: if breach.denies { "deny" } else { "warn" }.into(),
         message: breach.why.clone(),
+        violation: breach.name.to_string(),
+        waived: breach.waived.as_ref().map(|waived| WaivedReview {
+            until: waived.until.clone(),
+            reason: waived.reason.clone(),
+            approvers: waived.approvers.clone(),
+        }),
         origin: Some(origin_review(&place.origin())),
         rule: chain.first().map(|link| origin_review(&link.place.origin())),
         is_new,

@@ -159,15 +159,28 @@ pub struct Remark {
 pub struct PolicyReview {
     /// The rule.
     pub id: String,
-    /// `deny` or `warn`.
+    /// `deny` or `warn`; what is waived only warns.
     pub severity: String,
     pub message: String,
+    /// Its name, by which a waiver approves it.
+    pub violation: String,
+    /// Null if no waiver holds.
+    pub waived: Option<WaivedReview>,
     /// What it is about.
     pub origin: Option<OriginReview>,
     /// Where the rule stands, in the base or in the proposal.
     pub rule: Option<OriginReview>,
     /// The base does not break it.
     pub is_new: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WaivedReview {
+    /// The last day of it, in UTC.
+    pub until: String,
+    pub reason: String,
+    pub approvers: Vec<String>,
 }
 
 /// How many offerings pods may land on, and how many nodes hang on one of them, with the same pods on nodes bought anew.

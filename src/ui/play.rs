@@ -248,7 +248,8 @@ impl Play {
 
     /// Renders a commit and tells the Git half of it. A commit that cannot be used is told too: the last good state stays.
     pub fn take_commit(&mut self, repository: Repository) -> Result<Arc<DesiredState>, Diagnostics> {
-        let settings = RenderSettings { standing: self.standing.clone(), ..RenderSettings::default() };
+        let now = self.reconciler.now();
+        let settings = RenderSettings { standing: self.standing.clone(), ..RenderSettings::at(now) };
         let (event, rendered) = render_commit(&repository, &self.script.environment, &settings);
         self.reconciler.observe(event);
         let rendered = rendered.map(|Usable { desired, warnings }| {

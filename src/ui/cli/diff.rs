@@ -13,6 +13,7 @@ use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, show, without_bookkeeping};
 use crate::gitops::render::{RenderSettings, list_environments};
+use crate::io::clock;
 use crate::model::count::counted;
 use crate::model::repository::{Repository, Revision};
 use crate::ui::console::{Console, Tone};
@@ -168,7 +169,7 @@ fn concrete(repository: &Repository) -> Result<Vec<String>, Failure> {
 }
 
 fn one(repository: &Repository, environment: &str) -> Result<DesiredState, Failure> {
-    let mut found = states(repository, Some(environment), &RenderSettings::default())?;
+    let mut found = states(repository, Some(environment), &RenderSettings::at(clock::now_in_seconds()))?;
     found.states.pop().ok_or_else(|| {
         Failure::input(format!("there is no environment `{environment}`"))
             .help("`provisor validate` names those that there are.")

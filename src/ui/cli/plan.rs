@@ -197,7 +197,11 @@ fn desired(args: &Args, console: &Console) -> Result<Option<(DesiredState, Optio
         Some(name) => name.clone(),
         None => only_environment(&repository)?,
     };
-    let States { mut states, warnings, .. } = states(&repository, Some(&name), &RenderSettings::default())?;
+    let States { mut states, warnings, .. } = states(
+        &repository,
+        Some(&name),
+        &RenderSettings::at(args.now.unwrap_or_else(clock::now_in_seconds)),
+    )?;
     console.warn(&sorted(warnings));
     let region = Fleet::load(&repository)?
         .resolve(&name)?

@@ -139,7 +139,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             return Err(Failure::usage(format!("`{stage}` cannot be verified since {since}: it is {now}"))
                 .help("give a moment of the past"));
         }
-        let (state, _) = render_environment(&repository, stage, &RenderSettings::default())?;
+        let (state, _) = render_environment(&repository, stage, &RenderSettings::at(now))?;
         let standing = Standing {
             digest: state.digest,
             revision: state.revision,

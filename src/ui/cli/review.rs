@@ -235,7 +235,8 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
         Some(Ok(merged)) => merged,
         Some(Err(conflicts)) => return Err(conflict(&conflicts)),
     };
-    let settings = RenderSettings { judging: Judging::Told, ..settings() };
+    let now = args.now.unwrap_or_else(crate::io::clock::now_in_seconds);
+    let settings = RenderSettings { judging: Judging::Told, now: Some(now), ..settings() };
     let report = validate_repository(&merged, &settings);
     if !report.is_valid() {
         return Err(Failure { diagnostics: report.diagnostics, ..Failure::input("") });
@@ -267,7 +268,7 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
         let state = |side: &Option<Wanted>| side.as_ref().map(|side| side.state.clone());
         let demand = source.of(name, state(&before).as_ref(), state(&after).as_ref());
         let mut environment = compare(name, before.as_ref(), after.as_ref(), &demand);
-        environment.policies = policies(&environment, before.as_ref(), after.as_ref(), &rules);
+        environment.policies = policies(&environment, before.as_ref(), after.as_ref(), &rules, now);
         environments.push(environment);
     }
     drop(progress);

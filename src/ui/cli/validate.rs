@@ -10,6 +10,7 @@ use super::document::DiagnosticDocument;
 use super::repository::{self, CommitArgs};
 use crate::gitops::check::Instances;
 use crate::gitops::render::{RenderSettings, Report, validate_repository};
+use crate::io::clock::now_in_seconds;
 use crate::model::catalog::Catalog;
 use crate::model::count::counted;
 use crate::ui::console::{Console, Tone};
@@ -117,6 +118,7 @@ pub fn settings() -> RenderSettings {
     let types = Catalog::builtin(REGION).ok().map(|catalog| catalog.instance_types(None));
     RenderSettings {
         instances: types.map(|types| Arc::new(Instances::anywhere(types))),
+        now: Some(now_in_seconds()),
         ..RenderSettings::default()
     }
 }

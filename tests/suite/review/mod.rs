@@ -4,6 +4,7 @@ mod pairs;
 mod verdicts;
 mod policies;
 mod forms;
+mod waivers;
 mod reduced;
 mod snapshots;
 

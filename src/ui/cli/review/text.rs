@@ -92,11 +92,19 @@ pub fn render(review: &Review, console: &Console) -> String {
         roll.row([pool.pool.clone(), headline::goes(pool), pool.at_once.to_string(), waves]);
     }
     part("Roll under budgets", roll);
-    let mut policies = Table::new(&["ENVIRONMENT", "SEVERITY", "GUARDRAIL", "WHY", "WHERE", "RULE"]);
+    let mut policies =
+        Table::new(&["ENVIRONMENT", "SEVERITY", "GUARDRAIL", "VIOLATION", "WHY", "WHERE", "RULE"]);
     for environment in &review.environments {
         for policy in &environment.policies {
+            let why = match &policy.waived {
+                Some(waived) => {
+                    format!("{} (waived until {}: {})", policy.message, waived.until, waived.reason)
+                }
+                None => policy.message.clone(),
+            };
             let (about, rule) = (place(policy.origin.as_ref()), place(policy.rule.as_ref()));
-            let words = [&environment.name, &policy.severity, &policy.id, &policy.message, &about, &rule];
+            let words =
+                [&environment.name, &policy.severity, &policy.id, &policy.violation, &why, &about, &rule];
             policies.row(words.map(String::clone));
         }
     }
