@@ -21,7 +21,10 @@ const NONE_HERE: [(&str, &[&str]); 4] = [
         "may follow from what is left out",
         &["PRV1403", "PRV1409", "PRV1414", "PRV1501", "PRV1506", "PRV1801", "PRV1803", "PRV1806"],
     ),
-    ("told of the repository, with everything", &["PRV1701", "PRV1702", "PRV1703", "PRV1804", "PRV1805"]),
+    (
+        "told of the repository, with everything",
+        &["PRV1701", "PRV1702", "PRV1703", "PRV1804", "PRV1805", "PRV1807"],
+    ),
     (
         "of other verbs, or of a file as a whole",
         &["PRV1208", "PRV1211", "PRV1302", "PRV1303", "PRV1413", "PRV1405", "PRV1505"],

@@ -63,7 +63,7 @@ fn where_all_find_a_place_priority_moves_nothing() {
     let (one, other) = (equal.run(&of(0)), graded.run(&of(50)));
     assert_eq!(equal.waiting() + graded.waiting(), 0);
     let nodes = |round: &Round| -> Vec<_> {
-        round.solution.new_nodes.iter().map(|node| (node.launch().clone(), node.pods.len())).collect()
+        round.solution.new_nodes.iter().map(|node| (*node.launch(), node.pods.len())).collect()
     };
     assert_eq!(nodes(&one), nodes(&other));
 }
