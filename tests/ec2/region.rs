@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use super::emulator::{Emulator, QUEUE, REGION};
 use super::kubelets::Kubelets;
 use crate::bench::{Bench, Running, text};
+use crate::deploy::{AWS, rendered};
 
 /// The name of the cluster in the account.
 pub const CLUSTER: &str = "east";
@@ -53,7 +54,7 @@ impl Region {
             .enable_all()
             .build()
             .expect("a runtime");
-        let bench = Bench::of(&environment("one"));
+        let bench = Bench::with_rights(&environment("one"), rendered(&AWS));
         let version = bench.plane.api.get("/version").expect("a version");
         let version = format!("{}.{}", text(&version, "/major"), text(&version, "/minor"));
         let (cloud, queue) = runtime.block_on(async {

@@ -28,6 +28,10 @@ impl Columns {
         self.0.contains(&name)
     }
 
+    pub fn position(&self, name: ResourceName) -> Option<usize> {
+        self.0.iter().position(|known| *known == name)
+    }
+
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::amounts::{self, Amounts, Columns};
+use super::amounts::Columns;
 use super::daemons::{Daemon, daemons};
 use super::defaults::DefaultSpreads;
 use super::demand::{DemandId, Demands};
@@ -177,7 +177,7 @@ impl Ground {
 
     /// Every node and claim at once, in the order in which they are asked.
     fn take_in(&mut self, cluster: &Cluster, facts: Vec<NodeFacts>) {
-        let mut loads = Loads::of(self);
+        let loads = Loads::of(self);
         let mut rooms = Vec::with_capacity(facts.len());
         let mut hosts = Vec::with_capacity(cluster.nodes.len());
         for facts in facts {
@@ -242,17 +242,17 @@ impl Ground {
             let node = cluster.claims.get(&name).and_then(|claim| cluster.node_of(claim));
             places.extend(node.map(|node| Place::Node(node.name)));
         }
-        let mut loads = Loads::of(self);
+        let loads = Loads::of(self);
         for place in places {
             let facts = facts_at(cluster, supply, &self.leaving, place);
             self.census.put(place, facts.as_ref());
-            self.look_at(cluster, place, facts, &mut loads);
+            self.look_at(cluster, place, facts, &loads);
         }
         self.census.knows() == self.census.known_then
     }
 
     /// What is at `place` now.
-    fn look_at(&mut self, cluster: &Cluster, place: Place, facts: Option<NodeFacts>, loads: &mut Loads) {
+    fn look_at(&mut self, cluster: &Cluster, place: Place, facts: Option<NodeFacts>, loads: &Loads) {
         let stays = facts.as_ref().is_some_and(|facts| !facts.is_going);
         if let Place::Node(name) = place {
             self.book.put_node(name, cluster.nodes.get(&name).map(|node| (node, stays)));
@@ -382,7 +382,6 @@ struct Loads {
     columns: Columns,
     is_known: Vec<bool>,
     has_daemons: bool,
-    rows: FastMap<usize, Amounts>,
 }
 
 impl Loads {
@@ -392,31 +391,31 @@ impl Loads {
             is_known: ground.columns.names().iter().map(|name| known.contains(name)).collect(),
             columns: ground.columns.clone(),
             has_daemons: !ground.daemons.is_empty(),
-            rows: FastMap::default(),
         }
     }
 
-    fn at<'a>(&mut self, cluster: &'a Cluster, place: Place) -> Load<'a> {
+    fn at<'a>(&self, cluster: &'a Cluster, place: Place) -> Load<'a> {
         let nothing = vec![0; self.columns.len()];
         let mut load =
             Load { requests: nothing.clone(), of_daemons: nothing, ports: Vec::new(), daemons: Vec::new() };
         let Place::Node(name) = place else { return load };
         for pod in cluster.guests_of(name).filter(|pod| !pod.is_terminal()) {
-            let row = self.rows.entry(Arc::as_ptr(&pod.shape) as usize).or_insert_with(|| {
-                let mut row = self.columns.row(&pod.shape.requests);
-                for (amount, is_known) in row.iter_mut().zip(&self.is_known) {
-                    *amount *= i64::from(*is_known);
-                }
-                row
-            });
-            amounts::add(&mut load.requests, row);
+            self.add(&mut load.requests, &pod.shape.requests);
             load.ports.extend(pod.shape.host_ports.iter().copied());
             if self.has_daemons && pod.is_daemon() {
-                amounts::add(&mut load.of_daemons, row);
+                self.add(&mut load.of_daemons, &pod.shape.requests);
                 load.daemons.push(pod);
             }
         }
         load
+    }
+
+    fn add(&self, row: &mut [i64], requests: &Resources) {
+        for (name, amount) in requests.iter() {
+            if let Some(at) = self.columns.position(name).filter(|at| self.is_known[*at]) {
+                row[at] = row[at].saturating_add(amount);
+            }
+        }
     }
 }
 

@@ -1,33 +1,12 @@
 //! The chart and the plain manifests: the same objects, taken by a real API server, with no more rights than are used.
 
-use std::path::Path;
-use std::process::{Command, Output};
 use std::time::Duration;
 
 use provisor::io::kube::Kind;
 use serde_json::{Value, json};
 
-use super::{manifests, objects_of};
-use crate::plane::{Api, Plane, Size, collection_of, made_by, path_of};
-
-/// What `cloud=aws` needs besides.
-const AWS: [&str; 2] = ["--set", "cloud=aws,aws.clusterName=east,aws.clusterEndpoint=https://api.east"];
-const REPO: &str = "source.repo=https://git.example.com/fleet.git";
-
-fn helm(arguments: &[&str]) -> Output {
-    let helm = made_by("go-tool", &["helm"]).expect("helm");
-    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/chart");
-    let home = tempfile::TempDir::new().expect("a temporary directory");
-    let mut command = Command::new(helm);
-    command.args(["template", "provisor"]).arg(chart).args(["--namespace", "provisor"]).args(arguments);
-    command.env("HOME", home.path()).output().expect("helm runs")
-}
-
-fn rendered(arguments: &[&str]) -> Vec<Value> {
-    let output = helm(&[&["--set", REPO], arguments].concat());
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    objects_of(&String::from_utf8(output.stdout).expect("text"))
-}
+use super::shipped::{AWS, REPO, helm, manifests, objects_of, rendered};
+use crate::plane::{Api, Plane, Size, collection_of, path_of};
 
 fn sorted(mut objects: Vec<Value>) -> Vec<(String, Value)> {
     objects.retain(|object| object["kind"] != "Namespace");

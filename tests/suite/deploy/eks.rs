@@ -40,6 +40,15 @@ aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values=shop -
 git --git-dir "$FLEET" log --format=%s main
 "#;
 
+/// What machines leave behind.
+const LEFT_BEHIND: &str = r#"
+aws iam create-instance-profile --instance-profile-name shop_of_machines >/dev/null
+aws iam add-role-to-instance-profile --instance-profile-name shop_of_machines --role-name KarpenterNodeRole-shop
+"#;
+
+/// What must be gone in the end.
+const LAST_QUESTION: &str = "aws iam list-instance-profiles --query 'InstanceProfiles[].InstanceProfileName'";
+
 /// The commands of a page, in their order.
 fn commands(page: &str) -> String {
     let mut script = String::new();
@@ -114,7 +123,7 @@ fn every_command_of_the_guide_to_eks_works_as_far_as_emulators_reach() {
     let counted = here(&page).lines().filter(|line| !line.starts_with(' ')).count();
     assert!(counted > 20, "the guide has commands: {counted}");
     let script = format!(
-        "set -euo pipefail\n{STAND_INS}{ACCOUNT}set -x\n{}set +x\necho ---\n{QUESTIONS}echo ---\nset -x\n{}",
+        "set -euo pipefail\n{STAND_INS}{ACCOUNT}set -x\n{}set +x\necho ---\n{QUESTIONS}{LEFT_BEHIND}echo ---\nset -x\n{}\nset +x\necho ---\n{LAST_QUESTION}",
         here(until_away),
         here(away)
     );
@@ -154,6 +163,8 @@ fn every_command_of_the_guide_to_eks_works_as_far_as_emulators_reach() {
     }
     assert!(!answers.lines().any(|line| line == "0"), "subnets are found by their tag:\n{answers}");
     // What was installed is gone again.
+    let profiles = said.split("---\n").nth(3).expect("what was asked in the end");
+    assert_eq!(profiles.trim(), "[]", "the role of machines could not be deleted\n{told}");
     let left = plane.api.get("/apis/apps/v1/namespaces/provisor/deployments").expect("a list");
     assert_eq!(left["items"].as_array().map(Vec::len), Some(0), "{left}");
     let inflate = plane.api.get("/apis/apps/v1/namespaces/default/deployments").expect("a list");

@@ -37,6 +37,8 @@ fn the_shipped_rights_are_enough_from_a_commit_to_running_pods() {
         "provisor",
         "--output",
         "json",
+        "--log-format",
+        "json",
     ]);
     command.arg("--repo").arg(&fleet).arg("--kubeconfig").arg(&account);
     command.args(["--metrics-address", &monitoring.to_string(), "--health-address", &probes.to_string()]);
@@ -93,6 +95,9 @@ fn the_shipped_rights_are_enough_from_a_commit_to_running_pods() {
     });
     let said = said();
     assert!(!said.to_lowercase().contains("forbidden"), "it lacks a right:\n{said}");
+    for line in said.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok_and(|line| line.is_object()), "no JSON: {line}");
+    }
 }
 
 /// Whether there are objects and all of them are so.

@@ -21,6 +21,9 @@ pub const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 pub const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
 pub const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 
+/// The namespace in which the lease and the record are kept.
+const HOME: &str = "provisor";
+
 pub struct Bench {
     pub plane: Plane,
     pub fleet: Fixture,
@@ -55,15 +58,22 @@ impl Bench {
 
     /// With a repository whose environment `dev` says this, and a user who has the rights that `deploy/` gives and no others.
     pub fn of(environment: &str) -> Self {
+        Self::with_rights(environment, manifests("deploy/manifests"))
+    }
+
+    /// The same with the rights that are among `shipped`.
+    pub fn with_rights(environment: &str, shipped: Vec<Value>) -> Self {
+        let group = "rbac.authorization.k8s.io";
         let plane = Plane::start(Size::Everything);
         plane.install_kinds();
-        for mut object in manifests("deploy/manifests") {
-            if object["kind"] == "Deployment" {
+        let home = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": HOME } });
+        plane.api.apply(&path_of(&home), &home).expect("a namespace");
+        for mut object in shipped {
+            if object["apiVersion"] != format!("{group}/v1") {
                 continue;
             }
             if let Some(subjects) = object.get_mut("subjects") {
-                *subjects =
-                    json!([{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": AUDITED }]);
+                *subjects = json!([{ "apiGroup": group, "kind": "User", "name": AUDITED }]);
             }
             plane.api.apply(&path_of(&object), &object).expect("it is accepted");
         }
@@ -85,7 +95,7 @@ impl Bench {
         let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log");
         command
-            .args(["run", "--env", "dev", "--namespace", "provisor", "--interval", "10s", "--kubeconfig"])
+            .args(["run", "--env", "dev", "--namespace", HOME, "--interval", "10s", "--kubeconfig"])
             .arg(&self.kubeconfig)
             .arg("--repo")
             .arg(self.fleet.work_tree())

@@ -130,8 +130,9 @@ pub(in super::super) struct RuleBook {
     namespaces: BTreeSet<Namespace>,
     asks_namespaces: bool,
     classes: Vec<Class>,
-    class_by_labels: FastMap<(Namespace, Labels), ClassId>,
+    class_by_labels: FastMap<Namespace, FastMap<Labels, ClassId>>,
     standings: FastMap<usize, (Arc<PodShape>, Standing)>,
+    shuns_nobody: Arc<Vec<RuleId>>,
     rules: Vec<Base>,
     /// Some of them count pods that did not ask for it.
     counts_others: bool,
@@ -339,18 +340,18 @@ impl RuleBook {
         }
         let class = self.class(shape);
         self.asks_namespaces |= rules::asks_namespaces(shape);
-        let shuns: Vec<RuleId> = rules::shunning(shape, cluster, &self.namespaces)
-            .into_iter()
-            .map(|rule| self.number(rule, rooms))
-            .collect();
-        let standing = Standing { class, shuns: Arc::new(shuns) };
+        let shuns = match rules::shunning(shape, cluster, &self.namespaces) {
+            none if none.is_empty() => self.shuns_nobody.clone(),
+            rules => Arc::new(rules.into_iter().map(|rule| self.number(rule, rooms)).collect()),
+        };
+        let standing = Standing { class, shuns };
         self.standings.insert(address, (shape.clone(), standing.clone()));
         standing
     }
 
     fn class(&mut self, shape: &PodShape) -> ClassId {
-        let key = (shape.namespace, shape.labels.clone());
-        if let Some(known) = self.class_by_labels.get(&key) {
+        let of_namespace = self.class_by_labels.entry(shape.namespace).or_default();
+        if let Some(known) = of_namespace.get(&shape.labels) {
             return *known;
         }
         let id = self.classes.len();
@@ -363,7 +364,7 @@ impl RuleBook {
             bound: Vec::new(),
             selected_by: (Arc::default(), 0),
         });
-        self.class_by_labels.insert(key, id);
+        of_namespace.insert(shape.labels.clone(), id);
         id
     }
 
