@@ -5,7 +5,7 @@ use std::time::Duration;
 use provisor::io::kube::Kind;
 use serde_json::{Value, json};
 
-use super::shipped::{AWS, REPO, helm, manifests, objects_of, rendered};
+use super::shipped::{AWS, REPO, helm, manifests, rendered};
 use crate::plane::{Api, Plane, Size, collection_of, path_of};
 
 fn sorted(mut objects: Vec<Value>) -> Vec<(String, Value)> {

@@ -7,4 +7,4 @@ mod pipelines;
 mod run;
 mod shipped;
 
-pub(crate) use shipped::{manifests, objects_of};
+pub(crate) use shipped::manifests;
