@@ -286,7 +286,7 @@ fn sch_387_a_buffer_says_whether_its_room_is_there() {
     assert_eq!(said(&engine, Provisioning), (ConditionStatus::False, "BufferEmpty".into()));
 }
 
-/// Rows: SCH-940
+/// Rows: SCH-940, WEA-024
 #[test]
 fn sch_940_real_pods_come_before_kept_room() {
     let mut town = town_with("1800m", 1);

@@ -47,6 +47,7 @@ fn bought(seed: u64, nominates: bool) -> (usize, bool) {
     (claims.len(), world.objects().pods.values().all(|pod| pod.is_ready && pod.nominated_node.is_none()))
 }
 
+/// Rows: WEA-031
 #[test]
 fn small_pods_do_not_take_the_room_that_was_bought_for_large_ones() {
     for seed in 0..8 {

@@ -309,6 +309,7 @@ fn sch_919_a_pod_that_is_shunned_everywhere_waits() {
     assert!(round.message("target").contains("must not be near it"), "{}", round.message("target"));
 }
 
+/// Rows: WEA-037
 #[test]
 fn a_node_without_the_key_is_nobodys_neighbour() {
     let mut world = World::new(Vec::new(), assorted());

@@ -314,6 +314,8 @@ fn assert_legal(world: &World, solution: &Solution, seed: u64) {
 }
 
 /// First-fit fills the largest machine there is, whatever it costs: here that is many times the bound.
+///
+/// Rows: WEA-001, WEA-002
 #[test]
 fn nodes_for_many_pods_cost_little_more_than_the_bound() {
     let (mut ratios, mut before) = (Vec::new(), Vec::new());

@@ -57,6 +57,7 @@ fn sch_048_a_limit_on_nodes_counts_nodes() {
     assert_eq!(world.waiting(), 1);
 }
 
+/// Rows: WEA-007
 #[test]
 fn a_limit_on_nodes_holds_within_one_round() {
     let mut world = World::of(pool("default").limit("nodes", "2"));

@@ -204,6 +204,7 @@ fn sch_199_a_herd_is_founded_where_its_first_node_is() {
     assert_eq!(world.cluster.nodes.len(), 1);
 }
 
+/// Rows: WEA-019
 #[test]
 fn a_claim_whose_launch_is_not_answered_is_planned_with() {
     let mut world = World::plain();

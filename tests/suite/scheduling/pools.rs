@@ -104,6 +104,7 @@ fn sch_938_a_label_against_the_pools_own_requirements_leaves_no_type() {
     assert_eq!(round.codes("a"), [Code::PoolWithoutTypes]);
 }
 
+/// Rows: WEA-029
 #[test]
 fn existing_nodes_are_tried_without_any_pool() {
     let mut world = World::new(Vec::new(), assorted());

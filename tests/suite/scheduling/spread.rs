@@ -368,6 +368,7 @@ fn sch_287_three_rules_over_many_types_hold_after_every_batch() {
     }
 }
 
+/// Rows: WEA-004
 #[test]
 fn two_rules_meet_in_a_domain_that_suits_both() {
     // One rule alone would choose the first zone, the other the second: only the third suits both.
@@ -385,6 +386,7 @@ fn two_rules_meet_in_a_domain_that_suits_both() {
     assert_eq!(world.value_of("both", ZONE), Some(Z3));
 }
 
+/// Rows: WEA-004
 #[test]
 fn a_domain_without_a_fitting_offering_is_passed_over() {
     // The first zone sells nothing large enough: the next best is taken.

@@ -170,6 +170,8 @@ fn no_rule_is_broken_and_every_pod_is_placed_once_or_explained() {
 }
 
 /// Pods come in another order and under other names.
+///
+/// Rows: WEA-032
 #[test]
 fn names_and_order_decide_nothing() {
     cases(1, |seed, world| {
