@@ -239,7 +239,7 @@ impl Pod {
 
     /// Whether it waits for room: kube-scheduler looked and found no place.
     pub fn waits(&self) -> bool {
-        self.is_unschedulable && self.needs_place()
+        self.is_unschedulable && self.needs_place() && self.deleted.is_none()
     }
 
     /// Whether kube-scheduler has yet to look at it.

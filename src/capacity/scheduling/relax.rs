@@ -49,3 +49,57 @@ fn drop_heaviest<T>(wishes: &mut Vec<Weighted<T>>) -> bool {
     let heaviest = wishes.iter().enumerate().rev().max_by_key(|(_, (weight, _))| *weight).map(|(at, _)| at);
     heaviest.map(|at| wishes.remove(at)).is_some()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::label::Labels;
+    use crate::model::pod::{NodeTerm, Spread};
+    use crate::model::quantity::Resources;
+
+    /// With a wish for a node and a soft spread.
+    fn wishing() -> Arc<PodShape> {
+        let spread = Spread {
+            max_skew: 1,
+            topology_key: "topology.kubernetes.io/zone".into(),
+            is_required: false,
+            selector: None,
+            min_domains: None,
+            honors_affinity: true,
+            honors_taints: false,
+            match_label_keys: Vec::new(),
+        };
+        Arc::new(PodShape {
+            namespace: "default".into(),
+            labels: Labels::new(),
+            requests: Resources::new(),
+            node_selector: Labels::new(),
+            node_required: Vec::new(),
+            node_preferred: vec![(1, NodeTerm { expressions: Vec::new(), has_fields: false })],
+            affinity_required: Vec::new(),
+            affinity_preferred: Vec::new(),
+            anti_affinity_required: Vec::new(),
+            anti_affinity_preferred: Vec::new(),
+            spreads: vec![spread],
+            tolerations: Vec::new(),
+            host_ports: Vec::new(),
+            volumes: Vec::new(),
+            has_resource_claims: false,
+            priority: 0,
+            scheduler_name: "default-scheduler".into(),
+            termination_grace_seconds: 30,
+            do_not_disrupt: None,
+            deletion_cost: 0,
+        })
+    }
+
+    /// Rows: WEA-016
+    #[test]
+    fn what_is_ignored_is_not_given_up_one_by_one() {
+        let tries = |policy| {
+            let first = first_try(&wishing(), policy);
+            std::iter::successors(Some((*first).clone()), |shape| relaxed(shape, false)).count()
+        };
+        assert_eq!((tries(PreferencePolicy::Respect), tries(PreferencePolicy::Ignore)), (3, 1));
+    }
+}

@@ -116,9 +116,9 @@ pub(super) fn some_value(requirement: &Requirement) -> Option<Symbol> {
         return values.first().copied();
     }
     let excluded = requirement.excluded().map_or(0, <[Symbol]>::len) as i64;
-    let upper = requirement.upper().unwrap_or(i64::MAX);
-    let start = requirement.lower().unwrap_or_else(|| 0.min(upper.saturating_sub(excluded)));
-    (start..=upper)
+    // No label is a negative number: those begin with what a label may not begin with.
+    let start = requirement.lower().unwrap_or(0).max(0);
+    (start..=requirement.upper().unwrap_or(i64::MAX))
         .take(excluded as usize + 1)
         .map(|number| Symbol::new(&number.to_string()))
         .find(|value| requirement.has(*value))

@@ -2,6 +2,7 @@
 
 use provisor::model::pod::Selector;
 use provisor::model::requirement::Operator::*;
+use provisor::model::taint::Effect;
 
 use super::world::*;
 
@@ -346,4 +347,56 @@ fn sch_922_pods_that_move_are_not_counted_where_they_leave() {
         zone,
         "its zone is empty again"
     );
+}
+
+/// The target's node may be anywhere until another pod pins it; both are in that zone then.
+///
+/// Rows: WEA-006
+#[test]
+fn a_target_counts_in_the_zone_that_another_pod_pins_its_node_to() {
+    let mut world = World::plain();
+    let pin = pod("pin").cpu("500m").select(ZONE, Z2);
+    world.run(&[target().cpu("1"), pin, follower(ZONE)]);
+    assert_eq!(world.host_of("pin"), world.host_of("target"));
+    assert_eq!(world.value_of("follower", ZONE), Some(Z2));
+}
+
+/// Rows: WEA-012
+#[test]
+fn what_the_first_pod_does_not_tolerate_is_a_domain_for_the_next() {
+    for (plain, tolerant) in [("1", "500m"), ("500m", "1")] {
+        let pools = vec![
+            pool("a").require("team", In, &["foo"]),
+            pool("b").require("team", In, &["bar"]).taint("t", "v", Effect::NoSchedule),
+        ];
+        let mut world = World::new(pools, assorted());
+        let alone = |name: &str, cpu: &str| {
+            pod(name).cpu(cpu).label("app", "x").far(near("team", with_label("app", "x")))
+        };
+        world.run(&[alone("plain", plain), alone("tolerant", tolerant).tolerate("t", Some("v"), None)]);
+        let teams = (world.value_of("plain", "team"), world.value_of("tolerant", "team"));
+        assert_eq!(teams, (Some("foo"), Some("bar")), "{plain} {tolerant}");
+    }
+}
+
+/// Rows: WEA-014
+#[test]
+fn who_is_kept_away_may_go_where_only_nodes_that_are_there_are() {
+    let mut world = World::new(Vec::new(), assorted());
+    for (node, rack) in [("n1", "r1"), ("n2", "r2")] {
+        world.put_node(node, &[("rack", rack)], &[("cpu", "4"), ("memory", "4Gi"), ("pods", "10")]);
+    }
+    world.put_pods(&[pod("guard").far(near("rack", with_label("app", "x"))).on("n1")]);
+    world.run(&[pod("x").label("app", "x")]);
+    assert_eq!(world.host_of("x"), Some("n2"));
+}
+
+/// Rows: WEA-041
+#[test]
+fn a_herd_settles_in_one_zone_the_first_by_name() {
+    for (zones, first) in [(&[Z1, Z2, Z3][..], Z1), (&[Z2, Z3][..], Z2)] {
+        let mut world = World::of(pool("default").require(ZONE, In, zones));
+        let round = world.run(&many(3, &herd(ZONE)));
+        assert_eq!(values_of(round.claim(), ZONE), [first]);
+    }
 }

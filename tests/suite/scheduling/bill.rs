@@ -424,3 +424,20 @@ fn pods_that_some_keep_off_their_own_nodes_are_packed_nevertheless() {
         assert!(loners == 0 || loners == node.pods.len(), "a loner is with none of those it avoids");
     }
 }
+
+/// A few go by the names of pools; many go where they cost less.
+///
+/// Rows: WEA-003
+#[test]
+fn of_pools_of_equal_weight_the_cheaper_one_gets_many_pods() {
+    let dear = pool("z-dear").require(CAPACITY_TYPE, In, &["on-demand"]);
+    let cheap = pool("a-cheap").require(CAPACITY_TYPE, In, &["spot"]);
+    let mut world = World::new(vec![dear, cheap], families(&mut Chance::new(3)));
+    world.put_pods(&many(200, &pod("web").cpu("300m").memory("700Mi")));
+    let pools = |solution: &Solution| -> BTreeSet<String> {
+        solution.new_nodes.iter().map(|node| node.pool.to_string()).collect()
+    };
+    let (solution, first) = (bounded(&world).0, world.asking(by_first_fit));
+    assert_eq!(pools(&first), BTreeSet::from(["z-dear".to_owned()]));
+    assert_eq!(pools(&solution), BTreeSet::from(["a-cheap".to_owned()]));
+}

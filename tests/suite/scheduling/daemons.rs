@@ -34,6 +34,7 @@ fn sch_049_overhead_pushes_a_pod_to_a_larger_type() {
     assert_eq!(launched(pool("default"), &[daemon()], app()), BIG);
 }
 
+/// Rows: WEA-015
 #[test]
 fn sch_050_a_host_port_of_a_daemon_is_taken() {
     let mut world = World::plain();
@@ -134,4 +135,21 @@ fn sch_187_daemons_that_wait_for_a_joined_node_count() {
     for key in ["karpenter.sh/initialized", "karpenter.sh/registered"] {
         assert!(claim.spec.requirements.get(key.into()).is_none() && !claim.labels.contains_key(&key.into()));
     }
+}
+
+/// Rows: WEA-015
+#[test]
+fn any_term_of_a_daemon_counts_on_nodes_that_are_there_and_in_pools_asked_later() {
+    let picky = || daemon().or(&[("tier", In, &["x"])]).or(&[("tier", In, &["y"])]);
+    let mut there = World::new(Vec::new(), assorted());
+    there.put_node("n1", &[("tier", "y")], &[("cpu", "4"), ("memory", "4Gi"), ("pods", "10")]);
+    there.put_daemon("agent", &picky());
+    there.run(&[pod("large").cpu("3"), pod("small").cpu("2")]);
+    assert_eq!((there.host_of("large"), there.host_of("small")), (None, Some("n1")));
+
+    let pools = vec![pool("heavy").weight(10).label("tier", "y"), pool("light").label("tier", "x")];
+    let mut later = World::new(pools, assorted());
+    later.put_daemon("agent", &picky());
+    later.run(&[app().select("tier", "x")]);
+    assert_eq!(later.value_of("a", INSTANCE_TYPE), BIG);
 }

@@ -180,3 +180,27 @@ fn sch_926_an_open_node_is_not_relaxed_further() {
     assert_eq!(round.new_nodes().len(), 2);
     assert!(round.purchase.claims.iter().all(|(claim, _)| types_of(claim).len() == 2));
 }
+
+/// Rows: WEA-028
+#[test]
+fn each_claim_says_for_itself_whether_its_minimum_was_lowered() {
+    let types = vec![kind("1", "4", "1"), kind("2", "4", "2"), kind("3", "1", "3")];
+    let mut world = best_effort(vec![wanting_three_types()], types);
+    let round = world.run(&[pod("big").cpu("3").select(ZONE, Z1), small().select(ZONE, Z2)]);
+    let said = |at: usize| round.purchase.claims[at].0.annotations[&*annotation::MIN_VALUES_RELAXED];
+    assert_eq!((said(0).as_str(), said(1).as_str()), ("true", "false"));
+}
+
+/// Rows: WEA-038
+#[test]
+fn values_that_a_pod_has_ruled_out_do_not_count() {
+    let world_of = || {
+        let asked = pool("default").require_at_least(ZONE, In, &[Z1, Z2], 2);
+        World::new(vec![asked], vec![kind("1", "4", "1")])
+    };
+    let mut free = world_of();
+    free.run(&[small()]);
+    assert!(free.is_bound("a"));
+    let round = world_of().run(&[small().select(ZONE, Z1)]);
+    assert_eq!(round.codes("a"), [Code::MinValuesNotMet]);
+}

@@ -334,3 +334,15 @@ fn sch_935_of_equal_pods_the_older_is_first() {
     world.run(&[]);
     assert!(world.is_bound("a-002") && !world.is_bound("a-001"));
 }
+
+/// Rows: WEA-018
+#[test]
+fn pods_that_fit_nowhere_hide_none_behind_them() {
+    let mut world = World::new(vec![pool("default")], ladder(50));
+    world.put_pods(&many(5_000, &pod("huge").cpu("1000")));
+    world.put_pods(&many(20, &pod("small").cpu("100m")));
+    let round = world.plan();
+    assert_eq!(round.new_nodes().iter().map(|node| node.pods.len()).sum::<usize>(), 20);
+    assert_eq!(round.solution.unschedulable.len(), 5_000);
+    assert!(round.solution.unschedulable.iter().all(|left| !left.reasons.is_empty()));
+}

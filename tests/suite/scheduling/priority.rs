@@ -18,6 +18,7 @@ fn bound(world: &World, name: &str) -> usize {
     world.cluster.pods.values().filter(is_bound).count()
 }
 
+/// Rows: WEA-025
 #[test]
 fn what_a_node_has_left_goes_to_the_important() {
     let mut world = World::new(Vec::new(), assorted());
@@ -28,6 +29,7 @@ fn what_a_node_has_left_goes_to_the_important() {
     assert_eq!((bound(&world, "vital"), bound(&world, "large"), bound(&world, "idle")), (2, 0, 1));
 }
 
+/// Rows: WEA-025
 #[test]
 fn what_a_limit_leaves_goes_to_the_important() {
     let only_small = pool("default").require(INSTANCE_TYPE, In, &["small-instance-type"]).limit("nodes", "2");
@@ -75,4 +77,16 @@ fn an_important_pod_that_fits_nowhere_costs_nobody_a_place() {
     hopeless.shape.priority = 1000;
     world.run(&[pods(4, "a", 0), vec![hopeless]].concat());
     assert_eq!((bound(&world, "a"), world.waiting()), (4, 1));
+}
+
+/// Rows: WEA-025
+#[test]
+fn pods_on_their_way_out_and_those_that_ended_want_no_place() {
+    use provisor::model::pod::PodPhase;
+    let mut world = World::plain();
+    let over = |phase: PodPhase| A { phase, ..pod(&format!("{phase:?}").to_lowercase()) };
+    let leaving = A { is_terminating: true, ..pod("leaving") };
+    world.put_pods(&[leaving, over(PodPhase::Succeeded), over(PodPhase::Failed)]);
+    assert_eq!(world.waiting(), 0);
+    assert!(world.plan().new_nodes().is_empty());
 }

@@ -86,6 +86,8 @@ fn sch_441_bounds_read_as_existence() {
 }
 
 /// What a node is labelled with if its pool leaves a label open and a pod asks for it.
+///
+/// Rows: WEA-027
 #[test]
 fn sch_442_a_label_that_is_left_open_gets_a_value_that_is_allowed() {
     let value = |operator: Operator, values: &[&str]| -> Option<&'static str> {
@@ -100,6 +102,8 @@ fn sch_442_a_label_that_is_left_open_gets_a_value_that_is_allowed() {
     assert!(!["", "0", "a"].contains(&value(NotIn, &["0", "a"]).unwrap()));
     assert!(number(Gt, &["9"]).unwrap() >= 10);
     assert_eq!(value(Lt, &["1"]), Some("0"));
+    assert_eq!(value(Lt, &["0"]), None, "no label is a negative number");
+    assert_eq!(value(NotIn, &["0"]), Some("1"));
     assert!((0..=8).contains(&number(Lt, &["9"]).unwrap()));
 }
 
@@ -118,7 +122,7 @@ fn written(entries: &[(&str, Requirement)]) -> Value {
     api::to_value(&Object::NodeClaim(claim)).expect("claims are written")["spec"]["requirements"].clone()
 }
 
-/// Rows: SCH-443, SCH-444, SCH-445, SCH-446
+/// Rows: SCH-443, SCH-444, SCH-445, SCH-446, WEA-027
 #[test]
 fn bounds_are_written_as_the_tightest_inclusive_ones() {
     let gte = |bound: &str| requirement(Gte, &[bound]);
@@ -136,6 +140,10 @@ fn bounds_are_written_as_the_tightest_inclusive_ones() {
         (under("1"), vec![entry("Lte", "0")]),
         (under("9"), vec![entry("Lte", "8")]),
         (both(&gte("8"), &lte("8")), vec![entry("Gte", "8"), entry("Lte", "8")]),
+        (
+            both(&no(&["2", "4"]), &over("1")),
+            vec![json!({ "key": "n", "operator": "NotIn", "values": ["2", "4"] }), entry("Gte", "2")],
+        ),
     ] {
         assert_eq!(written(&[("n", set.clone())]), json!(expected), "{set}");
     }

@@ -549,3 +549,56 @@ fn pods_are_counted_once_their_node_is_narrowed_to_a_zone() {
     let counts = spread_of(&world, ZONE);
     assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
 }
+
+/// Rows: WEA-009
+#[test]
+fn rules_that_look_at_other_nodes_or_want_more_domains_count_apart() {
+    let mut world = World::new(vec![pool("a").label("tier", "a"), pool("b").label("tier", "b")], assorted());
+    world.put_node("old", &[(ZONE, Z1), ("tier", "a")], &[("cpu", "1"), ("memory", "1Gi"), ("pods", "1")]);
+    world.put_pods(&[A { name: "old".into(), ..web().on("old") }]);
+    let of = |tier: &str| A { name: tier.into(), ..web().select("tier", tier).spread(by(ZONE, 1)) };
+    world.run(&[of("a").cpu("1"), of("b")]);
+    assert_eq!((world.value_of("a", ZONE), world.value_of("b", ZONE)), (Some(Z2), Some(Z1)));
+
+    let mut world = World::of(pool("default").require(ZONE, In, &[Z1, Z2]));
+    let mut strict = by(ZONE, 1);
+    strict.min_domains = Some(3);
+    let loose = A { name: "loose".into(), ..web().cpu("1").spread(by(ZONE, 1)) };
+    let strict = A { name: "strict".into(), ..web().spread(strict) };
+    world.run(&many(2, &loose).into_iter().chain(many(2, &strict)).collect::<Vec<_>>());
+    assert!(world.is_bound("loose-001") && world.is_bound("loose-002"));
+    assert!(!world.is_bound("strict-001") && !world.is_bound("strict-002"));
+}
+
+/// Rows: WEA-010
+#[test]
+fn a_rule_without_selector_does_not_count_those_who_run() {
+    let mut world = World::plain();
+    world.put_node("n1", &[(ZONE, Z1)], &[("cpu", "4"), ("memory", "4Gi"), ("pods", "10")]);
+    world.put_pods(&many(2, &pod("running").on("n1")));
+    world.run(&[web().spread(spread(ZONE, 1, None))]);
+    assert_eq!(world.host_of("web"), Some("n1"));
+}
+
+/// The first node may still be bought on demand, which is what the rule looks at.
+///
+/// Rows: WEA-011
+#[test]
+fn a_node_that_may_be_what_a_rule_looks_at_counts() {
+    let mut world = World::plain();
+    let open = A { name: "open".into(), ..web().cpu("1").select(ZONE, Z1) };
+    world.run(&[open, web().or(&[(CAPACITY_TYPE, In, &["on-demand"])]).spread(by(ZONE, 1))]);
+    assert_eq!(world.value_of("web", ZONE), Some(Z2));
+}
+
+/// Rows: WEA-013
+#[test]
+fn a_value_that_a_pool_excludes_is_no_domain() {
+    let pools = vec![
+        pool("a").require("team", In, &["foo"]),
+        pool("b").require("team", NotIn, &["bar"]).taint("t", "v", Effect::NoSchedule),
+    ];
+    let mut world = World::new(pools, assorted());
+    world.run(&many(3, &web().spread(by("team", 1))));
+    assert_eq!(spread_of(&world, "team"), [3]);
+}

@@ -466,3 +466,18 @@ fn sch_937_each_candidate_is_asked_for_every_alternative() {
         "of the open nodes the second suits it, by the second alternative"
     );
 }
+
+/// Pods that move are not judged before, as those that wait are.
+///
+/// Rows: WEA-030
+#[test]
+fn a_pod_that_moves_and_has_lost_its_volume_is_left_out_with_the_reason() {
+    let mut world = world(Vec::new(), Vec::new());
+    world.run(&[pod("opener")]);
+    let node = world.host_of("opener").unwrap();
+    world.put_pods(&[pod("moving").claim("none").on(node)]);
+    world.edit_claim_of(node, |claim| claim.deleted = Some(now()));
+    let round = world.plan();
+    assert_eq!(round.codes("moving"), [Code::VolumeNotUsable]);
+    assert!(round.new_nodes().iter().flat_map(|node| &node.pods).all(|pod| &*pod.name != "moving"));
+}
