@@ -107,35 +107,37 @@ async fn a_claim_never_gets_two_machines() {
 /// The answer to an order is lost, and what was bought does not show at once.
 #[tokio::test]
 async fn a_lost_answer_costs_no_second_machine() {
-    let cloud = Emulator::furnished().await;
-    cloud
-        .control(
-            "fail",
-            json!({ "action": "CreateFleet", "code": "InternalError", "status": 500, "times": 20, "after": true }),
-        )
-        .await;
-    cloud.control("delays", json!({ "visible": 6 })).await;
-    let provider = cloud.provider();
-    let lost = provider.launch(order("a", &["m5.large a spot"])).await;
-    assert!(matches!(lost, Err(LaunchFailure::Transient { .. })), "{lost:?}");
-    // A new process with other prices: the token is taken, and the machine does not show yet.
-    let restarted = cloud.provider();
-    let mut last = None;
-    for _ in 0..40 {
-        match restarted.launch(order("a", &["m5.xlarge b spot"])).await {
-            Ok(instance) => {
-                last = Some(instance);
-                break;
+    for other in ["m5.xlarge b spot", "m5.xlarge b on-demand"] {
+        let cloud = Emulator::furnished().await;
+        cloud
+            .control(
+                "fail",
+                json!({ "action": "CreateFleet", "code": "InternalError", "status": 500, "times": 20, "after": true }),
+            )
+            .await;
+        cloud.control("delays", json!({ "visible": 6 })).await;
+        let provider = cloud.provider();
+        let lost = provider.launch(order("a", &["m5.large a spot"])).await;
+        assert!(matches!(lost, Err(LaunchFailure::Transient { .. })), "{lost:?}");
+        // A new process with other prices: the token is taken, and the machine does not show yet.
+        let restarted = cloud.provider();
+        let mut last = None;
+        for _ in 0..40 {
+            match restarted.launch(order("a", &[other])).await {
+                Ok(instance) => {
+                    last = Some(instance);
+                    break;
+                }
+                Err(LaunchFailure::Transient { .. }) => {
+                    tokio::time::sleep(std::time::Duration::from_millis(500)).await
+                }
+                Err(other) => panic!("{other:?}"),
             }
-            Err(LaunchFailure::Transient { .. }) => {
-                tokio::time::sleep(std::time::Duration::from_millis(500)).await
-            }
-            Err(other) => panic!("{other:?}"),
         }
+        let instance = last.expect("it shows in the end");
+        assert_eq!(instance.instance_type.as_str(), "m5.large");
+        assert_eq!(cloud.machines().await.len(), 1);
     }
-    let instance = last.expect("it shows in the end");
-    assert_eq!(instance.instance_type.as_str(), "m5.large");
-    assert_eq!(cloud.machines().await.len(), 1);
 }
 
 #[tokio::test]

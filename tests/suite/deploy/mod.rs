@@ -4,6 +4,7 @@ mod chart;
 mod eks;
 mod kinds;
 mod pipelines;
+mod readme;
 mod run;
 mod shipped;
 

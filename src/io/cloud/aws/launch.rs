@@ -249,7 +249,8 @@ impl Shared {
         let call = self
             .ec2
             .create_fleet()
-            .client_token(format!("{}-{capacity_type}-{refused}", claim.uid))
+            // The same for spot and on demand: whichever is asked for after a lost answer, it is not a second machine.
+            .client_token(format!("{}-{refused}", claim.uid))
             .r#type(FleetType::Instant)
             .set_launch_template_configs(Some(configs))
             .target_capacity_specification(target.build())
