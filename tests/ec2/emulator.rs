@@ -21,6 +21,8 @@ use provisor::model::name::{TypeName, Zone};
 use provisor::model::offering::CapacityType;
 use serde_json::{Value, json};
 
+use crate::plane::made_by;
+
 pub const REGION: &str = "us-east-1";
 pub const QUEUE: &str = "notices";
 
@@ -50,11 +52,8 @@ impl Emulator {
     /// An empty cloud that sells a few families; all of them if none is named.
     pub async fn selling(families: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator");
-        let ensured =
-            Command::new(folder.join("ensure.sh")).stderr(Stdio::inherit()).output().expect("bash runs");
-        assert!(ensured.status.success(), "tests/emulator/ensure.sh could not make an environment for moto");
-        let python = String::from_utf8(ensured.stdout).expect("a path");
-        let mut process = Command::new(python.trim())
+        let python = made_by("python-tool", &["emulator"]).expect("an environment for moto");
+        let mut process = Command::new(python)
             .arg(folder.join("emulator.py"))
             .args(["--families", families])
             .stdin(Stdio::piped())

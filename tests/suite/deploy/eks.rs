@@ -74,7 +74,7 @@ struct Cloud {
 
 impl Cloud {
     fn start() -> Self {
-        let python = made_by("emulator/ensure.sh", &[]).expect("an emulator");
+        let python = made_by("python-tool", &["emulator"]).expect("an emulator");
         let mut command = bound::command(&python);
         command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/emulator.py"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -31,7 +31,7 @@ const FORMS: [&str; 4] = ["sarif", "junit", "gitlab", "github"];
 
 /// What a reader of the form finds: level, rule, sentence, file, line. Fails if the report is not of its schema.
 fn read(form: &str, report: &[u8]) -> Vec<Value> {
-    let python = made_by("report-forms/ensure.sh", &[]).expect("a Python");
+    let python = made_by("python-tool", &["report-forms"]).expect("a Python");
     let reader = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report-forms/read.py");
     let mut command = Command::new(python);
     let mut child = command

@@ -539,17 +539,6 @@ fn sch_301_a_soft_rule_follows_the_selectors() {
     assert_eq!(spread_of(&world, CAPACITY_TYPE), [5, 5]);
 }
 
-#[test]
-fn pods_are_counted_once_their_node_is_narrowed_to_a_zone() {
-    // The plain pod opens a node that may be anywhere; the spreading pod then pins it. Both are in that zone.
-    let mut world = World::plain();
-    let plain = pod("plain").label("app", "web").cpu("1");
-    world.run(&[plain, web().spread(by(ZONE, 1)), A { name: "web-2".into(), ..web().spread(by(ZONE, 1)) }]);
-    assert!(spread_of(&world, ZONE) == [1, 1, 1] || spread_of(&world, ZONE) == [1, 2]);
-    let counts = spread_of(&world, ZONE);
-    assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1);
-}
-
 /// Rows: WEA-009
 #[test]
 fn rules_that_look_at_other_nodes_or_want_more_domains_count_apart() {
