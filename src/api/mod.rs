@@ -237,6 +237,11 @@ impl Reader {
         }
     }
 
+    /// As much of an object as can be understood, as if the rest were not there: for who must not act as if all of it were not.
+    pub fn parse_legible(&mut self, value: &Value) -> Option<Object> {
+        self.read(&Field::root(value, &Findings::of_printed()))
+    }
+
     fn read(&mut self, object: &Field<'_, '_>) -> Option<Object> {
         object.map()?;
         let api_version = object.get("apiVersion").required_text();

@@ -86,17 +86,34 @@ pub(crate) struct Touched {
     pub has_companions: bool,
 }
 
-/// What others have in this cluster, as far as it must be known to be left alone.
+/// What must be known to be left alone: what others have in this cluster, and what nobody can read.
 #[derive(Clone, Debug, Default)]
 pub struct Strangers {
     pub pools: BTreeSet<PoolName>,
     pub claims: BTreeMap<ClaimName, Arc<NodeClaim>>,
+    /// Claims and nodes that cannot be read, and their machines.
+    pub unreadable_claims: BTreeMap<ClaimName, Option<ProviderId>>,
+    pub unreadable_nodes: BTreeMap<NodeName, Option<ProviderId>>,
 }
 
 impl Strangers {
-    /// Whether a claim of somebody else speaks of this machine.
+    /// Whether a claim of somebody else, or something that cannot be read, speaks of this machine.
     pub fn has_machine(&self, id: ProviderId) -> bool {
+        let mut unreadable = self.unreadable_claims.values().chain(self.unreadable_nodes.values());
         self.claims.values().any(|claim| claim.provider_id == Some(id))
+            || unreadable.any(|machine| *machine == Some(id))
+    }
+
+    /// Whether a claim of this name is somebody else's, or cannot be read.
+    pub fn has_claim(&self, name: ClaimName) -> bool {
+        self.claims.contains_key(&name) || self.unreadable_claims.contains_key(&name)
+    }
+
+    /// Whether the node of a claim cannot be read.
+    pub(crate) fn hides_node_of(&self, claim: &NodeClaim) -> bool {
+        self.unreadable_nodes.iter().any(|(name, machine)| {
+            claim.node == Some(*name) || (machine.is_some() && *machine == claim.provider_id)
+        })
     }
 }
 
@@ -171,7 +188,8 @@ impl Cluster {
                 self.touched.has_companions = true;
             }
             Observation::Catalog(catalog) => self.catalog = Some(catalog.clone()),
-            Observation::Synced
+            Observation::Unreadable(_)
+            | Observation::Synced
             | Observation::Launched { .. }
             | Observation::LaunchFailed { .. }
             | Observation::Terminated { .. }

@@ -292,7 +292,7 @@ impl Engine {
                 if self.cluster.claims.get(claim).is_some_and(|claim| claim.deleted.is_none()) {
                     self.launches.succeeded(*claim, instance.clone());
                     self.claims_due.touch(*claim);
-                } else {
+                } else if !self.cluster.strangers.has_claim(*claim) {
                     self.strays.insert(instance.provider_id);
                 }
             }

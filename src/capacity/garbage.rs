@@ -30,7 +30,7 @@ pub(crate) fn collect(cluster: &Cluster, instances: &[Instance], now: Timestamp)
     }
     for instance in instances.iter().filter(|one| !one.is_terminating) {
         let is_strange = cluster.strangers.has_machine(instance.provider_id)
-            || instance.claim.is_some_and(|name| cluster.strangers.claims.contains_key(&name))
+            || instance.claim.is_some_and(|name| cluster.strangers.has_claim(name))
             || instance.pool.is_some_and(|pool| cluster.strangers.pools.contains(&pool));
         let is_known = cluster.claim_by_instance(instance.provider_id).is_some()
             || instance.claim.is_some_and(|name| {

@@ -67,6 +67,8 @@ pub enum Observation {
         kind: Symbol,
         key: ObjectKey,
     },
+    /// It is there, and what it says cannot be understood.
+    Unreadable(Unreadable),
     /// The first listing of every kind is complete: before it nothing is decided.
     Synced,
 
@@ -109,6 +111,14 @@ pub enum Observation {
         subject: Arc<str>,
         message: Arc<str>,
     },
+}
+
+/// An object on which machines hang, and as much of it as was legible. Until all of it is, nothing is decided about it or them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    Pool(PoolName),
+    Claim { name: ClaimName, machine: Option<ProviderId> },
+    Node { name: NodeName, machine: Option<ProviderId> },
 }
 
 /// A machine of the cloud.

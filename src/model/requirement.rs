@@ -243,6 +243,20 @@ impl Requirement {
         self.listed().filter(|values| values.len() == 1).and_then(|values| values.first().copied())
     }
 
+    /// A value that satisfies it, if one comes to mind: the first that is listed, or the smallest number.
+    pub fn some_value(&self) -> Option<Symbol> {
+        if let Some(values) = self.listed() {
+            return values.first().copied();
+        }
+        let excluded = self.excluded().map_or(0, <[Symbol]>::len);
+        // No label is a negative number: those begin with what a label may not begin with.
+        let start = self.lower().unwrap_or(0).max(0);
+        (start..=self.upper().unwrap_or(i64::MAX))
+            .take(excluded + 1)
+            .map(|number| Symbol::new(&number.to_string()))
+            .find(|value| self.has(*value))
+    }
+
     pub fn lower(&self) -> Option<i64> {
         self.lower
     }

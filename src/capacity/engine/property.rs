@@ -1,5 +1,6 @@
 //! What is ours and what is somebody else's. Others' pools and claims are set aside before anything is decided on them; their
-//! nodes and pods are seen, because pods of ours may run there, but never written.
+//! nodes and pods are seen, because pods of ours may run there, but never written. So is what cannot be read, with the machines
+//! that hang on it: an object that nobody understands is no reason to end one.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::model::class::NodeClass;
 use crate::model::label::{self, Labels, annotation};
 use crate::model::name::PoolName;
 use crate::model::node::Node;
-use crate::model::observation::Observation;
+use crate::model::observation::{Observation, Unreadable};
 use crate::model::owner::Owner;
 use crate::model::pool::NodePool;
 use crate::model::symbol::Symbol;
@@ -43,11 +44,11 @@ impl Engine {
             return true;
         }
         let pool = node.labels.get(&*label::NODEPOOL).map(|name| PoolName(*name));
-        if self.settings.owner.is_none() {
-            return pool.is_some();
-        }
         let has_other_claim = node.provider_id.is_some_and(|id| self.cluster.strangers.has_machine(id));
         let is_other_pool = pool.is_some_and(|pool| self.cluster.strangers.pools.contains(&pool));
+        if self.settings.owner.is_none() {
+            return pool.is_some() && !has_other_claim && !is_other_pool;
+        }
         let is_own_pool = pool.is_some_and(|pool| self.cluster.pools.contains_key(&pool));
         let is_made_by_us = Owner::who_made(&node.annotations).is_some_and(|owner| self.owns(Some(owner)));
         !has_other_claim && !is_other_pool && (is_own_pool || is_made_by_us)
@@ -55,8 +56,8 @@ impl Engine {
 
     /// A claim belongs to whom its pool belongs to. Without its pool it belongs to whoever made it.
     fn owns_claim(&self, claim: &NodeClaim) -> bool {
-        if self.settings.owner.is_none() {
-            return true;
+        if self.cluster.strangers.hides_node_of(claim) {
+            return false;
         }
         let pool = claim.pool();
         if pool.is_some_and(|pool| self.cluster.pools.contains_key(&pool)) {
@@ -64,6 +65,9 @@ impl Engine {
         }
         if pool.is_some_and(|pool| self.cluster.strangers.pools.contains(&pool)) {
             return false;
+        }
+        if self.settings.owner.is_none() {
+            return true;
         }
         match Owner::who_made(&claim.annotations) {
             Some(owner) => self.owns(Some(owner)),
@@ -74,10 +78,8 @@ impl Engine {
 
     /// What `seen` means to us: others' objects are as if they were not there.
     pub(super) fn sort(&mut self, at: Timestamp, seen: Observation) -> Option<Observation> {
-        if self.settings.owner.is_none() {
-            return Some(seen);
-        }
         match seen {
+            Observation::Unreadable(what) => self.set_aside(at, what),
             Observation::Pool(pool) if self.owns(pool.owner) => {
                 self.cluster.strangers.pools.remove(&pool.name);
                 let name = pool.name;
@@ -99,17 +101,73 @@ impl Engine {
                 self.sort_claims_again(at, name);
                 None
             }
-            Observation::Claim(claim) if self.owns_claim(&claim) => {
-                self.cluster.strangers.claims.remove(&claim.name);
-                Some(Observation::Claim(claim))
-            }
             Observation::Claim(claim) => {
                 let name = claim.name;
+                self.cluster.strangers.unreadable_claims.remove(&name);
+                if self.owns_claim(&claim) {
+                    self.cluster.strangers.claims.remove(&name);
+                    return Some(Observation::Claim(claim));
+                }
                 self.cluster.strangers.claims.insert(name, claim);
                 self.cluster.claims.contains_key(&name).then_some(Observation::ClaimGone(name))
             }
-            Observation::ClaimGone(name) if self.cluster.strangers.claims.remove(&name).is_some() => None,
+            Observation::ClaimGone(name) => {
+                let strangers = &mut self.cluster.strangers;
+                let was_unreadable = strangers.unreadable_claims.remove(&name).is_some();
+                let was_strange = strangers.claims.remove(&name).is_some() || was_unreadable;
+                (!was_strange).then_some(Observation::ClaimGone(name))
+            }
+            Observation::Node(_) | Observation::NodeGone(_)
+                if !self.cluster.strangers.unreadable_nodes.is_empty() =>
+            {
+                self.see_legible_node(at, seen);
+                None
+            }
             other => Some(other),
+        }
+    }
+
+    /// What hangs on something unreadable is somebody else's until it can be read. A pool that could be read before stays in
+    /// force as it was.
+    fn set_aside(&mut self, at: Timestamp, what: Unreadable) -> Option<Observation> {
+        match what {
+            Unreadable::Pool(name) => {
+                if !self.cluster.pools.contains_key(&name) && self.cluster.strangers.pools.insert(name) {
+                    self.sort_claims_again(at, name);
+                }
+                None
+            }
+            Unreadable::Claim { name, machine } => {
+                // Machines do not change; of a claim that could be read once its own is known.
+                let known = self.cluster.claims.get(&name).or(self.cluster.strangers.claims.get(&name));
+                let machine = machine.or(known.and_then(|claim| claim.provider_id));
+                self.cluster.strangers.unreadable_claims.insert(name, machine);
+                self.cluster.strangers.claims.remove(&name);
+                self.cluster.claims.contains_key(&name).then_some(Observation::ClaimGone(name))
+            }
+            Unreadable::Node { name, machine } => {
+                let known = self.cluster.nodes.get(&name).and_then(|node| node.provider_id);
+                let machine = machine.or(known);
+                self.cluster.strangers.unreadable_nodes.insert(name, machine);
+                let claim = machine.and_then(|id| self.cluster.claim_by_instance(id)).cloned();
+                claim.and_then(|claim| self.sort(at, Observation::Claim(claim)))
+            }
+        }
+    }
+
+    /// A node that can be read, or is gone, while others cannot be: its claim may be ours again. The node goes first, so that
+    /// no claim of ours seems to have lost it.
+    fn see_legible_node(&mut self, at: Timestamp, seen: Observation) {
+        let name = match &seen {
+            Observation::Node(node) => node.name,
+            Observation::NodeGone(name) => *name,
+            _ => return,
+        };
+        let was_unreadable = self.cluster.strangers.unreadable_nodes.remove(&name).is_some();
+        self.take_in(at, seen);
+        if was_unreadable {
+            let claims: Vec<_> = self.cluster.strangers.claims.values().cloned().collect();
+            self.sort_again(at, claims);
         }
     }
 
@@ -119,6 +177,10 @@ impl Engine {
         let mut claims: Vec<Arc<NodeClaim>> =
             strangers.filter(|claim| claim.pool() == Some(name)).cloned().collect();
         claims.extend(self.cluster.claims_of(name).cloned());
+        self.sort_again(at, claims);
+    }
+
+    fn sort_again(&mut self, at: Timestamp, claims: Vec<Arc<NodeClaim>>) {
         for claim in claims {
             let is_strange = self.cluster.strangers.claims.contains_key(&claim.name);
             if is_strange == self.owns_claim(&claim)

@@ -11,7 +11,6 @@ use jiff::Timestamp;
 
 use super::daemons::{Daemon, daemons};
 use super::pods::full_and_strict;
-use super::sellers::some_value;
 use super::template::requirements_of;
 use super::{Code, Mode, Request, Settings, Solution, Supply, Unschedulable, solve};
 use crate::capacity::cluster::Cluster;
@@ -269,7 +268,7 @@ impl Adviser<'_> {
                     defined.get(*key).is_none() && !label::is_well_known(*key) && !asked.accepts_absence()
                 };
                 let label = |(key, asked): (Symbol, &Requirement)| {
-                    let value = some_value(asked).filter(|value| label::is_label_value(value))?;
+                    let value = asked.some_value().filter(|value| label::is_label_value(value))?;
                     let is_free = !label::is_restricted(key) && !key.starts_with("karpenter.k8s.aws/");
                     (is_free && label::is_qualified_name(&key)).then_some(Edit::AddLabel { key, value })
                 };
@@ -317,7 +316,7 @@ impl Adviser<'_> {
         let mut edits = Vec::new();
         for (key, ours) in asked.iter().filter(|(key, _)| !label::is_well_known(*key)) {
             if let Some(theirs) = wanted.get(key).filter(|theirs| !ours.agrees_with(theirs)) {
-                let Some(value) = some_value(theirs) else { return Vec::new() };
+                let Some(value) = theirs.some_value() else { return Vec::new() };
                 edits.push(Edit::Allow { key, value });
             }
         }

@@ -16,7 +16,6 @@ use crate::model::label::{self, Labels};
 use crate::model::offering::CapacityType;
 use crate::model::quantity::Resources;
 use crate::model::requirement::{Operator, Requirement, Requirements};
-use crate::model::symbol::Symbol;
 
 /// Ways to buy that nodes have in common, with the daemons that will certainly run.
 #[derive(Default)]
@@ -102,24 +101,10 @@ fn labels_of(template: &Template, requirements: &Requirements) -> Labels {
         if is_of_pool
             && !label::is_well_known(key)
             && !label::is_restricted(key)
-            && let Some(value) = some_value(requirement)
+            && let Some(value) = requirement.some_value()
         {
             labels.entry(key).or_insert(value);
         }
     }
     labels
-}
-
-/// A value that satisfies `requirement`, if one comes to mind.
-pub(super) fn some_value(requirement: &Requirement) -> Option<Symbol> {
-    if let Some(values) = requirement.listed() {
-        return values.first().copied();
-    }
-    let excluded = requirement.excluded().map_or(0, <[Symbol]>::len) as i64;
-    // No label is a negative number: those begin with what a label may not begin with.
-    let start = requirement.lower().unwrap_or(0).max(0);
-    (start..=requirement.upper().unwrap_or(i64::MAX))
-        .take(excluded as usize + 1)
-        .map(|number| Symbol::new(&number.to_string()))
-        .find(|value| requirement.has(*value))
 }

@@ -91,7 +91,10 @@ impl Believed {
 pub(super) fn is_same_machine(seen: &Observation, cluster: &Cluster) -> bool {
     match seen {
         Observation::Claim(claim) => cluster.claims.get(&claim.name).is_some_and(|known| known == claim),
-        Observation::Node(node) => cluster.nodes.get(&node.name).is_some_and(|known| known == node),
+        Observation::Node(node) => {
+            let is_legible = !cluster.strangers.unreadable_nodes.contains_key(&node.name);
+            is_legible && cluster.nodes.get(&node.name).is_some_and(|known| known == node)
+        }
         _ => false,
     }
 }

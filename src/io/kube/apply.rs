@@ -299,14 +299,10 @@ impl Writer {
     // The ways to write.
 
     fn read(&self, kind: Kind, object: Value) -> Written {
-        match self.intake.read(kind, object) {
-            Ok(change) => {
-                self.note(&change);
-                Ok(Some(change))
-            }
-            // Whoever watches says so.
-            Err(_) => Ok(None),
-        }
+        // Whoever watches says what cannot be read of it.
+        let (change, _) = self.intake.read(kind, object);
+        self.note(&change);
+        Ok(Some(change))
     }
 
     async fn fetch(&self, kind: Kind, name: Symbol) -> Written {

@@ -310,16 +310,15 @@ impl Watcher {
     }
 
     async fn tell(&mut self, object: Value) {
-        let change = match self.intake.read(self.kind, object) {
-            Ok(change) => change,
-            Err(unreadable) => {
-                if self.complained.insert(unreadable.key) {
-                    tracing::warn!("{unreadable}");
+        let (change, misread) = self.intake.read(self.kind, object);
+        match misread {
+            Some(misread) => {
+                if self.complained.insert(misread.key) {
+                    tracing::warn!("{misread}");
                 }
-                // It may have been readable before.
-                gone(self.kind, unreadable.key, unreadable.version)
             }
-        };
+            None => drop(self.complained.remove(&change.key)),
+        }
         drop(self.events.send(Event::Changed(Box::new(change))).await);
     }
 }

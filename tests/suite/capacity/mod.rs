@@ -10,6 +10,7 @@ mod registration;
 mod buffers;
 mod status;
 mod property;
+mod unreadable;
 mod kept;
 mod lifetimes;
 mod nominations;

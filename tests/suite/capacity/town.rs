@@ -357,7 +357,15 @@ pub fn ready(status: &str) -> NodeCondition {
 /// A new engine that sees the objects of `cluster` for the first time.
 pub fn engine_of(cluster: &Cluster, now: Timestamp, settings: EngineSettings) -> Engine {
     let mut engine = Engine::new(settings);
-    let mut see = |seen| engine.observe(now, seen);
+    objects(cluster).into_iter().for_each(|seen| engine.observe(now, seen));
+    engine.observe(now, Observation::Synced);
+    engine
+}
+
+/// Every object of `cluster`, as it is seen for the first time.
+pub fn objects(cluster: &Cluster) -> Vec<Observation> {
+    let mut seen = Vec::new();
+    let mut see = |one| seen.push(one);
     cluster.catalog.iter().for_each(|catalog| see(Observation::Catalog(catalog.clone())));
     cluster.classes.values().for_each(|one| see(Observation::Class(one.clone())));
     cluster.pools.values().for_each(|one| see(Observation::Pool(one.clone())));
@@ -370,8 +378,7 @@ pub fn engine_of(cluster: &Cluster, now: Timestamp, settings: EngineSettings) ->
     cluster.buffers.values().for_each(|one| see(Observation::Buffer(one.clone())));
     cluster.budgets.values().for_each(|one| see(Observation::Budget(one.clone())));
     cluster.attachments.values().for_each(|one| see(Observation::VolumeAttachment(one.clone())));
-    see(Observation::Synced);
-    engine
+    seen
 }
 
 /// Lets the engine see everything that it decided as done.

@@ -9,3 +9,4 @@ mod rest;
 mod confirm;
 mod start;
 mod held;
+mod unreadable;
