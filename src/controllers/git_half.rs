@@ -19,6 +19,7 @@ use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, Syn
 use crate::io::kube::apply::Writer;
 use crate::io::kube::lease::Permit;
 use crate::io::kube::{Change, Kube, KubeError, Resource};
+use crate::model::owner::Owner;
 
 /// Where the record of what was applied is kept.
 #[derive(Clone, Debug)]
@@ -30,8 +31,10 @@ pub struct Ledger {
 const FIELD: &str = "inventory.json";
 
 impl Ledger {
-    pub fn of(environment: &str, namespace: &str) -> Self {
-        Self { namespace: namespace.into(), name: format!("provisor-inventory-{environment}") }
+    /// That of `owner`. Neither part of the name has a dot, so that no two owners share one.
+    pub fn of(owner: &Owner, namespace: &str) -> Self {
+        let name = format!("{}.{}.inventory", owner.installation, owner.environment);
+        Self { namespace: namespace.into(), name }
     }
 
     /// What a former process applied; `None` if nothing was kept, or not readably.

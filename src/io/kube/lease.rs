@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{Kube, KubeError, Resource};
+use crate::model::owner::Owner;
 
 /// How the lease is kept.
 #[derive(Clone, Debug)]
@@ -26,11 +27,12 @@ pub struct LeaseSettings {
 }
 
 impl LeaseSettings {
-    /// Karpenter's figures, with a slower renewal: 15 seconds, looked at every 4.
-    pub fn new(namespace: &str, name: &str, holder: &str) -> Self {
+    /// That of `owner`, with Karpenter's figures but a slower renewal: 15 seconds, looked at every 4. Neither part of the name has a
+    /// dot, so that no two owners share a lease.
+    pub fn of(owner: &Owner, namespace: &str, holder: &str) -> Self {
         Self {
             namespace: namespace.into(),
-            name: name.into(),
+            name: format!("{}.{}", owner.installation, owner.environment),
             holder: holder.into(),
             duration: Duration::from_secs(15),
             period: Duration::from_secs(4),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use provisor::io::kube::Kind;
 use serde_json::{Value, json};
 
-use super::shipped::{AWS, REPO, helm, manifests, rendered};
+use super::shipped::{AWS, REPO, flavours, helm, manifests, objects_of, rendered};
 use crate::plane::{Api, Plane, Size, collection_of, path_of};
 
 fn sorted(mut objects: Vec<Value>) -> Vec<(String, Value)> {
@@ -35,6 +35,9 @@ fn the_chart_brings_the_kinds_and_refuses_what_it_does_not_know() {
         vec![],
         vec!["--set", REPO, "--set", "cloud=azure"],
         vec!["--set", REPO, "--set", "aws.clusterNames=east"],
+        vec!["--set", "source.repo=https://git.example.com/fleet.git"],
+        vec!["--set", REPO, "--set", "source.environment=Prod"],
+        vec!["--set", REPO, "--set", "installation=a.b"],
         vec!["--set", REPO, "--set", "replica=1"],
         vec!["--set", REPO, "--set-string", "replicas=two"],
     ] {
@@ -79,7 +82,8 @@ fn a_real_cloud_needs_the_name_and_the_address_of_the_cluster() {
 
 #[test]
 fn the_arguments_in_the_deployment_are_those_of_the_program() {
-    let objects = rendered(&["--set", "source.ref=main", "--set", "source.environment=prod"]);
+    let objects =
+        rendered(&["--set", "source.ref=main", "--set", "source.environment=prod,installation=blue"]);
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a deployment");
     let arguments = &deployment["spec"]["template"]["spec"]["containers"][0]["args"];
     let arguments: Vec<&str> = arguments
@@ -88,29 +92,109 @@ fn the_arguments_in_the_deployment_are_those_of_the_program() {
         .iter()
         .map(|argument| argument.as_str().expect("text"))
         .collect();
-    for expected in ["--repo=https://git.example.com/fleet.git", "--ref=main", "--env=prod", "--output=json"]
-    {
+    for expected in [
+        "--repo=https://git.example.com/fleet.git",
+        "--ref=main",
+        "--env=prod",
+        "--installation=blue",
+        "--output=json",
+    ] {
         assert!(arguments.contains(&expected), "{expected}: {arguments:?}");
     }
 }
 
-/// Whoever applies the files gets objects that the API server takes without a doubt, and takes again.
+/// Whoever applies the files, or the chart for either cloud, gets objects that the API server takes without a doubt, and takes again.
 #[test]
-fn an_api_server_takes_every_object() {
+fn an_api_server_takes_every_object_of_every_flavour() {
     let plane = Plane::start(Size::Objects);
     plane.install_kinds();
-    for object in manifests("deploy/manifests") {
-        let path = path_of(&object);
-        if object["kind"] != "Namespace" {
-            let dry = plane
-                .api
-                .post(&format!("{}?dryRun=All&fieldValidation=Strict", collection_of(&object)), &object);
-            dry.expect(&path);
+    let charts = flavours().into_iter().map(|(name, text)| (name, objects_of(&text)));
+    for (flavour, objects) in [("plain".to_owned(), manifests("deploy/manifests"))].into_iter().chain(charts)
+    {
+        let mut paths = Vec::new();
+        for object in objects {
+            let path = path_of(&object);
+            let strict = format!("{}?dryRun=All&fieldValidation=Strict", collection_of(&object));
+            if object["kind"] == "Namespace" {
+                // It stays: nobody here would ever finish with deleting it.
+                plane.api.apply(&path, &object).expect(&path);
+                continue;
+            }
+            plane.api.post(&strict, &object).expect(&format!("{flavour} {path}"));
+            let made = plane.api.apply(&path, &object).expect(&path);
+            let again = plane.api.apply(&path, &object).expect(&path);
+            assert_eq!(made["metadata"]["uid"], again["metadata"]["uid"], "{flavour} {path}");
+            paths.push(path);
         }
-        let made = plane.api.apply(&path, &object).expect(&path);
-        let again = plane.api.apply(&path, &object).expect(&path);
-        assert_eq!(made["metadata"]["uid"], again["metadata"]["uid"], "{path}");
+        assert!(paths.len() >= 8, "{flavour}: {paths:?}");
+        // The next one is new again.
+        paths.iter().rev().for_each(|path| drop(plane.api.delete(path).expect(path)));
     }
+}
+
+/// What a role may do with the objects of one kind, and with which of them.
+fn rules(objects: &[Value], role: &str, resource: &str) -> Vec<(Vec<String>, Vec<String>)> {
+    let words = |rule: &Value, key: &str| -> Vec<String> {
+        rule[key]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|word| word.as_str().unwrap_or_default().to_owned())
+            .collect()
+    };
+    let roles = objects.iter().filter(|object| object["kind"] == role);
+    let rules = roles.filter_map(|role| role["rules"].as_array()).flatten();
+    let of_kind = rules.filter(|rule| words(rule, "resources").iter().any(|word| word == resource));
+    of_kind.map(|rule| (words(rule, "verbs"), words(rule, "resourceNames"))).collect()
+}
+
+/// A right that only some settings need is given with those settings.
+#[test]
+fn services_and_replication_controllers_are_read_only_by_who_spreads_by_default() {
+    let reads = |objects: &[Value], resource: &str| {
+        rules(objects, "ClusterRole", resource)
+            .iter()
+            .any(|(verbs, _)| verbs.iter().any(|verb| verb == "list"))
+    };
+    for cloud in [&[][..], &AWS] {
+        let spread = ["--set-json", r#"schedulerConfig={"podTopologySpread":{"defaultConstraints":[]}}"#];
+        let (plain, spreading) = (rendered(cloud), rendered(&[cloud, &spread].concat()));
+        for resource in ["services", "replicationcontrollers"] {
+            assert!(!reads(&plain, resource), "{resource}");
+            assert!(reads(&spreading, resource), "{resource}");
+        }
+        assert!(reads(&plain, "pods") && reads(&plain, "replicasets"));
+        let deployment =
+            spreading.iter().find(|object| object["kind"] == "Deployment").expect("a deployment");
+        let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array();
+        let arguments = arguments.expect("a list").iter().filter_map(Value::as_str);
+        let told: Vec<&str> = arguments.filter_map(|one| one.strip_prefix("--scheduler-config=")).collect();
+        assert_eq!(told, [r#"{"podTopologySpread":{"defaultConstraints":[]}}"#]);
+    }
+}
+
+/// Two installations in one namespace have a lease and a record each, and may touch no other's.
+#[test]
+fn an_installation_may_touch_its_own_lease_and_record_alone() {
+    let named = |said: &[&'static str]| {
+        let objects = rendered(said);
+        let own = |resource: &str| {
+            let mut rules = rules(&objects, "Role", resource);
+            // Machines that are simulated renew leases in a namespace of their own.
+            rules.retain(|(verbs, _)| *verbs != ["create", "patch", "delete"]);
+            rules
+        };
+        (own("leases"), own("configmaps"))
+    };
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let expected = |name: &str| {
+        (
+            vec![(words(&["create"]), words(&[])), (words(&["get", "update"]), words(&[name]))],
+            vec![(words(&["get", "create", "patch"]), words(&[&format!("{name}.inventory")]))],
+        )
+    };
+    assert_eq!(named(&[]), expected("provisor.dev"));
+    assert_eq!(named(&["--set", "installation=blue,source.environment=prod"]), expected("blue.prod"));
 }
 
 /// The program's account may do what the program does, and nothing that would let it do more.
@@ -125,24 +209,28 @@ fn the_account_may_do_its_work_and_no_more() {
     // RBAC is read from a cache of the API server.
     let ours = "/apis/karpenter.sh/v1/nodepools";
     account.wait(ours, Duration::from_secs(20), |answer| answer.is_success());
+    // Of all objects of a kind, or of the one that is named behind `=`.
     let may = |verb: &str, group: &str, resource: &str, namespace: &str| {
+        let (resource, name) = resource.split_once('=').unwrap_or((resource, ""));
         let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
         let question = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {
                 "verb": verb, "group": group, "resource": resource, "subresource": part, "namespace": namespace,
+                "name": name,
             }},
         });
         let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
         account.post(path, &question).expect("an answer")["status"]["allowed"] == true
     };
-    for resource in Kind::ALL.map(Kind::resource) {
+    // Without default spreads, as the manifests are; what they have to name is in another test.
+    for resource in Kind::ALL.into_iter().filter(|kind| kind.is_watched(true, false)).map(Kind::resource) {
         let group = resource.api_version.split_once('/').map_or("", |(group, _)| group);
         for verb in ["list", "watch"] {
             assert!(may(verb, group, resource.plural, ""), "it must be able to {verb} {}", resource.plural);
         }
     }
-    let needed: [(&[&str], &str, &[&str], &str); 8] = [
+    let needed: [(&[&str], &str, &[&str], &str); 9] = [
         (
             &["get", "list", "watch", "create", "patch", "delete"],
             "karpenter.sh",
@@ -153,8 +241,9 @@ fn the_account_may_do_its_work_and_no_more() {
         (&["patch"], "karpenter.sh", &["nodepools/status", "nodeclaims/status"], ""),
         (&["get", "patch", "delete", "create"], "", &["nodes"], ""),
         (&["create"], "", &["pods/eviction", "events"], "shop"),
-        (&["get", "create", "update"], "coordination.k8s.io", &["leases"], "provisor"),
-        (&["get", "create", "patch"], "", &["configmaps"], "provisor"),
+        (&["create"], "coordination.k8s.io", &["leases"], "provisor"),
+        (&["get", "update"], "coordination.k8s.io", &["leases=provisor.dev"], "provisor"),
+        (&["get", "create", "patch"], "", &["configmaps=provisor.dev.inventory"], "provisor"),
         (&["create", "patch", "delete"], "coordination.k8s.io", &["leases"], "kube-node-lease"),
     ];
     for (verbs, group, resources, namespace) in needed {
@@ -166,7 +255,15 @@ fn the_account_may_do_its_work_and_no_more() {
         ("get", "", "secrets", "provisor"),
         ("list", "", "secrets", ""),
         ("list", "", "configmaps", ""),
+        ("list", "", "services", ""),
+        ("list", "", "replicationcontrollers", ""),
+        ("get", "", "configmaps", "provisor"),
+        ("create", "", "configmaps", "provisor"),
+        ("patch", "", "configmaps=other.dev.inventory", "provisor"),
+        ("update", "coordination.k8s.io", "leases=other.dev", "provisor"),
         ("get", "", "configmaps", "shop"),
+        ("get", "coordination.k8s.io", "leases", "provisor"),
+        ("update", "coordination.k8s.io", "leases", "provisor"),
         ("update", "coordination.k8s.io", "leases", "kube-system"),
         ("create", "", "pods", "shop"),
         ("create", "", "pods/exec", "shop"),

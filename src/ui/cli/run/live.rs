@@ -14,6 +14,7 @@ use super::{Args, Said, deadline, listen, not_understood, typed};
 use crate::capacity::engine::EngineSettings;
 use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
 use crate::gitops::policy::{SyncMode, SyncPolicy};
+use crate::gitops::text_form::is_name;
 use crate::io::clock;
 use crate::io::cloud::aws::Account;
 use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings};
@@ -49,7 +50,7 @@ pub struct LiveArgs {
     #[arg(long, value_name = "NAME")]
     namespace: Option<String>,
     /// Tells this installation from others that share a cluster's objects
-    #[arg(long, value_name = "NAME", default_value = "provisor")]
+    #[arg(long, value_name = "NAME", default_value = "provisor", value_parser = installation)]
     installation: String,
     /// Act without a lease: only where no second replica can be
     #[arg(long)]
@@ -231,9 +232,10 @@ async fn keep<P: CloudProvider>(
 ) -> Result<Exit, Failure> {
     let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
     let environment = commits.environment().to_owned();
+    let owner = Owner::new(&args.live.installation, &environment);
     if let Some(mut trouble) = commits.trouble() {
         // Nodes are kept as the last good commit left the cluster; where none was ever applied there is nothing to keep.
-        if Ledger::of(&environment, &namespace).read(&kube).await?.is_none() {
+        if Ledger::of(&owner, &namespace).read(&kube).await?.is_none() {
             return Err(trouble);
         }
         let also = if trouble.message.is_empty() { String::new() } else { format!(": {}", trouble.message) };
@@ -246,7 +248,7 @@ async fn keep<P: CloudProvider>(
         prune: args.prune.into(),
         ..SyncPolicy::new(&args.live.installation)
     };
-    let lease = LeaseSettings::new(&namespace, &format!("provisor-{environment}"), &holder());
+    let lease = LeaseSettings::of(&owner, &namespace, &holder());
     let (reports, mut told) = mpsc::unbounded_channel();
     let end = deadline(args)?;
     let mut endings = listen()?;
@@ -298,10 +300,10 @@ async fn keep<P: CloudProvider>(
                 engine: EngineSettings {
                     foresees_pods: true,
                     nominates: true,
-                    owner: Some(Owner::new(&args.live.installation, &environment)),
+                    owner: Some(owner),
                     ..engine.clone()
                 },
-                ledger: Ledger::of(&environment, &namespace),
+                ledger: Ledger::of(&owner, &namespace),
             };
             let live =
                 Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await?;
@@ -342,6 +344,12 @@ async fn keep<P: CloudProvider>(
             }
         }
     }
+}
+
+/// It is part of labels and of the names of objects.
+fn installation(text: &str) -> Result<String, String> {
+    let wrong = "a name has lower-case letters, digits and dashes inside, 63 of them at most";
+    is_name(text).then(|| text.to_owned()).ok_or_else(|| wrong.to_owned())
 }
 
 /// Two processes never have the same.
