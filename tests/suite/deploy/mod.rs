@@ -1,6 +1,7 @@
 //! What `deploy/` ships, as a real API server sees it.
 
 mod chart;
+mod conform;
 mod eks;
 mod kinds;
 mod pipelines;
