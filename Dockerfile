@@ -1,14 +1,18 @@
 # One static program and the certificates it trusts: `docker build --tag provisor .`
-FROM rust:1.95-alpine AS build
+FROM rust:1.95.0-alpine AS build
 # The TLS library is built from C.
 RUN apk add --no-cache build-base ca-certificates cmake perl
+# The compiler that the image has; without this, rust-toolchain.toml would fetch a formatter and lints.
+ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
 COPY . .
-# `--build-arg FEATURES=aws` for an image that buys instances of EC2.
+# `--build-arg FEATURES=aws` for an image that buys instances of EC2; COMMIT is what the metric `build_info` says.
 ARG FEATURES=""
+ARG COMMIT=""
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --release --locked --features "$FEATURES" && cp target/release/provisor /provisor
-RUN mkdir -m 1777 /empty
+    PROVISOR_COMMIT="$COMMIT" cargo build --release --locked --features "$FEATURES" && cp target/release/provisor /provisor
+# What is copied from here keeps its mode only below the folder that is named.
+RUN mkdir -p /empty && mkdir -m 1777 /empty/tmp
 
 # For pipelines: with a shell, Git, ssh, and the script that keeps one comment. `docker build --target ci`
 FROM debian:12-slim AS ci
@@ -19,8 +23,10 @@ COPY deploy/ci/provisor-comment /usr/local/bin/provisor-comment
 
 # For clusters: nothing else. Repositories by https; `ssh://` needs an image with ssh, such as the one above.
 FROM scratch
+COPY --from=build /empty/ /
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /empty /tmp
 COPY --from=build /provisor /provisor
+# Its user has no home.
+ENV XDG_CACHE_HOME=/tmp
 USER 65532:65532
 ENTRYPOINT ["/provisor"]

@@ -3,6 +3,7 @@
 mod chart;
 mod conform;
 mod eks;
+mod image;
 mod kinds;
 mod pipelines;
 mod readme;
