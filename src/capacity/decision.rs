@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::disruption::DisruptionPlan;
+use super::disruption::{Command, DisruptionPlan};
 use super::scheduling::{EffectiveZone, Rejected, Solution};
 use super::static_capacity::Keeping;
 use crate::model::action::{Action, Subject};
@@ -64,6 +64,8 @@ pub struct Decision {
     pub actions: Vec<Planned>,
     /// What is not done although it should be, each once until its reason is another one.
     pub stays: Vec<Stay>,
+    /// Disruption that begins with these actions.
+    pub started: Vec<Command>,
     /// What was judged last, done and not done; shared, because most decisions judge nothing anew.
     pub plan: Arc<Plan>,
     /// Ask again by then, even if nothing happens. `None`: only when something happens.
@@ -74,6 +76,7 @@ pub struct Decision {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steps {
     pub actions: Vec<Planned>,
+    pub started: Vec<Command>,
     pub wake_at: Option<Timestamp>,
 }
 
@@ -81,6 +84,7 @@ impl Steps {
     /// Takes over what `other` wants.
     pub fn append(&mut self, other: Steps) {
         self.actions.extend(other.actions);
+        self.started.extend(other.started);
         if let Some(at) = other.wake_at {
             self.wake(at);
         }

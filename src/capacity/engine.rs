@@ -570,7 +570,7 @@ impl Engine {
         });
         let (stays, notices) = self.disrupting.held.take_news();
         actions.extend(notices);
-        Decision { actions, stays, plan: self.plan.clone(), wake_at }
+        Decision { actions, stays, started: out.started, plan: self.plan.clone(), wake_at }
     }
 
     /// Takes over `steps`: they change the picture as they will change the cluster.

@@ -1,40 +1,87 @@
 //! What monitoring reads: `/metrics` under Karpenter's names where Karpenter has the figure, `/healthz` and `/readyz`.
 //!
 //! Figures are counted from what the node half hears and decides; nothing here is asked for it, so a scrape costs nothing but
-//! its own text.
+//! its own text. `docs/reference/metrics.md` lists them.
 
+mod calls;
 mod endpoints;
+mod page;
+mod state;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
-use prometheus_client::encoding::text::encode;
+use jiff::{SignedDuration, Timestamp};
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Metric, Registry};
 
 use crate::capacity::decision::Decision;
+use crate::capacity::disruption::{Command, Kind, Method, has_to_move};
 use crate::capacity::scheduling::{EffectiveZone, Place};
 use crate::model::action::Action;
+use crate::model::claim::NodeClaim;
 use crate::model::label::{self, Labels, annotation};
-use crate::model::name::{ClaimName, NodeName, PoolName};
+use crate::model::name::{ClaimName, PoolName};
+use crate::model::node::Node;
 use crate::model::observation::Observation;
-use crate::model::pool::{PoolCondition, PoolUse};
-use crate::model::quantity::{ResourceName, Resources, Unit};
+use crate::model::owner::Owner;
+use crate::model::pod::{Pod, PodPhase};
+use crate::model::pool::{ConsolidationPolicy, PoolCondition};
 
+use calls::Call;
+pub use calls::Metered;
 pub use endpoints::{EndpointArgs, serve};
+use page::{Page, Summary, labels};
+use state::{State, pod_labels, seconds};
 use waiting::WaitingPods;
 
 type Series = Vec<(&'static str, String)>;
 type Counts = Family<Series, Counter>;
-/// Cores are fractions, so gauges of resources are not whole.
-type Amounts = Family<Series, Gauge<f64, AtomicU64>>;
+type Durations = Family<Series, Histogram, fn() -> Histogram>;
+
+/// How long nodes live, in seconds: from a quarter of an hour to thirty days, as Karpenter has it.
+const LIFETIMES: [f64; 21] = {
+    let (minute, hour, day) = (60.0, 3600.0, 86400.0);
+    [
+        15.0 * minute,
+        30.0 * minute,
+        45.0 * minute,
+        hour,
+        2.0 * hour,
+        4.0 * hour,
+        6.0 * hour,
+        8.0 * hour,
+        10.0 * hour,
+        12.0 * hour,
+        16.0 * hour,
+        20.0 * hour,
+        day,
+        2.0 * day,
+        3.0 * day,
+        5.0 * day,
+        10.0 * day,
+        15.0 * day,
+        20.0 * day,
+        25.0 * day,
+        30.0 * day,
+    ]
+};
+
+/// What is told.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watched {
+    /// Whose pools and machines are counted; `None`: everybody's.
+    pub owner: Option<Owner>,
+    /// No series for single pods, nodes and pools.
+    pub hides_objects: bool,
+}
 
 /// What is counted; clones count together.
 #[derive(Clone, Debug)]
@@ -43,37 +90,60 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     registry: Registry,
+    watched: Watched,
     is_ready: AtomicBool,
     claims_created: Counts,
     claims_terminated: Counts,
     claims_disrupted: Counts,
+    claim_endings: Durations,
     nodes_created: Counts,
     nodes_terminated: Counts,
+    node_lives: Durations,
     eviction_requests: Counts,
-    launch_failures: Counts,
-    pool_limit: Amounts,
-    pool_usage: Amounts,
+    pods_disrupted: Counts,
+    disruptions: Counts,
+    disruptions_by_pool: Counts,
+    cost_errors: Counts,
+    call_seconds: Durations,
+    call_errors: Counts,
     node_count: Gauge,
     is_synced: Gauge,
-    unschedulable: Gauge,
+    unschedulable: Family<Series, Gauge>,
+    ignored: Gauge,
     decision_seconds: Histogram,
     bound_seconds: Histogram,
-    planning_seconds: Family<Series, Histogram, fn() -> Histogram>,
+    placed_bound_seconds: Histogram,
+    placed_running_seconds: Histogram,
+    planning_seconds: Durations,
     pending_zones: Family<Series, Gauge>,
     known: Mutex<Known>,
 }
 
-/// The labels of what is there, because what is gone cannot be asked any more.
 #[derive(Debug, Default)]
 struct Known {
-    claims: BTreeMap<ClaimName, Labels>,
-    nodes: BTreeMap<NodeName, Labels>,
-    limits: BTreeMap<PoolName, Vec<Series>>,
-    usage: BTreeMap<PoolName, Vec<Series>>,
+    state: State,
     /// Pools whose machines come to be nodes.
     healthy: BTreeSet<PoolName>,
     waiting: WaitingPods,
     is_synced: bool,
+    /// Since when the picture is being made.
+    unsynced: Option<Timestamp>,
+    startups: Summary,
+    node_endings: BTreeMap<String, Summary>,
+}
+
+/// A metric of this name that is served from now on.
+fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn durations(registry: &mut Registry, name: &str, help: &str, new: fn() -> Histogram) -> Durations {
+    register(registry, name, help, Family::new_with_constructor(new))
+}
+
+fn moments() -> Histogram {
+    Histogram::new(waiting::SECONDS)
 }
 
 impl Default for Metrics {
@@ -83,88 +153,133 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Of everybody, with everything.
     pub fn new() -> Self {
+        Self::of(Watched::default())
+    }
+
+    pub fn of(watched: Watched) -> Self {
         let mut registry = Registry::with_prefix("karpenter");
-        let mut counts = |name: &str, help: &str| {
-            let family = Counts::default();
-            registry.register(name, help, family.clone());
-            family
-        };
-        let claims_created = counts("nodeclaims_created", "NodeClaims that were made");
-        let claims_terminated = counts("nodeclaims_terminated", "NodeClaims that are gone");
-        let claims_disrupted = counts("nodeclaims_disrupted", "NodeClaims that were given back or replaced");
-        let nodes_created = counts("nodes_created", "Nodes that registered");
-        let nodes_terminated = counts("nodes_terminated", "Nodes that are gone");
-        let eviction_requests = counts("pods_eviction_requests", "Evictions asked for, by the answer");
-        let launch_failures = counts("cloudprovider_errors", "Requests to the cloud that failed");
-        let mut amounts = |name: &str, help: &str| {
-            let family = Amounts::default();
-            registry.register(name, help, family.clone());
-            family
-        };
-        let pool_limit = amounts("nodepools_limit", "The most that a pool's nodes may add up to");
-        let pool_usage = amounts("nodepools_usage", "What a pool's nodes add up to");
-        let mut gauge = |name: &str, help: &str| {
-            let gauge = Gauge::default();
-            registry.register(name, help, gauge.clone());
-            gauge
-        };
-        let node_count = gauge("cluster_state_node_count", "Nodes in the picture of the cluster");
-        let is_synced = gauge("cluster_state_synced", "Whether the picture of the cluster is complete");
-        let unschedulable = gauge("scheduler_unschedulable_pods_count", "Pods that fit no pool");
-        let decision_seconds = Histogram::new(waiting::SECONDS);
-        registry.register(
-            "pods_scheduling_decision_duration_seconds",
-            "From when a pod was first seen without a node to the first decision about it",
-            decision_seconds.clone(),
-        );
-        let bound_seconds = Histogram::new(waiting::SECONDS);
-        registry.register(
-            "pods_provisioning_bound_duration_seconds",
-            "From when there was first a place for a pod, of a pool whose machines join, to when it was bound",
-            bound_seconds.clone(),
-        );
-        let new: fn() -> Histogram = || Histogram::new(waiting::SECONDS);
-        let planning_seconds = Family::new_with_constructor(new);
-        registry.register(
-            "scheduler_scheduling_duration_seconds",
-            "How long a round of planning took",
-            planning_seconds.clone(),
-        );
-        let pending_zones = Family::<Series, Gauge>::default();
-        registry.register(
-            "scheduler_pending_pods_by_effective_zone_count",
-            "Pods without a node, by the zone that they can come to run in",
-            pending_zones.clone(),
-        );
-        let build = Family::<Series, Gauge>::default();
-        registry.register("build_info", "The program that answers", build.clone());
+        let all = &mut registry;
+        let counts = |all: &mut Registry, name, help| register(all, name, help, Counts::default());
+        let gauge = |all: &mut Registry, name, help| register(all, name, help, Gauge::default());
+        let gauges =
+            |all: &mut Registry, name, help| register(all, name, help, Family::<Series, Gauge>::default());
+        let build = gauges(all, "build_info", "The program that answers");
         let labels = vec![
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("goversion", env!("PROVISOR_RUSTC").to_owned()),
             ("goarch", std::env::consts::ARCH.to_owned()),
+            ("commit", option_env!("PROVISOR_COMMIT").unwrap_or_default().to_owned()),
         ];
         build.get_or_create(&labels).set(1);
+        // Those of single pods are served with the pods themselves.
+        let of_pods = |all: &mut Registry, name, help| match watched.hides_objects {
+            true => moments(),
+            false => register(all, name, help, moments()),
+        };
         Self(Arc::new(Inner {
-            registry,
+            claims_created: counts(all, "nodeclaims_created", "NodeClaims that were made"),
+            claims_terminated: counts(all, "nodeclaims_terminated", "NodeClaims that are gone"),
+            claims_disrupted: counts(
+                all,
+                "nodeclaims_disrupted",
+                "NodeClaims that were given back or replaced",
+            ),
+            claim_endings: durations(
+                all,
+                "nodeclaims_termination_duration_seconds",
+                "From when a NodeClaim was to go to when it was gone",
+                || Histogram::new(exponential_buckets(1.0, 2.0, 12)),
+            ),
+            nodes_created: counts(all, "nodes_created", "Nodes that registered"),
+            nodes_terminated: counts(all, "nodes_terminated", "Nodes that are gone"),
+            node_lives: durations(all, "nodes_lifetime_duration_seconds", "How long nodes lived", || {
+                Histogram::new(LIFETIMES)
+            }),
+            eviction_requests: counts(all, "pods_eviction_requests", "Evictions asked for, by the answer"),
+            pods_disrupted: counts(
+                all,
+                "pods_disruption_initiated",
+                "Pods that have to move because their node goes",
+            ),
+            disruptions: counts(all, "voluntary_disruption_decisions", "Disruption that was begun"),
+            disruptions_by_pool: counts(
+                all,
+                "voluntary_disruption_decisions_by_nodepool",
+                "Disruption that was begun, in each pool that it concerns",
+            ),
+            cost_errors: counts(
+                all,
+                "nodepools_cost_tracker_errors",
+                "NodeClaims of types that nobody sells",
+            ),
+            call_seconds: durations(
+                all,
+                "cloudprovider_duration_seconds",
+                "How long requests to the cloud took",
+                moments,
+            ),
+            call_errors: counts(all, "cloudprovider_errors", "Requests to the cloud that failed"),
+            node_count: gauge(all, "cluster_state_node_count", "Nodes in the picture of the cluster"),
+            is_synced: gauge(all, "cluster_state_synced", "Whether the picture of the cluster is complete"),
+            unschedulable: gauges(all, "scheduler_unschedulable_pods_count", "Pods that fit no pool"),
+            ignored: gauge(
+                all,
+                "scheduler_ignored_pods_count",
+                "Pods that cannot be planned for as they are written",
+            ),
+            planning_seconds: durations(
+                all,
+                "scheduler_scheduling_duration_seconds",
+                "How long a round of planning took",
+                moments,
+            ),
+            pending_zones: gauges(
+                all,
+                "scheduler_pending_pods_by_effective_zone_count",
+                "Pods without a node, by the zone that they can come to run in",
+            ),
+            decision_seconds: of_pods(
+                all,
+                "pods_scheduling_decision_duration_seconds",
+                "From when a pod was first seen without a node to the first decision about it",
+            ),
+            bound_seconds: of_pods(
+                all,
+                "pods_bound_duration_seconds",
+                "From when a pod was made to when it was bound",
+            ),
+            placed_bound_seconds: of_pods(
+                all,
+                "pods_provisioning_bound_duration_seconds",
+                "From when there was first a place for a pod, of a pool whose machines join, to when it was bound",
+            ),
+            placed_running_seconds: of_pods(
+                all,
+                "pods_provisioning_startup_duration_seconds",
+                "From when there was first a place for a pod, of a pool whose machines join, to when it ran",
+            ),
+            watched,
             is_ready: AtomicBool::new(false),
-            claims_created,
-            claims_terminated,
-            claims_disrupted,
-            nodes_created,
-            nodes_terminated,
-            eviction_requests,
-            launch_failures,
-            pool_limit,
-            pool_usage,
-            node_count,
-            is_synced,
-            unschedulable,
-            decision_seconds,
-            bound_seconds,
-            planning_seconds,
-            pending_zones,
-            known: Mutex::default(),
+            known: Mutex::new(Known { state: State::of(watched.owner), ..Known::default() }),
+            registry,
         }))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The cluster is read anew: what was known of it does not count any more.
+    pub fn begin(&self, now: Timestamp) {
+        let mut known = self.known();
+        let (startups, node_endings) =
+            (std::mem::take(&mut known.startups), std::mem::take(&mut known.node_endings));
+        let state = State::of(self.0.watched.owner);
+        *known = Known { state, unsynced: Some(now), startups, node_endings, ..Known::default() };
+        self.0.is_synced.set(0);
+        self.0.node_count.set(0);
     }
 
     /// Ready to serve: everything is listed, or another replica acts and this one waits.
@@ -177,85 +292,161 @@ impl Metrics {
     }
 
     /// In the text format of OpenMetrics, which Prometheus reads.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        encode(&mut text, &self.0.registry).expect("writing to memory does not fail");
-        text
+    pub fn text(&self, now: Timestamp) -> String {
+        let mut page = Page::default();
+        encode_registry(&mut page.0, &self.0.registry).expect("writing to memory does not fail");
+        let known = self.known();
+        let unsynced = known.unsynced.map_or(0.0, |since| seconds(since, now));
+        page.family(
+            "cluster_state_unsynced_time_seconds",
+            "gauge",
+            "How long the picture of the cluster is incomplete",
+        );
+        page.line("cluster_state_unsynced_time_seconds", "", unsynced);
+        if !known.node_endings.is_empty() {
+            let name = "nodes_termination_duration_seconds";
+            page.family(name, "summary", "From when a node was to go to when it was gone");
+            for (pool, summary) in &known.node_endings {
+                summary.write(&mut page, name, &labels([("nodepool", pool.as_str())]), now);
+            }
+        }
+        if !self.0.watched.hides_objects {
+            let name = "pods_startup_duration_seconds";
+            page.family(name, "summary", "From when a pod was made to when it ran");
+            known.startups.write(&mut page, name, "", now);
+            let (state, delays) = (known.state.clone(), known.waiting.delays(now));
+            // The rest takes its time in large clusters.
+            drop(known);
+            state.write(now, &mut page);
+            for (name, help, delays) in [
+                (
+                    "pods_provisioning_scheduling_undecided_time_seconds",
+                    "How long a pod waits of which no plan spoke",
+                    delays.undecided,
+                ),
+                (
+                    "pods_provisioning_unbound_time_seconds",
+                    "How long a pod waits to be bound for which there is a place",
+                    delays.unbound,
+                ),
+                (
+                    "pods_provisioning_unstarted_time_seconds",
+                    "How long a pod waits to run for which there is a place",
+                    delays.unstarted,
+                ),
+            ] {
+                page.gauges(name, help, delays.iter().map(|(pod, seconds)| (pod_labels(pod), *seconds)));
+            }
+        }
+        encode_eof(&mut page.0).expect("writing to memory does not fail");
+        page.0
     }
 
     /// Takes in what the node half hears, and when.
     pub fn see(&self, at: Timestamp, seen: &Observation) {
         let inner = &*self.0;
-        let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known();
         match seen {
             Observation::Synced => {
                 known.is_synced = true;
+                known.unsynced = None;
                 inner.is_synced.set(1);
                 self.set_ready();
             }
-            Observation::Claim(claim) => drop(known.claims.insert(claim.name, claim.labels.clone())),
+            Observation::Catalog(catalog) => {
+                known.state.catalog = Some(catalog.clone());
+                let claims: Vec<_> = known.state.claims.values().cloned().collect();
+                claims.iter().for_each(|claim| inner.price(&mut known, claim));
+            }
+            Observation::Claim(claim) => {
+                inner.price(&mut known, claim);
+                known.state.claims.insert(claim.name, claim.clone());
+            }
             Observation::ClaimGone(name) => {
-                if let Some(labels) = known.claims.remove(name) {
-                    inner.claims_terminated.get_or_create(&claim_series(&labels)).inc();
+                let gone = known.state.forget_claim(*name).filter(|claim| known.state.owns(claim));
+                if let Some(claim) = gone {
+                    inner.claims_terminated.get_or_create(&claim_series(&claim.labels)).inc();
+                    if let Some(deleted) = claim.deleted {
+                        let series = vec![("nodepool", text(&claim.labels, *label::NODEPOOL))];
+                        inner.claim_endings.get_or_create(&series).observe(seconds(deleted, at));
+                    }
                 }
             }
             Observation::Node(node) => {
-                let is_new = !known.nodes.contains_key(&node.name);
-                if node.labels.contains_key(&*label::REGISTERED) || !is_new {
-                    known.nodes.insert(node.name, node.labels.clone());
-                }
+                let former = known.state.nodes.insert(node.name, node.clone());
+                let is_new = is_registered(node) && !former.is_some_and(|former| is_registered(&former));
                 // What was there before we were is not counted as made.
-                if is_new && known.nodes.contains_key(&node.name) && known.is_synced {
+                if is_new && known.is_synced && known.state.is_managed(node) {
                     inner.nodes_created.get_or_create(&node_series(&node.labels)).inc();
                 }
             }
             Observation::NodeGone(name) => {
-                if let Some(labels) = known.nodes.remove(name) {
-                    inner.nodes_terminated.get_or_create(&node_series(&labels)).inc();
+                let gone = known.state.nodes.remove(name);
+                let gone = gone.filter(|node| is_registered(node) && known.state.is_managed(node));
+                if let Some(node) = gone {
+                    inner.nodes_terminated.get_or_create(&node_series(&node.labels)).inc();
+                    let pool = text(&node.labels, *label::NODEPOOL);
+                    if let Some(created) = node.created {
+                        let series = vec![("nodepool", pool.clone())];
+                        inner.node_lives.get_or_create(&series).observe(seconds(created, at));
+                    }
+                    if let Some(deleted) = node.deleted {
+                        known.node_endings.entry(pool).or_default().observe(at, seconds(deleted, at));
+                    }
                 }
             }
             Observation::Pool(pool) => {
-                let limits = pool.limits.clone().unwrap_or_default();
-                let series = write(&inner.pool_limit, pool.name, &limits);
-                forget(&inner.pool_limit, known.limits.insert(pool.name, series.clone()), &series);
+                if let Some(used) = &pool.used {
+                    known.state.usage.insert(pool.name, used.clone());
+                }
+                known.state.pools.insert(pool.name, pool.clone());
                 if pool.conditions.is_true(PoolCondition::NodeRegistrationHealthy) {
                     known.healthy.insert(pool.name);
                 } else {
                     known.healthy.remove(&pool.name);
                 }
             }
-            Observation::Pod(pod) => {
-                if let Some(seconds) = known.waiting.see(at, pod) {
-                    inner.bound_seconds.observe(seconds);
-                }
-            }
-            Observation::PodGone(pod) => known.waiting.forget(pod),
             Observation::PoolGone(name) => {
-                forget(&inner.pool_limit, known.limits.remove(name), &[]);
-                forget(&inner.pool_usage, known.usage.remove(name), &[]);
+                known.state.pools.remove(name);
+                known.state.usage.remove(name);
                 known.healthy.remove(name);
+            }
+            Observation::Pod(pod) => {
+                let former = known.state.pods.insert(pod.key, pod.clone());
+                let former = former.filter(|former| former.uid == pod.uid);
+                if let (Some(former), Some(created)) = (former, pod.created) {
+                    let is_now = |is_so: fn(&Pod) -> bool| !is_so(&former) && is_so(pod);
+                    if is_now(|pod| pod.node.is_some()) {
+                        inner.bound_seconds.observe(seconds(created, at));
+                    }
+                    if former.phase == PodPhase::Pending && pod.phase == PodPhase::Running {
+                        known.startups.observe(at, seconds(created, at));
+                    }
+                }
+                let reached = known.waiting.see(at, pod);
+                reached.bound.into_iter().for_each(|seconds| inner.placed_bound_seconds.observe(seconds));
+                reached.running.into_iter().for_each(|seconds| inner.placed_running_seconds.observe(seconds));
+            }
+            Observation::PodGone(pod) => {
+                known.state.pods.remove(pod);
+                known.waiting.forget(pod);
             }
             Observation::Evicted { .. } => count_eviction(inner, "201"),
             Observation::EvictionBlocked { .. } => count_eviction(inner, "429"),
-            Observation::LaunchFailed { .. } => {
-                let series =
-                    vec![("method", "Create".to_owned()), ("controller", "nodeclaim.lifecycle".to_owned())];
-                inner.launch_failures.get_or_create(&series).inc();
-            }
             _ => {}
         }
-        inner.node_count.set(i64::try_from(known.nodes.len()).unwrap_or(i64::MAX));
+        inner.node_count.set(i64::try_from(known.state.nodes.len()).unwrap_or(i64::MAX));
     }
 
     /// Takes in what the node half wants done, and when it said so.
     pub fn decided(&self, at: Timestamp, decision: &Decision) {
         let inner = &*self.0;
-        let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let Known { waiting, healthy, nodes, claims, .. } = &mut *known;
+        let mut known = self.known();
+        let Known { state, waiting, healthy, .. } = &mut *known;
         let pool_of = |place: &Place| {
             let labels = match place {
-                Place::Node(node) => nodes.get(node),
-                Place::Claim(claim) => claims.get(claim),
+                Place::Node(node) => state.nodes.get(node).map(|node| &node.labels),
+                Place::Claim(claim) => state.claims.get(claim).map(|claim| &claim.labels),
             };
             Some(PoolName(*labels?.get(&*label::NODEPOOL)?))
         };
@@ -265,7 +456,9 @@ impl Metrics {
         // What stands for room is nobody's pod, and one that is put off has not failed.
         let left = decision.plan.provisioning.unschedulable.iter().filter(|left| !left.is_deferred);
         let unschedulable = left.filter(|left| known.waiting.knows(&left.pod)).count();
-        drop(known);
+        let provisioner = vec![("controller", "provisioner".to_owned())];
+        inner.unschedulable.get_or_create(&provisioner).set(whole(unschedulable));
+        inner.ignored.set(whole(decision.plan.rejected.len()));
         inner.pending_zones.clear();
         for (zone, count) in &decision.plan.pending_zones {
             let zone = match zone {
@@ -274,8 +467,9 @@ impl Metrics {
                 EffectiveZone::Nowhere => "none".to_owned(),
             };
             let series = vec![("controller", "provisioner".to_owned()), ("zone", zone)];
-            inner.pending_zones.get_or_create(&series).set(i64::try_from(*count).unwrap_or(i64::MAX));
+            inner.pending_zones.get_or_create(&series).set(whole(*count));
         }
+        decision.started.iter().for_each(|command| inner.count_command(command));
         for planned in &decision.actions {
             match &planned.action {
                 Action::CreateClaim(claim) => {
@@ -287,19 +481,15 @@ impl Metrics {
                     ];
                     inner.claims_created.get_or_create(&series).inc();
                 }
-                Action::DeleteClaim { claim } => self.count_disruption(*claim, planned.reason.code),
+                Action::DeleteClaim { claim } => inner.count_disruption(&known, *claim, planned.reason.code),
                 Action::UpdatePool { pool, change } => {
-                    let Some(PoolUse { resources, nodes }) = &change.used else { continue };
-                    let mut used = resources.clone();
-                    used.set(ResourceName::new("nodes"), i64::from(*nodes));
-                    let series = write(&inner.pool_usage, *pool, &used);
-                    let mut known = inner.known.lock().unwrap_or_else(PoisonError::into_inner);
-                    forget(&inner.pool_usage, known.usage.insert(*pool, series.clone()), &series);
+                    if let Some(used) = &change.used {
+                        known.state.usage.insert(*pool, used.clone());
+                    }
                 }
                 _ => {}
             }
         }
-        inner.unschedulable.set(i64::try_from(unschedulable).unwrap_or(i64::MAX));
     }
 
     /// A round of provisioning took so long.
@@ -308,21 +498,97 @@ impl Metrics {
         self.0.planning_seconds.get_or_create(&series).observe(took.as_secs_f64());
     }
 
-    fn count_disruption(&self, claim: ClaimName, code: &str) {
+    /// A request to the cloud `provider` took so long; `error`: it failed, and what type of error that is.
+    fn called(&self, provider: &str, call: Call, took: Duration, error: Option<&str>) {
+        let mut series = vec![
+            ("controller", call.controller.to_owned()),
+            ("method", call.method.to_owned()),
+            ("provider", provider.to_owned()),
+        ];
+        self.0.call_seconds.get_or_create(&series).observe(took.as_secs_f64());
+        if let Some(error) = error {
+            series.push(("error", error.to_owned()));
+            self.0.call_errors.get_or_create(&series).inc();
+        }
+    }
+}
+
+impl Inner {
+    /// Counts a claim whose price cannot be known.
+    fn price(&self, known: &mut Known, claim: &NodeClaim) {
+        if known.state.owns(claim) && known.state.is_newly_unpriced(claim) {
+            let series = vec![("nodepool", text(&claim.labels, *label::NODEPOOL))];
+            self.cost_errors.get_or_create(&series).inc();
+        }
+    }
+
+    /// Disruption that somebody chose: what is too old or too many goes by itself.
+    fn count_command(&self, command: &Command) {
+        let kind = match command.method {
+            Method::Expiration | Method::StaticScaleDown => return,
+            Method::Emptiness => "empty",
+            Method::StaticDrift | Method::Drift => "",
+            Method::MultiNodeConsolidation => "multi",
+            Method::SingleNodeConsolidation => "single",
+        };
+        let decision = match command.kind() {
+            Kind::Delete => "delete",
+            Kind::Replace => "replace",
+        };
+        let series = vec![
+            ("decision", decision.to_owned()),
+            ("reason", command.reason().as_str().to_lowercase()),
+            ("consolidation_type", kind.to_owned()),
+        ];
+        self.disruptions.get_or_create(&series).inc();
+        for pool in command.pools.iter().collect::<BTreeSet<_>>() {
+            let own = std::iter::once(("nodepool", pool.to_string()));
+            self.disruptions_by_pool.get_or_create(&own.chain(series.iter().cloned()).collect()).inc();
+        }
+    }
+
+    fn count_disruption(&self, known: &Known, claim: ClaimName, code: &str) {
         let reason = snake_case(code);
         // Deleted by whoever deleted its node: nobody's disruption of ours.
         if reason == "terminating" {
             return;
         }
-        let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let labels = known.claims.get(&claim).cloned().unwrap_or_default();
+        let claim = known.state.claims.get(&claim);
+        let nothing = Labels::new();
+        let labels = claim.map_or(&nothing, |claim| &claim.labels);
+        let pool = claim.and_then(|claim| known.state.pools.get(&claim.pool()?));
+        let is_consolidated = matches!(reason.as_str(), "empty" | "underutilized");
+        let policy = pool.filter(|_| is_consolidated).map_or("", |pool| match pool.disruption.policy {
+            ConsolidationPolicy::WhenEmpty => "WhenEmpty",
+            ConsolidationPolicy::WhenEmptyOrUnderutilized => "WhenEmptyOrUnderutilized",
+            ConsolidationPolicy::Balanced => "Balanced",
+        });
+        let mode = match claim.and_then(|claim| claim.spec.termination_grace) {
+            None => "graceful",
+            Some(grace) if grace > SignedDuration::ZERO => "eventual",
+            Some(_) => "forceful",
+        };
         let series = vec![
             ("reason", reason),
-            ("nodepool", text(&labels, *label::NODEPOOL)),
-            ("capacity_type", text(&labels, *label::CAPACITY_TYPE)),
+            ("nodepool", text(labels, *label::NODEPOOL)),
+            ("capacity_type", text(labels, *label::CAPACITY_TYPE)),
+            ("consolidation_policy", snake_case(policy)),
+            ("termination_mode", mode.to_owned()),
         ];
-        self.0.claims_disrupted.get_or_create(&series).inc();
+        self.claims_disrupted.get_or_create(&series).inc();
+        let moved = claim
+            .and_then(|claim| claim.node)
+            .map_or(0, |node| known.state.pods_on(node).filter(|pod| has_to_move(pod)).count());
+        self.pods_disrupted.get_or_create(&series).inc_by(u64::try_from(moved).unwrap_or(u64::MAX));
     }
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn is_registered(node: &Node) -> bool {
+    node.labels.contains_key(&*label::REGISTERED)
 }
 
 fn text(labels: &Labels, key: crate::model::symbol::Symbol) -> String {
@@ -345,29 +611,6 @@ fn count_eviction(inner: &Inner, code: &str) {
     inner.eviction_requests.get_or_create(&vec![("code", code.to_owned())]).inc();
 }
 
-/// Writes one gauge for each resource; which they are.
-fn write(family: &Amounts, pool: PoolName, resources: &Resources) -> Vec<Series> {
-    let mut written = Vec::new();
-    for (name, amount) in resources.iter() {
-        let value = match name.unit() {
-            Unit::Millicores => amount as f64 / 1000.0,
-            Unit::Bytes | Unit::Pieces => amount as f64,
-        };
-        let kind = name.0.to_lowercase().replace('-', "_");
-        let series = vec![("nodepool", pool.to_string()), ("resource_type", kind)];
-        family.get_or_create(&series).set(value);
-        written.push(series);
-    }
-    written
-}
-
-/// Removes gauges that were written before and are not written any more.
-fn forget(family: &Amounts, before: Option<Vec<Series>>, now: &[Series]) {
-    for series in before.into_iter().flatten().filter(|series| !now.contains(series)) {
-        family.remove(&series);
-    }
-}
-
 /// `RegistrationTimeout` as labels have it: `registration_timeout`.
 fn snake_case(code: &str) -> String {
     let mut out = String::new();
@@ -381,119 +624,4 @@ fn snake_case(code: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::{self, Object};
-    use crate::capacity::decision::Planned;
-    use crate::model::claim::NodeClaim;
-    use crate::model::name::ObjectKey;
-    use serde_json::json;
-
-    fn claim(name: &str) -> Arc<NodeClaim> {
-        let object = json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
-            "metadata": {"name": name, "labels": {
-                "karpenter.sh/nodepool": "web", "karpenter.sh/capacity-type": "spot",
-                "topology.kubernetes.io/zone": "a",
-            }},
-            "spec": {
-                "requirements": [],
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-            },
-        });
-        match api::parse(&object) {
-            Ok(Object::NodeClaim(claim)) => Arc::new(*claim),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn pool(limits: serde_json::Value) -> Observation {
-        let object = json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "web"},
-            "spec": {"limits": limits, "template": {"spec": {
-                "requirements": [],
-                "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
-            }}},
-        });
-        match api::parse(&object) {
-            Ok(Object::NodePool(pool)) => Observation::Pool(Arc::new(pool)),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
-
-    #[track_caller]
-    fn says(metrics: &Metrics, line: &str) {
-        let text = metrics.text();
-        assert!(text.lines().any(|known| known == line), "no `{line}` in\n{text}");
-    }
-
-    #[test]
-    fn a_claim_is_counted_when_it_is_made_given_back_and_gone() {
-        let metrics = Metrics::new();
-        let claim = claim("web-1");
-        let decision =
-            |action, code| Decision { actions: vec![Planned::new(action, code, "")], ..Decision::default() };
-        metrics.decided(NOW, &decision(Action::CreateClaim(claim.clone()), "Provisioned"));
-        metrics.see(NOW, &Observation::Claim(claim.clone()));
-        metrics.decided(NOW, &decision(Action::DeleteClaim { claim: claim.name }, "RegistrationTimeout"));
-        metrics.see(NOW, &Observation::ClaimGone(claim.name));
-        // Told twice, counted once.
-        metrics.see(NOW, &Observation::ClaimGone(claim.name));
-        says(
-            &metrics,
-            "karpenter_nodeclaims_created_total{reason=\"provisioned\",nodepool=\"web\",min_values_relaxed=\"false\"} 1",
-        );
-        says(
-            &metrics,
-            "karpenter_nodeclaims_disrupted_total{reason=\"registration_timeout\",nodepool=\"web\",capacity_type=\"spot\"} 1",
-        );
-        says(
-            &metrics,
-            "karpenter_nodeclaims_terminated_total{nodepool=\"web\",capacity_type=\"spot\",zone=\"a\"} 1",
-        );
-    }
-
-    #[test]
-    fn limits_are_in_whole_units_and_go_with_their_pool() {
-        let metrics = Metrics::new();
-        metrics.see(NOW, &pool(json!({"cpu": "1500m", "nodes": 3})));
-        says(&metrics, "karpenter_nodepools_limit{nodepool=\"web\",resource_type=\"cpu\"} 1.5");
-        metrics.see(NOW, &pool(json!({"nodes": 4})));
-        says(&metrics, "karpenter_nodepools_limit{nodepool=\"web\",resource_type=\"nodes\"} 4.0");
-        assert!(!metrics.text().contains("resource_type=\"cpu\""), "{}", metrics.text());
-        metrics.see(NOW, &Observation::PoolGone(PoolName::new("web")));
-        assert!(!metrics.text().contains("nodepools_limit{"), "{}", metrics.text());
-    }
-
-    #[test]
-    fn evictions_are_counted_by_their_answer() {
-        let metrics = Metrics::new();
-        let pod = ObjectKey::new("shop", "web-0");
-        metrics.see(NOW, &Observation::Evicted { pod });
-        metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
-        metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
-        says(&metrics, "karpenter_pods_eviction_requests_total{code=\"201\"} 1");
-        says(&metrics, "karpenter_pods_eviction_requests_total{code=\"429\"} 2");
-    }
-
-    #[test]
-    fn sch_226_every_round_is_timed() {
-        let metrics = Metrics::new();
-        metrics.planned(Duration::from_millis(120));
-        let name = "karpenter_scheduler_scheduling_duration_seconds";
-        says(&metrics, &format!("{name}_count{{controller=\"provisioner\"}} 1"));
-        says(&metrics, &format!("{name}_sum{{controller=\"provisioner\"}} 0.12"));
-    }
-
-    #[test]
-    fn the_picture_is_ready_once_it_is_complete() {
-        let metrics = Metrics::new();
-        assert!(!metrics.is_ready());
-        says(&metrics, "karpenter_cluster_state_synced 0");
-        metrics.see(NOW, &Observation::Synced);
-        assert!(metrics.is_ready());
-        says(&metrics, "karpenter_cluster_state_synced 1");
-    }
-}
+mod tests;

@@ -233,6 +233,7 @@ pub(crate) fn start(
     now: Timestamp,
     steps: &mut Steps,
 ) {
+    steps.started.push(command.clone());
     let code = command.reason().as_str();
     let message = command.why();
     let names: Vec<&str> = replacements.iter().map(|claim| claim.name.as_str()).collect();

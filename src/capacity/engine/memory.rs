@@ -161,3 +161,31 @@ impl Unconfirmed {
         names
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows: OBS-007
+    #[test]
+    fn obs_007_an_event_is_told_once_until_it_is_old_or_says_something_else() {
+        let mut told = Told::default();
+        let notice = |node: &str, reason: &str, message: &str| Notice {
+            subject: Subject::Node(NodeName::new(node)),
+            is_warning: false,
+            reason: Symbol::new(reason),
+            message: message.into(),
+        };
+        let at = |seconds: i64| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
+        let first = notice("a", "DisruptionBlocked", "one pod");
+        assert!(told.is_news(&first, at(0)));
+        assert!(!told.is_news(&first, at(119)), "the same within two minutes");
+        assert!(told.is_news(&notice("b", "DisruptionBlocked", "one pod"), at(119)), "of another node");
+        assert!(told.is_news(&notice("a", "Unconsolidatable", "one pod"), at(119)), "another reason");
+        let reworded = notice("a", "DisruptionBlocked", "two pods");
+        assert!(!told.is_news(&reworded, at(59)), "in other words too soon");
+        assert!(told.is_news(&reworded, at(60)));
+        assert!(!told.is_news(&reworded, at(60 + 15 * 60 - 1)));
+        assert!(told.is_news(&reworded, at(60 + 15 * 60)), "it is old");
+    }
+}

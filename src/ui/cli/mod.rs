@@ -29,7 +29,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::console::{ColorChoice, Console, Output};
@@ -159,11 +159,14 @@ fn run(words: Vec<OsString>) -> Exit {
         ColorChoice::Never => clap::ColorChoice::Never,
     });
     let command = if std::io::stdout().is_terminal() { command } else { command.term_width(HELP_WIDTH) };
-    let command = without_empty_variables(command);
-    let parsed = command.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches));
+    let mut command = without_empty_variables(command);
+    let parsed = command.try_get_matches_from_mut(&words).and_then(|matches| Cli::from_arg_matches(&matches));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return explain_usage(&error, &console),
+        Err(mut error) => {
+            name_variable(&mut error, &command, &words);
+            return explain_usage(&error, &console);
+        }
     };
     let console = Console::new(cli.global.output, cli.global.color);
     log::start(cli.global.log_format, cli.global.verbose);
@@ -184,6 +187,29 @@ fn run(words: Vec<OsString>) -> Exit {
             failure.exit
         }
     }
+}
+
+/// Adds the variable that a wrong value comes from: on the command line it is not to be seen.
+fn name_variable(error: &mut clap::Error, command: &clap::Command, words: &[OsString]) {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return };
+    let Some(flag) = argument.split(' ').next().filter(|flag| flag.starts_with("--")) else { return };
+    let is_flag =
+        |word: &str| word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+    if words.iter().filter_map(|word| word.to_str()).any(is_flag) {
+        return;
+    }
+    if let Some(variable) = variable_of(command, flag.trim_start_matches('-')) {
+        let tip = format!("the value is that of the environment variable {variable}");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+}
+
+/// The variable that some argument of this name is read from, if it is set.
+fn variable_of(command: &clap::Command, long: &str) -> Option<String> {
+    let named = command.get_arguments().filter(|argument| argument.get_long() == Some(long));
+    let set = named.filter_map(|argument| argument.get_env()).find(|name| std::env::var_os(name).is_some());
+    let own = set.map(|name| name.to_string_lossy().into_owned());
+    own.or_else(|| command.get_subcommands().find_map(|below| variable_of(below, long)))
 }
 
 /// Help and version are answers; everything else that the parser says is a wrong command line.

@@ -11,6 +11,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use super::Metrics;
+use crate::io::clock;
 use crate::ui::exit::Failure;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -25,6 +26,9 @@ pub struct EndpointArgs {
     /// Serve /healthz and /readyz on this address, such as 0.0.0.0:8081
     #[arg(long, value_name = "ADDRESS", env = "PROVISOR_HEALTH_ADDRESS")]
     pub health_address: Option<SocketAddr>,
+    /// Leave the series of single pods, nodes and pools out of /metrics
+    #[arg(long, env = "DISABLE_CLUSTER_STATE_OBSERVABILITY")]
+    pub disable_cluster_state_observability: bool,
 }
 
 /// Listens where the arguments say, until what it returns is dropped. Both may be the same address.
@@ -60,7 +64,7 @@ fn probes() -> Router<Metrics> {
 }
 
 async fn scrape(State(metrics): State<Metrics>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text())
+    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.text(clock::now()))
 }
 
 async fn readiness(State(metrics): State<Metrics>) -> impl IntoResponse {
@@ -92,7 +96,11 @@ mod tests {
         };
         let (one, other) = (free().await, free().await);
         let metrics = Metrics::new();
-        let args = EndpointArgs { metrics_address: Some(one), health_address: Some(other) };
+        let args = EndpointArgs {
+            metrics_address: Some(one),
+            health_address: Some(other),
+            ..EndpointArgs::default()
+        };
         let listening = serve(&args, &metrics).await.expect("they are free");
         assert_eq!(listening.len(), 2);
         let scraped = ask(one, "/metrics").await;

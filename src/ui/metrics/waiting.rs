@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::state::seconds;
 use crate::capacity::decision::Plan;
 use crate::capacity::scheduling::Place;
 use crate::model::name::{ObjectKey, PoolName, Uid};
-use crate::model::pod::Pod;
+use crate::model::pod::{Pod, PodPhase};
 
 /// Upper ends in seconds, as Karpenter has them for what takes between no time and minutes.
 pub(super) const SECONDS: [f64; 45] = [
@@ -24,6 +25,8 @@ pub(super) const SECONDS: [f64; 45] = [
 #[derive(Debug, Default)]
 pub(super) struct WaitingPods {
     pods: BTreeMap<ObjectKey, Waiting>,
+    /// Pods that were bound and do not run yet, and since when there was a place for them.
+    starting: BTreeMap<ObjectKey, (Uid, Timestamp)>,
     /// What was counted last: most decisions judge nothing anew.
     judged: Option<Arc<Plan>>,
 }
@@ -37,13 +40,40 @@ struct Waiting {
     placed: Option<Timestamp>,
 }
 
+/// What was seen of a pod for which there had been a place, and after how many seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Reached {
+    pub bound: Option<f64>,
+    pub running: Option<f64>,
+}
+
+/// Waiting pods of which monitoring tells one by one, each with its seconds.
+#[derive(Debug, Default)]
+pub(super) struct Delays {
+    /// No plan spoke of them.
+    pub undecided: Vec<(ObjectKey, f64)>,
+    /// There is a place for them, and they are not bound.
+    pub unbound: Vec<(ObjectKey, f64)>,
+    /// There is a place for them, and they do not run.
+    pub unstarted: Vec<(ObjectKey, f64)>,
+}
+
 impl WaitingPods {
-    /// The seconds from a place to being bound, if that is what is seen.
-    pub fn see(&mut self, at: Timestamp, pod: &Pod) -> Option<f64> {
+    /// What of the way from a place to running `pod` has behind it, if that is what is seen.
+    pub fn see(&mut self, at: Timestamp, pod: &Pod) -> Reached {
+        let mut reached = Reached::default();
         if pod.node.is_some() || !pod.is_active() || pod.is_daemon() || pod.is_mirror() {
             let waited = self.pods.remove(&pod.key).filter(|waited| waited.uid == pod.uid);
-            let placed = waited.and_then(|waited| waited.placed).filter(|_| pod.node.is_some())?;
-            return Some(at.duration_since(placed).as_secs_f64().max(0.0));
+            if let Some(placed) = waited.and_then(|waited| waited.placed).filter(|_| pod.node.is_some()) {
+                reached.bound = Some(seconds(placed, at));
+                self.starting.insert(pod.key, (pod.uid, placed));
+            }
+            if pod.phase != PodPhase::Pending || !pod.is_active() {
+                let started = self.starting.remove(&pod.key).filter(|(uid, _)| *uid == pod.uid);
+                let started = started.filter(|_| pod.phase == PodPhase::Running);
+                reached.running = started.map(|(_, placed)| seconds(placed, at));
+            }
+            return reached;
         }
         let new = || Waiting { uid: pod.uid, since: at, is_decided: false, placed: None };
         let waiting = self.pods.entry(pod.key).or_insert_with(new);
@@ -51,7 +81,25 @@ impl WaitingPods {
         if waiting.uid != pod.uid {
             *waiting = new();
         }
-        None
+        reached
+    }
+
+    /// How long each of them has waited by now.
+    pub fn delays(&self, now: Timestamp) -> Delays {
+        let mut delays = Delays::default();
+        for (key, waiting) in &self.pods {
+            if !waiting.is_decided {
+                delays.undecided.push((*key, seconds(waiting.since, now)));
+            }
+            if let Some(placed) = waiting.placed {
+                delays.unbound.push((*key, seconds(placed, now)));
+                delays.unstarted.push((*key, seconds(placed, now)));
+            }
+        }
+        let starting = self.starting.iter().map(|(key, (_, placed))| (*key, seconds(*placed, now)));
+        delays.unstarted.extend(starting);
+        delays.unstarted.sort_by_key(|(key, _)| *key);
+        delays
     }
 
     /// Whether it is a pod that waits.
@@ -61,6 +109,7 @@ impl WaitingPods {
 
     pub fn forget(&mut self, pod: &ObjectKey) {
         self.pods.remove(pod);
+        self.starting.remove(pod);
     }
 
     /// The seconds that pods waited of which `plan` is the first to speak, placed or not. `is_healthy` tells of a pool whether its
@@ -102,7 +151,7 @@ impl WaitingPods {
         for pod in new.chain(existing).chain(unplaced).chain(rejected) {
             if let Some(waiting) = self.pods.get_mut(pod).filter(|waiting| !waiting.is_decided) {
                 waiting.is_decided = true;
-                waited.push(at.duration_since(waiting.since).as_secs_f64().max(0.0));
+                waited.push(seconds(waiting.since, at));
             }
         }
         self.judged = Some(plan.clone());

@@ -416,8 +416,8 @@ fn sch_391_room_that_cannot_be_had_is_nobodys_failure() {
     }
     assert_eq!(failed, [Subject::Pod(ObjectKey::new("default", "huge"))]);
     assert_eq!(engine.plan().provisioning.unschedulable.len(), 4, "the plan itself knows of them");
-    let count = "karpenter_scheduler_unschedulable_pods_count 1";
-    assert!(metrics.text().lines().any(|line| line == count), "{}", metrics.text());
+    let count = "karpenter_scheduler_unschedulable_pods_count{controller=\"provisioner\"} 1";
+    assert!(metrics.text(town.now).lines().any(|line| line == count), "{}", metrics.text(town.now));
 }
 
 /// Rows: DIS-185

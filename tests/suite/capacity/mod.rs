@@ -17,3 +17,4 @@ mod nominations;
 mod held;
 mod plans;
 mod jobs;
+mod decisions;

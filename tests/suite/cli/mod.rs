@@ -7,6 +7,7 @@ mod plan;
 mod running;
 pub mod schema;
 mod script;
+mod settings;
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};

@@ -9,44 +9,88 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::manifests;
+use super::shipped::rendered;
 use crate::plane::{Plane, Size, bound, collection_of, path_of};
 
 /// The machine that compiles is the machine that runs all this.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// With default spreads, for which more has to be read: the plain manifests, which have none, are used by all other live tests.
+fn chart() -> Vec<Value> {
+    let constraint = json!({
+        "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway",
+    });
+    let spread = json!({"podTopologySpread": {"defaultConstraints": [constraint]}});
+    rendered(&["--set-json", &format!("schedulerConfig={spread}")])
+}
+
+/// The program as its Deployment runs it, but outside of the cluster, with everything that it writes in `folder`.
+fn provisor(folder: &Path, kubeconfig: &Path, [monitoring, probes]: [SocketAddr; 2]) -> Running {
+    let fleet = starter_fleet(folder);
+    let objects = chart();
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a deployment");
+    let arguments =
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().expect("a list");
+    let here = |argument: &str| match argument.split_once('=').unwrap_or((argument, "")).0 {
+        "--repo" => format!("--repo={}", fleet.display()),
+        "--metrics-address" => format!("--metrics-address={monitoring}"),
+        "--health-address" => format!("--health-address={probes}"),
+        _ => argument.to_owned(),
+    };
+    let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
+    command.args(arguments.iter().map(|argument| here(argument.as_str().expect("text"))));
+    // What its pod would say.
+    command.args(["--namespace", "provisor", "--kubeconfig"]).arg(kubeconfig);
+    command.env("XDG_CACHE_HOME", folder).env("HOME", folder).stdin(Stdio::null());
+    let file = std::fs::File::create(folder.join("log")).expect("a log");
+    command.stdout(file.try_clone().expect("a log")).stderr(file);
+    Running(bound::spawn(command).expect("it starts"))
+}
+
+/// Rows: OBS-018
+#[test]
+fn it_never_gets_ready_in_a_cluster_without_the_kinds() {
+    let plane = Plane::start(Size::Objects);
+    let folder = TempDir::new().expect("a temporary directory");
+    plane
+        .api
+        .apply(
+            "/api/v1/namespaces/provisor",
+            &json!({
+                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "provisor"},
+            }),
+        )
+        .expect("a namespace");
+    let addresses = [free_address(), free_address()];
+    let mut running = provisor(folder.path(), plane.kubeconfig(), addresses);
+    let start = Instant::now();
+    let ended = loop {
+        assert!(!ask(addresses[1], "/readyz").starts_with("HTTP/1.1 200"), "it is not ready");
+        if let Some(ended) = running.0.try_wait().expect("it is ours") {
+            break ended;
+        }
+        assert!(start.elapsed() < PATIENCE, "it waits for nothing");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let said = std::fs::read_to_string(folder.path().join("log")).expect("a log");
+    assert_eq!(ended.code(), Some(2), "{said}");
+    assert!(said.contains("the cluster has no NodePool"), "{said}");
+}
+
+/// Rows: OBS-018
 #[test]
 fn the_shipped_rights_are_enough_from_a_commit_to_running_pods() {
     let plane = Plane::start(Size::Everything);
     plane.install_kinds();
-    for object in manifests("deploy/manifests").iter().filter(|object| object["kind"] != "Deployment") {
+    let home = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "provisor"}});
+    for object in [home].iter().chain(&chart()).filter(|object| object["kind"] != "Deployment") {
         plane.api.apply(&path_of(object), object).expect("it is accepted");
     }
     let account = plane.service_account("provisor", "provisor");
     let folder = TempDir::new().expect("a temporary directory");
-    let fleet = starter_fleet(folder.path());
-    let (monitoring, probes) = (free_address(), free_address());
-    let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
-    command.args([
-        "run",
-        "--env",
-        "dev",
-        "--cloud",
-        "simulated",
-        "--namespace",
-        "provisor",
-        "--output",
-        "json",
-        "--log-format",
-        "json",
-    ]);
-    command.arg("--repo").arg(&fleet).arg("--kubeconfig").arg(&account);
-    command.args(["--metrics-address", &monitoring.to_string(), "--health-address", &probes.to_string()]);
-    command.env("XDG_CACHE_HOME", folder.path()).env("HOME", folder.path()).stdin(Stdio::null());
+    let addresses @ [monitoring, probes] = [free_address(), free_address()];
+    let mut running = provisor(folder.path(), &account, addresses);
     let log = folder.path().join("log");
-    let file = std::fs::File::create(&log).expect("a log");
-    command.stdout(file.try_clone().expect("a log")).stderr(file);
-    let mut running = Running(bound::spawn(command).expect("it starts"));
     let said = || std::fs::read_to_string(&log).unwrap_or_default();
 
     let mut wait = |what: &str, is_so: &dyn Fn() -> bool| {
@@ -82,10 +126,22 @@ fn the_shipped_rights_are_enough_from_a_commit_to_running_pods() {
         has_items(&found, runs) && found["items"].as_array().is_some_and(|pods| pods.len() == 3)
     });
     let scraped = ask(monitoring, "/metrics");
-    for line in
-        ["karpenter_nodeclaims_created_total{reason=\"provisioned\"", "karpenter_cluster_state_synced 1"]
-    {
+    for line in [
+        "karpenter_nodeclaims_created_total{reason=\"provisioned\"",
+        "karpenter_cluster_state_synced 1",
+        "karpenter_cluster_state_unsynced_time_seconds 0.0",
+        "karpenter_cloudprovider_duration_seconds_count{controller=\"nodeclaim.lifecycle\",method=\"Create\",provider=\"simulated\"}",
+        "karpenter_pods_startup_duration_seconds_count 3",
+        "karpenter_nodes_allocatable{",
+    ] {
         assert!(scraped.contains(line), "no `{line}` in {scraped}");
+    }
+
+    for owned in [
+        "/apis/coordination.k8s.io/v1/namespaces/provisor/leases/provisor.dev",
+        "/api/v1/namespaces/provisor/configmaps/provisor.dev.inventory",
+    ] {
+        plane.api.get(owned).expect(owned);
     }
 
     plane.api.patch(&path_of(&deployment), &json!({"spec": {"replicas": 0}})).expect("nothing is wanted");

@@ -35,7 +35,7 @@ fn decision_samples(pods: &[A], rounds: &[&Round]) -> (u64, f64) {
             metrics.decided(now() + SignedDuration::from_secs(2 + at as i64), &decision);
         }
     }
-    let text = metrics.text();
+    let text = metrics.text(now());
     let figure = |what: &str| {
         let name = format!("karpenter_pods_scheduling_decision_duration_seconds_{what} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&name));
@@ -90,8 +90,8 @@ fn pods_that_fit_nowhere_are_counted_and_every_pod_is_timed_once() {
     all.iter().for_each(|pod| metrics.see(now(), &Observation::Pod(pod.build())));
     let plan = Plan { provisioning: round.solution.clone(), ..Plan::default() };
     metrics.decided(now(), &Decision { plan: Arc::new(plan), ..Decision::default() });
-    let count = "karpenter_scheduler_unschedulable_pods_count 10";
-    assert!(metrics.text().lines().any(|line| line == count), "{}", metrics.text());
+    let count = "karpenter_scheduler_unschedulable_pods_count{controller=\"provisioner\"} 10";
+    assert!(metrics.text(now()).lines().any(|line| line == count), "{}", metrics.text(now()));
 }
 
 /// Rows: SCH-459, SCH-460
@@ -111,7 +111,7 @@ fn pods_that_went_or_were_bound_are_not_timed() {
         let plan = Plan { provisioning: round.solution.clone(), ..Plan::default() };
         metrics.decided(now(), &Decision { plan: Arc::new(plan), ..Decision::default() });
         let name = "karpenter_pods_scheduling_decision_duration_seconds_count ";
-        metrics.text().lines().find_map(|line| line.strip_prefix(name).map(str::to_owned))
+        metrics.text(now()).lines().find_map(|line| line.strip_prefix(name).map(str::to_owned))
     };
     assert_eq!((samples(false).as_deref(), samples(true).as_deref()), (Some("2"), Some("0")));
 }
@@ -139,7 +139,7 @@ fn the_way_from_a_place_to_a_node_is_timed_for_pools_whose_machines_join() {
             metrics.decided(now() + SignedDuration::from_mins(at as i64), &decision);
         }
         metrics.see(now() + SignedDuration::from_mins(5), &Observation::Pod(one.clone().on("n1").build()));
-        let text = metrics.text();
+        let text = metrics.text(now());
         let figure = |what: &str| -> f64 {
             let name = format!("karpenter_pods_provisioning_bound_duration_seconds_{what} ");
             let line = text.lines().find_map(|line| line.strip_prefix(&name)).expect("it is there");

@@ -130,7 +130,7 @@ fn what_is_counted_is_shown_until_the_next_round() {
         metrics.decided(now(), &Decision { plan: Arc::new(plan), ..Decision::default() });
         let name =
             "karpenter_scheduler_pending_pods_by_effective_zone_count{controller=\"provisioner\",zone=";
-        let text = metrics.text();
+        let text = metrics.text(now());
         let lines = text.lines().filter_map(|line| line.strip_prefix(name).map(str::to_owned));
         let mut lines: Vec<String> = lines.collect();
         lines.sort();

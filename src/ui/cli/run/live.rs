@@ -29,7 +29,7 @@ use crate::ui::cli::plan::BehaviorArgs;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::live_story::{Consent, LiveStory};
-use crate::ui::metrics::{EndpointArgs, Metrics, serve};
+use crate::ui::metrics::{EndpointArgs, Metered, Metrics, Watched, serve};
 use crate::ui::story::say;
 
 /// What only a real cluster needs.
@@ -83,6 +83,15 @@ pub enum CloudKind {
     Simulated,
     /// EC2
     Aws,
+}
+
+impl CloudKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Aws => "aws",
+        }
+    }
 }
 
 impl LiveArgs {
@@ -270,7 +279,8 @@ async fn keep<P: CloudProvider>(
     };
     let mut commits = commits.follow(*console);
     let (mut lines, words) = (typed(), commits.words());
-    let metrics = Metrics::new();
+    let hides_objects = args.live.endpoints.disable_cluster_state_observability;
+    let metrics = Metrics::of(Watched { owner: Some(owner), hides_objects });
     let _listening = serve(&args.live.endpoints, &metrics).await?;
     let living = async {
         let mut stop = std::pin::pin!(stop);
@@ -289,6 +299,8 @@ async fn keep<P: CloudProvider>(
             };
             let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
             let (provider, listener) = make();
+            let provider = Arc::new(Metered::new(provider, cloud.as_str(), metrics.clone()));
+            metrics.begin(clock::now());
             let counted = metrics.clone();
             let listener: Listener = Box::new(move |seen| {
                 counted.see(clock::now(), seen);

@@ -1,0 +1,95 @@
+//! Requests to the cloud, timed and counted, under the names that Karpenter gives them where it makes the same.
+
+use std::sync::Arc;
+
+use super::Metrics;
+use crate::io::clock::Stopwatch;
+use crate::io::cloud::{CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
+use crate::model::catalog::Catalog;
+use crate::model::class::{ClassStatus, NodeClass};
+use crate::model::name::ProviderId;
+use crate::model::observation::{Instance, LaunchFailure};
+
+/// One of the requests, and on whose behalf it is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub controller: &'static str,
+    pub method: &'static str,
+}
+
+const CATALOG: Call = Call { controller: "provisioner", method: "GetInstanceTypes" };
+const RESOLVE: Call = Call { controller: "nodeclass", method: "Resolve" };
+const LAUNCH: Call = Call { controller: "nodeclaim.lifecycle", method: "Create" };
+const TERMINATE: Call = Call { controller: "nodeclaim.lifecycle", method: "Delete" };
+const INSTANCES: Call = Call { controller: "nodeclaim.garbagecollection", method: "List" };
+
+/// A cloud whose requests are counted.
+#[derive(Debug)]
+pub struct Metered<P> {
+    cloud: Arc<P>,
+    /// `aws` or `simulated`.
+    name: &'static str,
+    metrics: Metrics,
+}
+
+impl<P: CloudProvider> Metered<P> {
+    pub fn new(cloud: Arc<P>, name: &'static str, metrics: Metrics) -> Self {
+        Self { cloud, name, metrics }
+    }
+
+    async fn timed<T, E>(
+        &self,
+        call: Call,
+        request: impl Future<Output = Result<T, E>>,
+        type_of: impl Fn(&E) -> &'static str,
+    ) -> Result<T, E> {
+        let watch = Stopwatch::start();
+        let answer = request.await;
+        self.metrics.called(self.name, call, watch.elapsed(), answer.as_ref().err().map(type_of));
+        answer
+    }
+}
+
+/// Karpenter has a type for errors of launches alone.
+fn without_type(_: &CloudError) -> &'static str {
+    ""
+}
+
+fn type_of(failure: &LaunchFailure) -> &'static str {
+    match failure {
+        LaunchFailure::InsufficientCapacity { .. } => "InsufficientCapacityError",
+        LaunchFailure::ClassNotReady { .. } => "NodeClassNotReadyError",
+        LaunchFailure::Transient { .. } | LaunchFailure::Refused { .. } => "",
+    }
+}
+
+impl<P: CloudProvider> CloudProvider for Metered<P> {
+    async fn catalog(&self) -> Result<Arc<Catalog>, CloudError> {
+        self.timed(CATALOG, self.cloud.catalog(), without_type).await
+    }
+
+    async fn resolve(&self, class: Arc<NodeClass>) -> Result<ClassStatus, CloudError> {
+        self.timed(RESOLVE, self.cloud.resolve(class), without_type).await
+    }
+
+    async fn launch(&self, order: LaunchOrder) -> Result<Instance, LaunchFailure> {
+        self.timed(LAUNCH, self.cloud.launch(order), type_of).await
+    }
+
+    async fn terminate(&self, instance: ProviderId) -> Result<(), CloudError> {
+        self.timed(TERMINATE, self.cloud.terminate(instance), without_type).await
+    }
+
+    async fn instances(&self) -> Result<Vec<Instance>, CloudError> {
+        self.timed(INSTANCES, self.cloud.instances(), without_type).await
+    }
+
+    /// Not timed: it waits until there is something to tell.
+    async fn notices(&self) -> Result<Notices, CloudError> {
+        self.cloud.notices().await
+    }
+
+    async fn acknowledge(&self, receipts: Vec<Receipt>) -> Result<(), CloudError> {
+        self.cloud.acknowledge(receipts).await
+    }
+}

@@ -1,0 +1,591 @@
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api;
+use crate::capacity::decision::Planned;
+use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings};
+use crate::io::kube::{Address, Kube};
+use crate::model::catalog::Catalog;
+use crate::model::name::ObjectKey;
+use crate::model::pool::PoolUse;
+
+const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+fn after(seconds: i64) -> Timestamp {
+    NOW + SignedDuration::from_secs(seconds)
+}
+
+fn seen(object: &Value) -> Observation {
+    let parsed = api::parse(object).unwrap_or_else(|errors| panic!("{errors:?}"));
+    parsed.into_observation().expect("it is observed")
+}
+
+/// A claim of the pool `web` that became the node `n1`.
+fn claim(name: &str, more: Value) -> Observation {
+    let mut object = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {"name": name, "labels": {
+            "karpenter.sh/nodepool": "web", "karpenter.sh/capacity-type": "on-demand",
+            "topology.kubernetes.io/zone": "us-east-1a", "node.kubernetes.io/instance-type": "m5.large",
+        }},
+        "spec": {
+            "requirements": [],
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+        },
+        "status": {"nodeName": "n1"},
+    });
+    merge(&mut object, more);
+    seen(&object)
+}
+
+fn merge(into: &mut Value, more: Value) {
+    let Value::Object(more) = more else { return *into = more };
+    for (key, value) in more {
+        merge(&mut into[key], value);
+    }
+}
+
+fn made(claim: &Observation) -> Arc<NodeClaim> {
+    let Observation::Claim(claim) = claim else { panic!("{claim:?}") };
+    claim.clone()
+}
+
+fn pool(name: &str, spec: Value) -> Observation {
+    let mut object = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name},
+        "spec": {"template": {"spec": {
+            "requirements": [],
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+        }}},
+    });
+    merge(&mut object["spec"], spec);
+    seen(&object)
+}
+
+fn owned(mut pool: Observation, owner: Owner) -> Observation {
+    let Observation::Pool(inner) = &mut pool else { panic!("{pool:?}") };
+    Arc::make_mut(inner).owner = Some(owner);
+    pool
+}
+
+/// Two cores and 8 GiB, of which 100m and 1 GiB are the system's.
+fn node(name: &str, labels: Value) -> Observation {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "creationTimestamp": NOW.to_string(), "labels": {
+            "karpenter.sh/nodepool": "web", "karpenter.sh/registered": "true",
+            "topology.kubernetes.io/zone": "us-east-1a", "kubernetes.io/arch": "amd64",
+        }},
+        "status": {
+            "capacity": {"cpu": "2", "memory": "8Gi"}, "allocatable": {"cpu": "1900m", "memory": "7Gi"},
+        },
+    });
+    merge(&mut object["metadata"]["labels"], labels);
+    seen(&object)
+}
+
+fn pod(node: Option<&str>, phase: &str, more: Value) -> Observation {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": "web-0", "namespace": "shop", "uid": "u1", "creationTimestamp": NOW.to_string(),
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": true},
+            ],
+        },
+        "spec": {"containers": [{"name": "c", "image": "c", "resources": {"requests": {"cpu": "950m"}}}]},
+        "status": {"phase": phase},
+    });
+    if let Some(node) = node {
+        object["spec"]["nodeName"] = node.into();
+    }
+    merge(&mut object, more);
+    seen(&object)
+}
+
+fn decision(action: Action, code: &'static str) -> Decision {
+    Decision { actions: vec![Planned::new(action, code, "")], ..Decision::default() }
+}
+
+#[track_caller]
+fn says(metrics: &Metrics, line: &str) {
+    says_at(metrics, NOW, line);
+}
+
+#[track_caller]
+fn says_at(metrics: &Metrics, now: Timestamp, line: &str) {
+    let text = metrics.text(now);
+    assert!(text.lines().any(|known| known == line), "no `{line}` in\n{text}");
+}
+
+#[track_caller]
+fn is_silent(metrics: &Metrics, what: &str) {
+    let text = metrics.text(NOW);
+    assert!(!text.contains(what), "`{what}` in\n{text}");
+}
+
+/// Rows: DIS-345, OBS-017
+#[test]
+fn a_claim_is_counted_when_it_is_made_given_back_and_gone() {
+    let metrics = Metrics::new();
+    let grace =
+        json!({"spec": {"terminationGracePeriod": "1h"}, "metadata": {"deletionTimestamp": NOW.to_string()}});
+    let seen = claim("web-1", grace);
+    let claim = made(&seen);
+    metrics.see(NOW, &pool("web", json!({"disruption": {"consolidateAfter": "1m", "consolidationPolicy": "WhenEmptyOrUnderutilized"}})));
+    metrics.decided(NOW, &decision(Action::CreateClaim(claim.clone()), "Provisioned"));
+    metrics.see(NOW, &seen);
+    metrics.see(NOW, &pod(Some("n1"), "Running", json!({})));
+    for code in ["RegistrationTimeout", "Underutilized", "Terminating"] {
+        metrics.decided(NOW, &decision(Action::DeleteClaim { claim: claim.name }, code));
+    }
+    metrics.see(after(5), &Observation::ClaimGone(claim.name));
+    // Told twice, counted once.
+    metrics.see(after(6), &Observation::ClaimGone(claim.name));
+    says(
+        &metrics,
+        "karpenter_nodeclaims_created_total{reason=\"provisioned\",nodepool=\"web\",min_values_relaxed=\"false\"} 1",
+    );
+    for (reason, policy) in [("registration_timeout", ""), ("underutilized", "when_empty_or_underutilized")] {
+        for name in ["nodeclaims_disrupted", "pods_disruption_initiated"] {
+            let labels = format!(
+                "reason=\"{reason}\",nodepool=\"web\",capacity_type=\"on-demand\",\
+                 consolidation_policy=\"{policy}\",termination_mode=\"eventual\""
+            );
+            says(&metrics, &format!("karpenter_{name}_total{{{labels}}} 1"));
+        }
+    }
+    is_silent(&metrics, "terminating");
+    says(
+        &metrics,
+        "karpenter_nodeclaims_terminated_total{nodepool=\"web\",capacity_type=\"on-demand\",zone=\"us-east-1a\"} 1",
+    );
+    says(&metrics, "karpenter_nodeclaims_termination_duration_seconds_sum{nodepool=\"web\"} 5.0");
+}
+
+/// Rows: DIS-339, DIS-340, DIS-341, DIS-342
+#[test]
+fn a_decision_is_counted_once_and_in_each_of_its_pools() {
+    let metrics = Metrics::new();
+    let command = |method, pools: &[&str], replacements| Command {
+        method,
+        nodes: Vec::new(),
+        claims: Vec::new(),
+        pools: pools.iter().map(|name| PoolName::new(name)).collect(),
+        replacements,
+        savings: crate::model::money::UsdPerHour::ZERO,
+        pods: Vec::new(),
+    };
+    let started = vec![
+        command(Method::Emptiness, &["web", "web", "batch"], Vec::new()),
+        command(Method::Drift, &["web"], Vec::new()),
+        command(Method::MultiNodeConsolidation, &["web"], Vec::new()),
+        command(Method::Expiration, &["web"], Vec::new()),
+    ];
+    metrics.decided(NOW, &Decision { started, ..Decision::default() });
+    for (reason, kind) in [("empty", "empty"), ("drifted", ""), ("underutilized", "multi")] {
+        let own = format!("decision=\"delete\",reason=\"{reason}\",consolidation_type=\"{kind}\"");
+        says(&metrics, &format!("karpenter_voluntary_disruption_decisions_total{{{own}}} 1"));
+        let name = "karpenter_voluntary_disruption_decisions_by_nodepool_total";
+        says(&metrics, &format!("{name}{{nodepool=\"web\",{own}}} 1"));
+    }
+    is_silent(&metrics, "expired");
+}
+
+/// Rows: OBS-011
+#[test]
+fn obs_011_limits_and_usage_are_in_whole_units_and_go_with_their_pool() {
+    let us = Owner::new("provisor", "dev");
+    let metrics = Metrics::of(Watched { owner: Some(us), hides_objects: false });
+    let ours = |limits: Value| owned(pool("web", json!({"limits": limits})), us);
+    metrics.see(NOW, &ours(json!({"cpu": "1500m", "nodes": 3})));
+    says(&metrics, "karpenter_nodepools_limit{nodepool=\"web\",resource_type=\"cpu\"} 1.5");
+    metrics.see(NOW, &ours(json!({"nodes": 4})));
+    says(&metrics, "karpenter_nodepools_limit{nodepool=\"web\",resource_type=\"nodes\"} 4.0");
+    is_silent(&metrics, "resource_type=\"cpu\"");
+    let mut used = PoolUse { nodes: 2, ..PoolUse::default() };
+    used.resources.set(*crate::model::quantity::resource::CPU, 2500);
+    let change = crate::model::action::PoolChange { used: Some(used), ..Default::default() };
+    metrics.decided(NOW, &decision(Action::UpdatePool { pool: PoolName::new("web"), change }, "Counted"));
+    says(&metrics, "karpenter_nodepools_usage{nodepool=\"web\",resource_type=\"cpu\"} 2.5");
+    says(&metrics, "karpenter_nodepools_usage{nodepool=\"web\",resource_type=\"nodes\"} 2.0");
+    metrics.see(NOW, &pool("theirs", json!({"limits": {"cpu": "9"}})));
+    is_silent(&metrics, "theirs");
+    metrics.see(NOW, &Observation::PoolGone(PoolName::new("web")));
+    is_silent(&metrics, "nodepools_limit{");
+    is_silent(&metrics, "nodepools_usage{");
+}
+
+/// Rows: OBS-014
+#[test]
+fn obs_014_the_cost_of_a_pool_follows_its_claims_and_prices() {
+    let metrics = Metrics::new();
+    let catalog = Catalog::builtin("us-east-1").expect("a region");
+    metrics.see(NOW, &Observation::Catalog(Arc::new(catalog.clone())));
+    metrics.see(NOW, &pool("web", json!({})));
+    says(&metrics, "karpenter_nodepools_cost_total{nodepool=\"web\"} 0.0");
+    metrics.see(NOW, &claim("a", json!({})));
+    metrics.see(NOW, &claim("b", json!({})));
+    says(&metrics, "karpenter_nodepools_cost_total{nodepool=\"web\"} 0.192");
+    // What is bought is not known yet; what nobody sells has no price.
+    let label = |value: Value| json!({"metadata": {"labels": {"node.kubernetes.io/instance-type": value}}});
+    let mut open = made(&claim("c", json!({})));
+    Arc::make_mut(&mut open).labels.remove(&*label::INSTANCE_TYPE);
+    metrics.see(NOW, &Observation::Claim(open));
+    is_silent(&metrics, "cost_tracker_errors_total{");
+    for _ in 0..2 {
+        metrics.see(NOW, &claim("d", label(json!("z9.huge"))));
+    }
+    says(&metrics, "karpenter_nodepools_cost_tracker_errors_total{nodepool=\"web\"} 1");
+    says(&metrics, "karpenter_nodepools_cost_total{nodepool=\"web\"} 0.192");
+    let kind = crate::model::offering::CapacityType::OnDemand;
+    let dearer = [(("m5.large".into(), kind), Some(crate::model::money::UsdPerHour(500_000)))];
+    metrics.see(NOW, &Observation::Catalog(Arc::new(catalog.with_prices(&dearer.into()))));
+    says(&metrics, "karpenter_nodepools_cost_total{nodepool=\"web\"} 1.0");
+    metrics.see(NOW, &Observation::ClaimGone(ClaimName::new("a")));
+    says(&metrics, "karpenter_nodepools_cost_total{nodepool=\"web\"} 0.5");
+    metrics.see(NOW, &Observation::PoolGone(PoolName::new("web")));
+    is_silent(&metrics, "nodepools_cost_total{");
+}
+
+/// Rows: OBS-010
+#[test]
+fn obs_010_a_node_is_measured_while_it_is_there_and_all_of_them_by_their_use() {
+    let metrics = Metrics::new();
+    metrics.see(NOW, &Observation::Synced);
+    metrics.see(NOW, &node("n1", json!({})));
+    metrics.see(NOW, &pod(Some("n1"), "Running", json!({})));
+    let own =
+        "node_name=\"n1\",phase=\"\",managed=\"true\",nodepool=\"web\",arch=\"amd64\",zone=\"us-east-1a\"";
+    let text = metrics.text(after(60));
+    let figure = |name: &str, resource: &str| {
+        let wanted = format!("karpenter_{name}{{");
+        let mut lines = text.lines().filter(|line| line.starts_with(&wanted) && line.contains(resource));
+        let line = lines.next().unwrap_or_else(|| panic!("no {name} of {resource} in\n{text}"));
+        for label in own.split(',').filter(|_| name.starts_with("nodes_")) {
+            assert!(line.contains(label), "no {label} in {line}");
+        }
+        line.rsplit(' ').next().and_then(|figure| figure.parse::<f64>().ok()).expect("a figure")
+    };
+    assert_eq!(figure("nodes_allocatable", "\"cpu\""), 1.9);
+    assert_eq!(figure("nodes_allocatable", "\"memory\""), 7.0 * 1024.0 * 1024.0 * 1024.0);
+    assert_eq!(figure("nodes_total_pod_requests", "\"cpu\""), 0.95);
+    assert_eq!(figure("nodes_total_daemon_requests", "\"cpu\""), 0.0);
+    assert_eq!(figure("nodes_system_overhead", "\"cpu\""), 0.1);
+    assert_eq!(figure("nodes_current_lifetime_seconds", "n1"), 60.0);
+    assert_eq!(figure("cluster_utilization_percent", "\"cpu\""), 50.0);
+    says(&metrics, "karpenter_nodes_created_total{nodepool=\"web\",zone=\"us-east-1a\"} 1");
+    let mut going = node("n1", json!({}));
+    if let Observation::Node(node) = &mut going {
+        Arc::make_mut(node).deleted = Some(after(60));
+    }
+    metrics.see(after(60), &going);
+    metrics.see(after(90), &Observation::NodeGone("n1".into()));
+    is_silent(&metrics, "node_name=");
+    says(&metrics, "karpenter_nodes_terminated_total{nodepool=\"web\",zone=\"us-east-1a\"} 1");
+    says(&metrics, "karpenter_nodes_termination_duration_seconds_sum{nodepool=\"web\"} 30.0");
+    says(&metrics, "karpenter_nodes_lifetime_duration_seconds_sum{nodepool=\"web\"} 90.0");
+    says(&metrics, "karpenter_cluster_state_node_count 0");
+}
+
+/// Rows: OBS-012, OBS-013
+#[test]
+fn a_pod_is_told_of_as_it_is_and_how_long_it_waits() {
+    let metrics = Metrics::new();
+    metrics.see(NOW, &node("n1", json!({"node.kubernetes.io/instance-type": "m5.large"})));
+    metrics.see(NOW, &pod(None, "Pending", json!({})));
+    let state = |node: &str, scheduled: bool, words: [&str; 4], phase: &str, managed: bool| {
+        let [pool, zone, arch, kind] = words;
+        format!(
+            "karpenter_pods_state{{name=\"web-0\",namespace=\"shop\",\
+             owner=\"/apis/apps/v1/namespaces/shop/replicasets/web\",node=\"{node}\",scheduled=\"{scheduled}\",\
+             nodepool=\"{pool}\",zone=\"{zone}\",arch=\"{arch}\",capacity_type=\"\",instance_type=\"{kind}\",\
+             phase=\"{phase}\",ready=\"false\",managed=\"{managed}\"}} 1.0"
+        )
+    };
+    let own = "{name=\"web-0\",namespace=\"shop\"}";
+    says(&metrics, &state("", false, [""; 4], "Pending", false));
+    says_at(&metrics, after(3), &format!("karpenter_pods_unbound_time_seconds{own} 3.0"));
+    says_at(&metrics, after(4), &format!("karpenter_pods_unstarted_time_seconds{own} 4.0"));
+    says_at(
+        &metrics,
+        after(4),
+        &format!("karpenter_pods_provisioning_scheduling_undecided_time_seconds{own} 4.0"),
+    );
+
+    metrics.see(after(7), &pod(Some("n1"), "Pending", json!({})));
+    let words = ["web", "us-east-1a", "amd64", "m5.large"];
+    says(&metrics, &state("n1", true, words, "Pending", true));
+    is_silent(&metrics, "pods_unbound_time_seconds{");
+    is_silent(&metrics, "undecided_time_seconds{");
+    says(&metrics, "karpenter_pods_bound_duration_seconds_sum 7.0");
+    says_at(&metrics, after(8), &format!("karpenter_pods_unstarted_time_seconds{own} 8.0"));
+
+    metrics.see(after(9), &pod(Some("n1"), "Running", json!({})));
+    metrics.see(after(20), &pod(Some("n1"), "Running", json!({})));
+    says(&metrics, &state("n1", true, words, "Running", true));
+    is_silent(&metrics, "phase=\"Pending\"");
+    is_silent(&metrics, "pods_unstarted_time_seconds{");
+    says_at(&metrics, after(20), "karpenter_pods_startup_duration_seconds{quantile=\"0.5\"} 9.0");
+    says(&metrics, "karpenter_pods_startup_duration_seconds_count 1");
+    says(&metrics, "karpenter_pods_bound_duration_seconds_count 1");
+
+    metrics.see(after(30), &Observation::PodGone(ObjectKey::new("shop", "web-0")));
+    is_silent(&metrics, "pods_state{");
+}
+
+#[test]
+fn the_way_from_a_place_to_running_is_told_while_it_lasts_and_then_counted() {
+    use crate::capacity::decision::Plan;
+    use crate::capacity::scheduling::Solution;
+    let metrics = Metrics::new();
+    let mut healthy = pool("web", json!({}));
+    if let Observation::Pool(pool) = &mut healthy {
+        let (kind, status) =
+            (PoolCondition::NodeRegistrationHealthy, crate::model::claim::ConditionStatus::True);
+        Arc::make_mut(pool).conditions.set(kind, status, "Told", "", NOW);
+    }
+    metrics.see(NOW, &healthy);
+    metrics.see(NOW, &node("n1", json!({})));
+    metrics.see(NOW, &pod(None, "Pending", json!({})));
+    let key = ObjectKey::new("shop", "web-0");
+    let existing = [(Place::Node("n1".into()), vec![key])].into_iter().collect();
+    let provisioning = Solution { existing, ..Solution::default() };
+    let plan = Arc::new(Plan { provisioning, ..Plan::default() });
+    metrics.decided(after(1), &Decision { plan, ..Decision::default() });
+    let own = "{name=\"web-0\",namespace=\"shop\"}";
+    let [unbound, unstarted] =
+        ["unbound", "unstarted"].map(|word| format!("pods_provisioning_{word}_time_seconds"));
+    says_at(&metrics, after(3), &format!("karpenter_{unbound}{own} 2.0"));
+    metrics.see(after(5), &pod(Some("n1"), "Pending", json!({})));
+    is_silent(&metrics, &format!("{unbound}{{"));
+    says_at(&metrics, after(6), &format!("karpenter_{unstarted}{own} 5.0"));
+    metrics.see(after(9), &pod(Some("n1"), "Running", json!({})));
+    is_silent(&metrics, &format!("{unstarted}{{"));
+    says(&metrics, "karpenter_pods_provisioning_bound_duration_seconds_sum 4.0");
+    says(&metrics, "karpenter_pods_provisioning_startup_duration_seconds_sum 8.0");
+}
+
+#[test]
+fn evictions_are_counted_by_their_answer() {
+    let metrics = Metrics::new();
+    let pod = ObjectKey::new("shop", "web-0");
+    metrics.see(NOW, &Observation::Evicted { pod });
+    metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
+    metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
+    says(&metrics, "karpenter_pods_eviction_requests_total{code=\"201\"} 1");
+    says(&metrics, "karpenter_pods_eviction_requests_total{code=\"429\"} 2");
+}
+
+#[test]
+fn sch_226_every_round_is_timed() {
+    let metrics = Metrics::new();
+    metrics.planned(Duration::from_millis(120));
+    let name = "karpenter_scheduler_scheduling_duration_seconds";
+    says(&metrics, &format!("{name}_count{{controller=\"provisioner\"}} 1"));
+    says(&metrics, &format!("{name}_sum{{controller=\"provisioner\"}} 0.12"));
+}
+
+/// Rows: OBS-015
+#[test]
+fn obs_015_whether_the_picture_is_complete_is_told_and_for_how_long_it_is_not() {
+    let metrics = Metrics::new();
+    // Nobody reads the cluster yet.
+    says_at(&metrics, after(100), "karpenter_cluster_state_unsynced_time_seconds 0.0");
+    for start in [100, 1000] {
+        metrics.begin(after(start));
+        says(&metrics, "karpenter_cluster_state_synced 0");
+        for more in [3, 8] {
+            let line = format!("karpenter_cluster_state_unsynced_time_seconds {more}.0");
+            says_at(&metrics, after(start + more), &line);
+        }
+        metrics.see(after(start + 8), &node("n1", json!({})));
+        metrics.see(after(start + 9), &Observation::Synced);
+        assert!(metrics.is_ready());
+        says(&metrics, "karpenter_cluster_state_synced 1");
+        says(&metrics, "karpenter_cluster_state_node_count 1");
+        says_at(&metrics, after(start + 50), "karpenter_cluster_state_unsynced_time_seconds 0.0");
+        is_silent(&metrics, "nodes_created_total{");
+    }
+    // Another replica acts meanwhile: what was there may be gone.
+    metrics.begin(after(2000));
+    says(&metrics, "karpenter_cluster_state_node_count 0");
+}
+
+/// Rows: OBS-016
+#[tokio::test]
+async fn obs_016_requests_to_the_cloud_are_timed_and_their_errors_have_types() {
+    use crate::io::cloud::{CloudProvider, LaunchOrder};
+    let metrics = Metrics::new();
+    let catalog = Arc::new(Catalog::builtin("us-east-1").expect("a region"));
+    // No request reaches this address: nothing is bought.
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "test",
+        "clusters": [{"name": "test", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "test", "user": {}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+    });
+    std::fs::write(file.path(), config.to_string()).expect("a file");
+    let address = Address { kubeconfig: Some(file.path().to_owned()), context: None };
+    let kubelet = Kubelet::new(Kube::connect(&address, 1).await.expect("a kubeconfig"), false);
+    let cloud = Arc::new(SimulatedProvider::new(SimulatedSettings::default(), catalog, kubelet));
+    let cloud = Metered::new(cloud, "simulated", metrics.clone());
+    cloud.catalog().await.expect("a catalogue");
+    let class = json!({
+        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
+        "spec": {
+            "amiSelectorTerms": [{"alias": "al2023@latest"}], "role": "machines",
+            "subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}],
+        },
+    });
+    let Observation::Class(class) = seen(&class) else { panic!("{class}") };
+    let order = LaunchOrder { claim: made(&claim("a", json!({}))), class, options: Vec::new() };
+    cloud.launch(order).await.expect_err("nothing is asked for");
+    let own = |controller: &str, method: &str| {
+        format!("controller=\"{controller}\",method=\"{method}\",provider=\"simulated\"")
+    };
+    let [asked, launched] = [own("provisioner", "GetInstanceTypes"), own("nodeclaim.lifecycle", "Create")];
+    for labels in [&asked, &launched] {
+        says(&metrics, &format!("karpenter_cloudprovider_duration_seconds_count{{{labels}}} 1"));
+    }
+    let errors = "karpenter_cloudprovider_errors_total";
+    says(&metrics, &format!("{errors}{{{launched},error=\"InsufficientCapacityError\"}} 1"));
+    is_silent(&metrics, &format!("{errors}{{{asked}"));
+}
+
+/// Rows: OBS-020
+#[test]
+fn obs_020_series_of_single_objects_can_be_left_out_alone() {
+    let told = |hides_objects| {
+        let metrics = Metrics::of(Watched { owner: None, hides_objects });
+        a_day(&metrics);
+        names(&metrics.text(after(10)))
+    };
+    let (all, few) = (told(false), told(true));
+    let is_of_objects = |name: &str| {
+        let is_gauge = |prefix: &str| {
+            name.starts_with(prefix) && !name.contains("duration") && !name.ends_with("_total")
+        };
+        let of_pods = name.starts_with("karpenter_pods_") && !name.ends_with("_total");
+        of_pods
+            || is_gauge("karpenter_nodes_")
+            || name == "karpenter_cluster_utilization_percent"
+            || ["limit", "usage", "cost_total"]
+                .iter()
+                .any(|last| name == format!("karpenter_nodepools_{last}"))
+    };
+    let missing: Vec<&String> = all.keys().filter(|name| !few.contains_key(*name)).collect();
+    assert!(missing.iter().all(|name| is_of_objects(name)), "{missing:?}");
+    let left: Vec<&String> = few.keys().filter(|name| is_of_objects(name)).collect();
+    assert!(left.is_empty() && missing.len() > 15, "{left:?} {missing:?}");
+}
+
+/// The page lists all that is served, each with its type and its labels, and nothing else.
+#[test]
+fn the_reference_page_has_every_metric_with_its_type_and_labels() {
+    let metrics = Metrics::new();
+    a_day(&metrics);
+    let served = names(&metrics.text(after(10)));
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/metrics.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| `karpenter_"));
+    let told: BTreeMap<String, (String, BTreeSet<String>)> = rows
+        .map(|row| {
+            let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let words =
+                |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+            (words(cells[0])[0].clone(), (cells[1].to_owned(), words(cells[2]).into_iter().collect()))
+        })
+        .collect();
+    let difference = |one: &BTreeMap<_, _>, other: &BTreeMap<String, _>| {
+        one.keys().filter(|name| !other.contains_key(*name)).cloned().collect::<Vec<String>>()
+    };
+    assert_eq!(difference(&served, &told), Vec::<String>::new(), "not on the page");
+    assert_eq!(difference(&told, &served), Vec::<String>::new(), "not served");
+    for (name, (kind, labels)) in &served {
+        assert_eq!((kind, labels), (&told[name].0, &told[name].1), "{name}");
+    }
+}
+
+/// Something of everything.
+fn a_day(metrics: &Metrics) {
+    use crate::capacity::decision::Plan;
+    use crate::capacity::scheduling::Solution;
+    metrics.see(NOW, &Observation::Catalog(Arc::new(Catalog::builtin("us-east-1").expect("a region"))));
+    metrics.see(NOW, &Observation::Synced);
+    let mut healthy = pool("web", json!({"limits": {"cpu": "9"}}));
+    if let Observation::Pool(pool) = &mut healthy {
+        let (kind, status) =
+            (PoolCondition::NodeRegistrationHealthy, crate::model::claim::ConditionStatus::True);
+        let pool = Arc::make_mut(pool);
+        pool.conditions.set(kind, status, "Told", "", NOW);
+        let mut used = PoolUse { nodes: 1, ..PoolUse::default() };
+        used.resources.set(*crate::model::quantity::resource::CPU, 1000);
+        pool.used = Some(used);
+    }
+    metrics.see(NOW, &healthy);
+    let first = made(&claim("a", json!({})));
+    metrics.decided(NOW, &decision(Action::CreateClaim(first.clone()), "Provisioned"));
+    let label = json!({"metadata": {"labels": {"node.kubernetes.io/instance-type": "z9.huge"}}});
+    let gone = json!({"metadata": {"deletionTimestamp": NOW.to_string()}});
+    for seen in [claim("a", gone), claim("b", label)] {
+        metrics.see(NOW, &seen);
+    }
+    metrics.decided(NOW, &decision(Action::DeleteClaim { claim: first.name }, "Empty"));
+    metrics.see(NOW, &Observation::ClaimGone(first.name));
+    let mut going = node("n0", json!({}));
+    if let Observation::Node(node) = &mut going {
+        Arc::make_mut(node).deleted = Some(NOW);
+    }
+    for seen in [going, Observation::NodeGone("n0".into()), node("n1", json!({}))] {
+        metrics.see(NOW, &seen);
+    }
+    let key = ObjectKey::new("shop", "web-0");
+    metrics.see(NOW, &Observation::Evicted { pod: key });
+    metrics.planned(Duration::from_millis(1));
+    let call = Call { controller: "nodeclaim.lifecycle", method: "Create" };
+    metrics.called("aws", call, Duration::from_millis(1), Some(""));
+    // One pod waits for a plan, the other has a place.
+    let other = json!({"metadata": {"name": "web-1", "uid": "u2"}});
+    metrics.see(NOW, &pod(None, "Pending", json!({})));
+    let started = vec![Command {
+        method: Method::Emptiness,
+        nodes: Vec::new(),
+        claims: Vec::new(),
+        pools: vec![PoolName::new("web")],
+        replacements: Vec::new(),
+        savings: crate::model::money::UsdPerHour::ZERO,
+        pods: Vec::new(),
+    }];
+    let existing = [(Place::Node("n1".into()), vec![key])].into_iter().collect();
+    let plan = Plan {
+        provisioning: Solution { existing, ..Solution::default() },
+        pending_zones: [(EffectiveZone::Flexible, 1)].into(),
+        ..Plan::default()
+    };
+    metrics.decided(NOW, &Decision { started, plan: Arc::new(plan), ..Decision::default() });
+    metrics.see(NOW, &pod(None, "Pending", other));
+}
+
+/// The families of a text with their types and the labels of their series.
+fn names(text: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let mut families: BTreeMap<String, (String, BTreeSet<String>)> = BTreeMap::new();
+    let mut family = String::new();
+    for line in text.lines() {
+        if let Some(told) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = told.split_once(' ').expect("a name and a type");
+            // Counters are named without what every line of theirs ends in.
+            family = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+            families.insert(family.clone(), (kind.to_owned(), BTreeSet::new()));
+        } else if let Some((_, labels)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
+            let labels = labels.split("\",").filter_map(|label| label.split_once("=\"")).map(|(key, _)| key);
+            // What the form itself needs is no label of the metric.
+            let labels = labels.filter(|key| !["le", "quantile"].contains(key)).map(str::to_owned);
+            families.get_mut(&family).expect("its family is named first").1.extend(labels);
+        }
+    }
+    families
+}
