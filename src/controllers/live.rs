@@ -112,6 +112,7 @@ impl<P: CloudProvider> Live<P> {
         on_seen: Box<dyn Fn(&Observation) + Send>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Result<Self, KubeError> {
+        let kube = kube.under(permit.clone());
         let wants_companions = !settings.engine.scheduling.default_spreads.is_empty();
         let watches = Watches::start(&kube, wants_companions).await?;
         let inventory = settings.ledger.read(&kube).await?;

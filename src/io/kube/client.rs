@@ -14,6 +14,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::Resource;
+use super::lease::Permit;
 
 /// The field manager of everything that is written, as `managedFields` names it.
 pub const FIELD_MANAGER: &str = "provisor";
@@ -47,6 +48,9 @@ pub enum KubeError {
     Refused { what: String, code: u16, reason: String, message: String },
     #[error("{what}: no answer: {message}")]
     Unreachable { what: String, message: String },
+    /// It was not asked: the permit ended while the request waited for its turn.
+    #[error("{what}: another replica acts now")]
+    NotOurTurn { what: String },
 }
 
 impl KubeError {
@@ -89,7 +93,7 @@ impl KubeError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Refused { code, .. } => matches!(code, 409 | 429) || *code >= 500,
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } | Self::NotOurTurn { .. } => true,
             _ => false,
         }
     }
@@ -117,6 +121,8 @@ impl KubeError {
 pub struct Kube {
     client: kube::Client,
     pace: Arc<Pace>,
+    /// Without a valid one nothing is written; reading needs none.
+    permit: Permit,
     host: Arc<str>,
     namespace: Arc<str>,
     pub(super) server: Server,
@@ -174,7 +180,12 @@ impl Kube {
         let client = kube::Client::try_from(config)
             .map_err(|error| KubeError::of("the connection cannot be prepared".into(), error))?;
         let pace = Arc::new(Pace::new(requests_per_second));
-        Ok(Self { client, pace, host, namespace, server })
+        Ok(Self { client, pace, permit: Permit::unlimited(), host, namespace, server })
+    }
+
+    /// The same connection, over which nothing is written any more once `permit` is lost, however long it waited for its turn.
+    pub fn under(&self, permit: Permit) -> Self {
+        Self { permit, ..self.clone() }
     }
 
     /// The host of the API server, for people.
@@ -327,6 +338,10 @@ impl Kube {
         let request =
             request.map_err(|error| KubeError::Unreachable { what: what(), message: error.to_string() })?;
         self.pace.turn().await;
+        // This process may have stood still since it was decided.
+        if *request.method() != http::Method::GET && !self.permit.is_valid() {
+            return Err(KubeError::NotOurTurn { what: what() });
+        }
         match tokio::time::timeout(PATIENCE, self.client.request(request)).await {
             Ok(answer) => answer.map_err(|error| KubeError::of(what(), error)),
             Err(_) => Err(KubeError::Unreachable { what: what(), message: "took too long".into() }),
