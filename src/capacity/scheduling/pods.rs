@@ -13,7 +13,7 @@ use crate::capacity::cluster::Cluster;
 use crate::model::claim::ConditionType;
 use crate::model::hash::FastSet;
 use crate::model::label;
-use crate::model::name::{NodeName, ObjectKey};
+use crate::model::name::{NodeName, ObjectKey, PoolName};
 use crate::model::node::Node;
 use crate::model::offering::CapacityType;
 use crate::model::pod::{NodeTerm, Pod, PodShape, SelectorTerm};
@@ -193,17 +193,27 @@ pub fn moving_pods(cluster: &Cluster, now: Timestamp) -> Vec<Arc<Pod>> {
     moving_from(cluster, going.map(|node| node.name), now)
 }
 
-/// Pods of `nodes` that need another place.
+/// Pods of `nodes` that need another place. Whoever drains a node of its own looks after the pods there: those of somebody
+/// else's node are placed once they are evicted and wait.
 pub(crate) fn moving_from(
     cluster: &Cluster,
     nodes: impl Iterator<Item = NodeName>,
     now: Timestamp,
 ) -> Vec<Arc<Pod>> {
     nodes
+        .filter(|node| !is_strange(cluster, *node))
         .flat_map(|node| cluster.pods_of(node))
         .filter(|pod| is_reschedulable(cluster, pod, now))
         .cloned()
         .collect()
+}
+
+/// Whether a node belongs to a pool or a claim of somebody else's.
+fn is_strange(cluster: &Cluster, node: NodeName) -> bool {
+    let Some(node) = cluster.nodes.get(&node) else { return false };
+    let pool = node.labels.get(&*label::NODEPOOL).map(|name| PoolName(*name));
+    pool.is_some_and(|pool| cluster.strangers.pools.contains(&pool))
+        || node.provider_id.is_some_and(|id| cluster.strangers.has_machine(id))
 }
 
 /// Whether `pod` would come back elsewhere if its node were drained now.

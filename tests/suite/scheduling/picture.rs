@@ -180,6 +180,19 @@ fn sch_468_a_node_whose_object_or_claim_is_being_deleted_is_on_its_way_out() {
     }
 }
 
+/// Such a node may stay for long, and whoever drains it buys for its pods.
+#[test]
+fn pods_of_somebody_elses_node_that_goes_are_not_bought_for() {
+    let mut world = World::plain();
+    world.run(&[pod("a").cpu("1")]);
+    let claims: Vec<ClaimName> = world.cluster.claims.keys().copied().collect();
+    claims.into_iter().for_each(|claim| world.cluster.remove_claim(claim));
+    world.edit_node("node-001", |node| node.deleted = Some(now()));
+    assert_eq!(moving_pods(&world.cluster, now()).len(), 1, "nobody is known to look after it");
+    world.cluster.strangers.pools.insert(PoolName::new("default"));
+    assert!(moving_pods(&world.cluster, now()).is_empty());
+}
+
 #[test]
 fn sch_470_a_provider_id_that_comes_late_makes_no_second_node() {
     let mut world = World::plain();
