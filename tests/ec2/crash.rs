@@ -1,75 +1,145 @@
-//! Processes that die at any moment while machines are bought and given back: what EC2 and the objects say is enough to go on.
+//! Processes that die at any moment while machines are bought, missing, taken back and given back: what EC2 and the objects say is
+//! enough to go on.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::region::{Region, environment, is_true};
-use crate::bench::{PATIENCE, Running, text};
+use crate::bench::text;
+use crate::moments::{Killer, Stage};
 
-/// Moments that look like chance and are the same in every run.
-fn moments(seed: u64) -> impl Iterator<Item = Duration> {
-    let mut state = seed;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        Duration::from_millis(400 + (state >> 33) % 2200)
-    })
+/// Whoever dies with the lease keeps its successor waiting for 15 seconds: some do, as those of users.
+const WITH_LEASE: usize = 3;
+
+/// A region in which moments last: what was bought shows late, and an answer takes its time.
+fn slow() -> Region {
+    let region = Region::of(&slowly("one"));
+    let delays = json!({ "running": 0.5, "terminated": 0.5, "visible": 1.5, "answered": 0.4 });
+    region.control("delays", delays);
+    region
 }
 
-/// Kills and restarts `times` times, then waits until `is_so`. What is dropped is killed.
-fn survive(region: &Region, what: &str, (seed, times): (u64, usize), is_so: impl Fn() -> bool) -> Running {
-    let begun = Instant::now();
-    for moment in moments(seed).take(times) {
-        let running = region.start(&["--no-lease"]);
-        std::thread::sleep(moment);
-        drop(running);
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-    }
-    let running = region.start(&["--no-lease"]);
-    region.bench.wait(what, is_so);
-    running
+/// One machine is replaced at a time, so that each kill on the way hits something.
+fn slowly(generation: &str) -> String {
+    environment(generation).replace("40%", "1")
+}
+
+/// One pod that needs a machine of its own, and some that fit beside it.
+fn deploy(region: &Region, at: usize) {
+    region.bench.deploy(&format!("large-{at}"), 1, "9", "1Gi");
+    region.bench.deploy(&format!("small-{at}"), 3, "250m", "256Mi");
+}
+
+/// All of the first so many deployments run, each on a machine of its own, and nothing is on its way.
+fn is_settled(region: &Region, deployments: usize) -> bool {
+    let claims = region.bench.claims();
+    region.bench.all_run(4 * deployments)
+        && claims.len() == deployments
+        && claims.iter().all(|claim| is_true(claim, "Initialized"))
+        && region.are_one_to_one()
+}
+
+/// So many claims were ever made, each with one machine.
+fn expect_machines(region: &Region, count: usize) {
+    region.expect_one_machine_a_claim();
+    let made = region.bench.claims_made();
+    let logs = region.bench.logs();
+    assert_eq!(made.len(), count, "no machine is wanted twice: {made:?}\n{logs}");
+    assert_eq!(region.machines().len(), count, "no machine is bought twice\n{logs}");
 }
 
 #[test]
-fn twenty_processes_that_are_killed_buy_and_end_each_machine_once() {
-    let region = Region::new();
+fn twenty_processes_that_are_killed_at_work_buy_and_end_each_machine_once() {
+    let region = slow();
     let bench = &region.bench;
     let (strangers, others) = (bench.plant_strangers(), region.plant_others());
-    // What was bought shows late, and an answer takes its time: the worst moments are longer.
-    region.control("delays", json!({ "running": 0.5, "terminated": 0.5, "visible": 1.5 }));
-    bench.deploy("web", 24, "900m", "1Gi");
-    let running = survive(&region, "all running", (20_261_121, 8), || {
-        bench.all_run(24)
-            && bench.claims().iter().all(|claim| is_true(claim, "Initialized"))
-            && region.are_one_to_one()
-    });
-    drop(running);
-    region.expect_one_machine_a_claim();
-    let cpus: f64 = bench
-        .nodes()
-        .iter()
-        .filter_map(|node| node["status"]["capacity"]["cpu"].as_str()?.parse::<f64>().ok())
-        .sum();
-    assert!(cpus < 24.0 * 0.9 * 2.0, "nothing was bought twice: {cpus} CPUs for 24 pods of 0.9");
+    let machines = || region.machines();
+    let mut killer = Killer::new(bench, 20_261_121, &machines);
 
-    let bought = bench.claims().len();
-    bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
+    let stages =
+        [Some(Stage::Bought), None, None, Some(Stage::Booting), Some(Stage::Bought), None, None, None];
+    let bought = stages.len();
+    for (at, stage) in stages.into_iter().enumerate() {
+        deploy(&region, at);
+        killer.strike(region.start(if at < WITH_LEASE { &[] } else { &["--no-lease"] }), stage);
+    }
+    let running = region.start(&["--no-lease"]);
+    bench.wait("all running", || is_settled(&region, bought));
+    drop(running);
+    expect_machines(&region, bought);
+
+    bench.fleet.commit("second", &[("environments/dev.toml", &slowly("two"))]);
+    let stages = [Stage::Condemned, Stage::Bought, Stage::Draining];
+    for stage in stages.into_iter().map(Some).chain([None; 5]) {
+        killer.strike(region.start(&["--no-lease"]), stage);
+    }
+    let running = region.start(&["--no-lease"]);
     let is_new = |node: &Value| text(node, "/metadata/labels/generation") == "two";
-    let running = survive(&region, "rolled", (7_331, 6), || {
-        bench.nodes().iter().all(is_new)
-            && bench.all_run(24)
-            && bench.claims().iter().all(|claim| is_true(claim, "Initialized"))
-            && region.are_one_to_one()
-    });
+    bench.wait("rolled", || bench.nodes().iter().all(is_new) && is_settled(&region, bought));
     drop(running);
-    region.expect_one_machine_a_claim();
+    expect_machines(&region, 2 * bought);
+    bench.expect_moved_once(4 * bought);
 
-    bench.scale("web", 0);
-    let running = survive(&region, "empty", (4_187, 6), || region.is_empty());
-    region.expect_one_machine_a_claim();
-    bench.expect_moved_once(24);
-    let made = bench.claims_made();
-    assert!(made.len() <= 2 * bought, "no machine is replaced twice: {made:?}");
+    (0..bought).for_each(|at| bench.scale(&format!("small-{at}"), 0));
+    for at in 0..4 {
+        bench.scale(&format!("large-{at}"), 0);
+        killer.strike(region.start(&["--no-lease"]), None);
+    }
+    (4..bought).for_each(|at| bench.scale(&format!("large-{at}"), 0));
+    let running = region.start(&["--no-lease"]);
+    bench.wait("empty", || region.is_empty());
+    let stages = [Stage::Waiting, Stage::Bought, Stage::Booting, Stage::Condemned, Stage::Draining];
+    killer.expect_struck(20, &stages);
+    expect_machines(&region, 2 * bought);
+    bench.expect_moved_once(4 * bought);
+    bench.expect_untouched(&strangers);
+    region.expect_others(&others);
+    drop(running);
+}
+
+#[test]
+fn twenty_processes_that_are_killed_while_machines_are_missing_or_taken_back_replace_each_once() {
+    let region = slow();
+    let bench = &region.bench;
+    let (strangers, others) = (bench.plant_strangers(), region.plant_others());
+    let machines = || region.machines();
+    let mut killer = Killer::new(bench, 7_331, &machines);
+
+    // Nothing is sold as spot in one zone, then nowhere: each order passes over what is not there.
+    let stages = [None, Some(Stage::Bought), Some(Stage::Booting), None, None];
+    for (at, stage) in stages.into_iter().chain(stages).enumerate() {
+        let zone = if at < stages.len() { "us-east-1a" } else { "*" };
+        region.control("no-capacity", json!([["*", zone, "spot"]]));
+        deploy(&region, at);
+        killer.strike(region.start(&["--no-lease"]), stage);
+    }
+    let bought = 2 * stages.len();
+    let running = region.start(&["--no-lease"]);
+    bench.wait("all running", || is_settled(&region, bought));
+    drop(running);
+    expect_machines(&region, bought);
+    let kinds: BTreeSet<String> =
+        region.machines().iter().map(|machine| text(machine, "/lifecycle").to_owned()).collect();
+    assert_eq!(kinds.len(), 2, "some as spot, and the rest on demand");
+
+    // All that were bought are taken back, each while others are still being replaced.
+    region.control("no-capacity", json!([]));
+    let warned: Vec<String> = region.living().iter().map(|machine| text(machine, "/id").to_owned()).collect();
+    let stages = [Some(Stage::Draining), Some(Stage::Booting), None, Some(Stage::Bought), None];
+    for (id, stage) in warned.iter().zip(stages.repeat(2)) {
+        region.warn_of_spot(id);
+        killer.strike(region.start(&["--no-lease"]), stage);
+    }
+    let running = region.start(&["--no-lease"]);
+    bench.wait("replaced", || {
+        is_settled(&region, bought) && warned.iter().all(|id| region.state_of(id) == "terminated")
+    });
+    bench.wait("the queue is empty", || region.waiting_messages() == 0);
+    killer.expect_struck(20, &[Stage::Waiting, Stage::Bought, Stage::Booting, Stage::Draining]);
+    expect_machines(&region, bought + warned.len());
+    bench.expect_moved_once(warned.len());
+    assert!(warned.iter().all(|id| region.ended_at(id).is_some()), "each was ended by us");
     bench.expect_untouched(&strangers);
     region.expect_others(&others);
     drop(running);

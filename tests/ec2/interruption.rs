@@ -13,7 +13,8 @@ fn spot_warning(instance: &str) -> String {
     )
 }
 
-async fn left(cloud: &Emulator, url: &str) -> i32 {
+/// Messages in the queue, whether somebody has them in hand or not.
+pub async fn left(cloud: &Emulator, url: &str) -> i32 {
     use aws_sdk_sqs::types::QueueAttributeName::{
         ApproximateNumberOfMessages, ApproximateNumberOfMessagesNotVisible,
     };

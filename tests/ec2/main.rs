@@ -19,6 +19,9 @@ mod plane;
 #[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
 #[path = "../suite/live/bench.rs"]
 mod bench;
+#[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
+#[path = "../suite/live/moments.rs"]
+mod moments;
 mod userdata;
 mod kubelets;
 mod region;

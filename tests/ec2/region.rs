@@ -49,12 +49,17 @@ pub fn environment(generation: &str) -> String {
 impl Region {
     /// With what the account of a cluster has: network, images, a role, a queue.
     pub fn new() -> Self {
+        Self::of(&environment("one"))
+    }
+
+    /// The same with a repository whose environment `dev` says this.
+    pub fn of(environment: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .expect("a runtime");
-        let bench = Bench::with_rights(&environment("one"), rendered(&AWS));
+        let bench = Bench::with_rights(environment, rendered(&AWS));
         let version = bench.plane.api.get("/version").expect("a version");
         let version = format!("{}.{}", text(&version, "/major"), text(&version, "/minor"));
         let (cloud, queue) = runtime.block_on(async {
@@ -80,17 +85,21 @@ impl Region {
             ("AWS_SECRET_ACCESS_KEY", "test"),
             ("AWS_EC2_METADATA_DISABLED", "true"),
         ];
-        self.bench.run(&[&said, more].concat(), &environment)
+        self.bench.run_as(0, &[&said, more].concat(), &environment)
     }
 
     pub fn control(&self, name: &str, said: Value) {
         self.runtime.block_on(self.cloud.control(name, said));
     }
 
-    /// Every machine that was ever ours.
+    fn every_machine(&self) -> Vec<Value> {
+        self.runtime.block_on(self.cloud.machines())
+    }
+
+    /// Every machine that was ever bought for a claim of ours.
     pub fn machines(&self) -> Vec<Value> {
-        let mut machines = self.runtime.block_on(self.cloud.machines());
-        machines.retain(|machine| text(machine, "/tags/eks:eks-cluster-name") == CLUSTER);
+        let mut machines = self.every_machine();
+        machines.retain(|machine| machine["token"].is_string());
         machines
     }
 
@@ -121,15 +130,31 @@ impl Region {
         assert!(refused.is_empty(), "no policy allows {refused:?}");
     }
 
-    /// EventBridge's way to say so.
+    /// EventBridge's way to say that a spot machine will be taken.
     pub fn warn_of_spot(&self, instance: &str) {
+        let detail = json!({ "instance-id": instance, "instance-action": "terminate" });
+        self.tell("aws.ec2", "EC2 Spot Instance Interruption Warning", detail);
+    }
+
+    /// EventBridge's way to say anything.
+    pub fn tell(&self, source: &str, kind: &str, detail: Value) {
         let body = json!({
-            "version": "0", "id": "1", "detail-type": "EC2 Spot Instance Interruption Warning", "source": "aws.ec2",
+            "version": "0", "id": "1", "detail-type": kind, "source": source,
             "account": "123456789012", "time": jiff::Timestamp::now().to_string(), "region": REGION, "resources": [],
-            "detail": { "instance-id": instance, "instance-action": "terminate" },
+            "detail": detail,
         });
-        let send = self.cloud.sqs.send_message().queue_url(&self.queue).message_body(body.to_string()).send();
+        self.send(body.to_string());
+    }
+
+    /// A message in the queue, whoever may have written it.
+    pub fn send(&self, body: String) {
+        let send = self.cloud.sqs.send_message().queue_url(&self.queue).message_body(body).send();
         self.runtime.block_on(send).expect("sent");
+    }
+
+    /// Messages that nobody has deleted yet.
+    pub fn waiting_messages(&self) -> i32 {
+        self.runtime.block_on(super::interruption::left(&self.cloud, &self.queue))
     }
 
     /// Claims, nodes and living machines are the same, one each.
@@ -147,16 +172,29 @@ impl Region {
             && [claims.len(), nodes.len(), machines.len()] == [bought.len(); 3]
     }
 
-    /// No claim ever got two machines, not even one after the other.
+    /// The uids of all claims that were ever made, in their order.
+    pub fn claim_uids_made(&self) -> Vec<String> {
+        self.bench.of_claims_made("/metadata/uid")
+    }
+
+    /// Every machine that was ever bought is of a claim that was made, and of no other's: no claim ever got two machines, not
+    /// even one after the other, and no order brought two.
     pub fn expect_one_machine_a_claim(&self) {
+        let made: BTreeSet<String> = self.claim_uids_made().into_iter().collect();
         let mut bought: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut tokens: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for machine in self.machines() {
-            let uid = text(&machine, "/tags/provisor.dev~1claim-uid").to_owned();
-            assert!(!uid.is_empty(), "a machine without a claim: {machine}");
-            bought.entry(uid).or_default().push(text(&machine, "/id").to_owned());
+            let id = text(&machine, "/id");
+            let uid = text(&machine, "/tags/provisor.dev~1claim-uid");
+            assert!(made.contains(uid), "a machine without a claim: {machine}");
+            assert!(text(&machine, "/token").starts_with(uid), "a token tells of its claim: {machine}");
+            bought.entry(uid.to_owned()).or_default().push(id.to_owned());
+            tokens.entry(text(&machine, "/token").to_owned()).or_default().push(id.to_owned());
         }
-        let doubled: Vec<_> = bought.iter().filter(|(_, ids)| ids.len() > 1).collect();
-        assert!(doubled.is_empty(), "claims with several machines: {doubled:?}");
+        for machines in [bought, tokens] {
+            let doubled: Vec<_> = machines.iter().filter(|(_, ids)| ids.len() > 1).collect();
+            assert!(doubled.is_empty(), "claims or tokens with several machines: {doubled:?}");
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -166,37 +204,54 @@ impl Region {
             && self.bench.claims().is_empty()
     }
 
-    /// Machines of the account that are somebody else's, as they are now.
+    /// Machines of the account that were bought for no claim of ours, as they are now.
     fn others(&self) -> Vec<Value> {
-        let mut machines = self.runtime.block_on(self.cloud.machines());
-        machines.retain(|machine| text(machine, "/tags/eks:eks-cluster-name") != CLUSTER);
+        let mut machines = self.every_machine();
+        machines.retain(|machine| !machine["token"].is_string() && machine["tags"]["leaked"] != "yes");
         machines
     }
 
-    /// A machine without a cluster, one of another cluster with all marks of a provisioner, and a template.
-    pub fn plant_others(&self) -> Vec<Value> {
+    /// Buys a machine by hand, with these tags.
+    fn plant_machine(&self, tags: &[(&str, &str)]) -> String {
         use super::emulator::tag;
-        use aws_sdk_ec2::types::{RequestLaunchTemplateData, ResourceType, TagSpecification};
-        let marks = TagSpecification::builder()
-            .resource_type(ResourceType::Instance)
-            .tags(tag("karpenter.sh/nodepool", "general"))
-            .tags(tag("karpenter.k8s.aws/ec2nodeclass", "default"))
-            .tags(tag("karpenter.sh/nodeclaim", "general-1"))
-            .tags(tag("eks:eks-cluster-name", "west"))
-            .tags(tag("kubernetes.io/cluster/west", "owned"))
-            .build();
+        use aws_sdk_ec2::types::{ResourceType, TagSpecification};
+        let tags = tags.iter().map(|(key, value)| tag(key, value)).collect();
+        let marks =
+            TagSpecification::builder().resource_type(ResourceType::Instance).set_tags(Some(tags)).build();
+        let order = self.cloud.ec2.run_instances().min_count(1).max_count(1).image_id("ami-1");
+        let answer = self.runtime.block_on(order.tag_specifications(marks).send()).expect("a machine");
+        answer.instances().first().and_then(|made| made.instance_id()).expect("an id").to_owned()
+    }
+
+    /// A machine that is nobody's in particular, one of another cluster with all marks of a provisioner, one of this cluster
+    /// that belongs to somebody else's pool, one of this cluster that no provisioner bought, and a template.
+    pub fn plant_others(&self) -> Vec<Value> {
+        use aws_sdk_ec2::types::RequestLaunchTemplateData;
+        let marks = |cluster: &'static str, pool: &'static str, claim: &'static str| {
+            [
+                ("karpenter.sh/nodepool", pool),
+                ("karpenter.k8s.aws/ec2nodeclass", "default"),
+                ("karpenter.sh/nodeclaim", claim),
+                ("eks:eks-cluster-name", cluster),
+            ]
+        };
+        self.plant_machine(&[("Name", "bastion")]);
+        self.plant_machine(&marks("west", "general", "general-1"));
+        self.plant_machine(&marks(CLUSTER, "theirs", "theirs-gone"));
+        let node_group = [("eks:eks-cluster-name", CLUSTER), ("eks:nodegroup-name", "system")];
+        self.plant_machine(&node_group);
         self.runtime.block_on(async {
-            let ec2 = &self.cloud.ec2;
-            let one = || ec2.run_instances().min_count(1).max_count(1).image_id("ami-1");
-            one().send().await.expect("a machine");
-            one().tag_specifications(marks).send().await.expect("a machine");
             let data = RequestLaunchTemplateData::builder().image_id("ami-1").build();
-            let template =
-                ec2.create_launch_template().launch_template_name("theirs").launch_template_data(data);
+            let template = self
+                .cloud
+                .ec2
+                .create_launch_template()
+                .launch_template_name("theirs")
+                .launch_template_data(data);
             template.send().await.expect("a template");
         });
         let others = self.others();
-        assert_eq!(others.len(), 2);
+        assert_eq!(others.len(), 4);
         others
     }
 
@@ -204,6 +259,31 @@ impl Region {
         assert_eq!(self.others(), before, "somebody else's machines were touched");
         let templates = self.cloud.ec2.describe_launch_templates().launch_template_names("theirs").send();
         assert_eq!(self.runtime.block_on(templates).expect("an answer").launch_templates().len(), 1);
+    }
+
+    /// A machine that was bought for our pool, as its tags tell, and whose claim is gone; its id.
+    pub fn plant_leaked(&self) -> String {
+        self.plant_machine(&[
+            ("karpenter.sh/nodepool", "general"),
+            ("karpenter.k8s.aws/ec2nodeclass", "general"),
+            ("karpenter.sh/nodeclaim", "general-gone"),
+            ("eks:eks-cluster-name", CLUSTER),
+            ("leaked", "yes"),
+        ])
+    }
+
+    /// The state of a machine of anybody's.
+    pub fn state_of(&self, instance: &str) -> String {
+        let machines = self.every_machine();
+        let found = machines.iter().find(|machine| text(machine, "/id") == instance);
+        text(found.expect("it was bought"), "/state").to_owned()
+    }
+
+    /// When Provisor told EC2 to end a machine, in seconds since 1970.
+    pub fn ended_at(&self, instance: &str) -> Option<f64> {
+        let calls = self.calls("TerminateInstances").into_iter();
+        let mut ends = calls.filter(|call| call["who"] == PROVISOR && call.to_string().contains(instance));
+        ends.next().and_then(|call| call["at"].as_f64())
     }
 }
 

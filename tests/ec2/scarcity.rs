@@ -49,6 +49,7 @@ fn bought_for(region: &Region, name: &str) -> Value {
 #[test]
 fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
     let region = Region::new();
+    let (strangers, others) = (region.bench.plant_strangers(), region.plant_others());
     let _running = region.start(&[]);
     region.bench.wait("pool ready", || {
         is_true(&region.bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready")
@@ -94,6 +95,8 @@ fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
     );
     assert!(middle < Duration::from_secs(3), "{times:?}");
     region.expect_one_machine_a_claim();
+    region.bench.expect_untouched(&strangers);
+    region.expect_others(&others);
 }
 
 fn pods_of(region: &Region) -> String {

@@ -1,12 +1,17 @@
 //! The whole story once, on a real control plane and the wire of EC2, with what is nobody's of ours beside it.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::region::{Region, environment, is_true};
-use crate::bench::{POOLS, text};
+use crate::bench::{EVICTED_UID, POOLS, Running, text};
 use crate::plane::collection_of;
+
+/// So old a machine is before the lack of a claim counts. EC2 tells in whole seconds when it was bought.
+const GRACE_SECONDS: f64 = 29.0;
 
 const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 
@@ -15,6 +20,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     let region = Region::new();
     let bench = &region.bench;
     let (strangers, others) = (bench.plant_strangers(), region.plant_others());
+    let (leaked, leaked_since) = (region.plant_leaked(), Timestamp::now());
     let running = region.start(&[]);
 
     bench.wait("pool and class ready", || {
@@ -51,7 +57,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
 
     // A second commit rolls the pool within its budget.
     bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
-    let excess = std::cell::Cell::new(None);
+    let excess = Cell::new(None);
     bench.wait("rolled", || {
         let (nodes, claims) = (bench.nodes(), bench.claims());
         let is_going = |claim: &&Value| !claim["metadata"]["deletionTimestamp"].is_null();
@@ -67,6 +73,13 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     assert_eq!(excess.get(), None, "so many of so many nodes went at once");
 
     a_spot_machine_is_taken_back(&region);
+    every_notice_is_heard_and_what_is_none_is_dropped(&region, &running, &others);
+
+    // What no claim belongs to is ended once it had time to get one.
+    bench.wait("the leaked machine is gone", || region.state_of(&leaked) == "terminated");
+    let ended = region.ended_at(&leaked).expect("it was ended by us");
+    let age = ended - leaked_since.as_millisecond() as f64 / 1000.0;
+    assert!(age > GRACE_SECONDS, "it was {age} seconds old");
 
     // Without pods there are no nodes, claims or machines.
     bench.scale("small", 0);
@@ -92,36 +105,91 @@ fn a_spot_machine_is_taken_back(region: &Region) {
         let path = format!("{}/large", collection_of(&budget));
         bench.plane.api.get(&path).body["status"]["disruptionsAllowed"] == 1
     });
-    let crowded = bench.nodes().into_iter().max_by_key(|node| {
-        let name = text(node, "/metadata/name");
-        bench.pods().iter().filter(|pod| text(pod, "/spec/nodeName") == name).count()
-    });
-    let crowded = crowded.expect("there are nodes");
-    let instance = text(&crowded, "/spec/providerID").rsplit('/').next().expect("an id").to_owned();
-    let state = || {
-        let machines = region.machines();
-        let found = machines.iter().find(|machine| text(machine, "/id") == instance).expect("it was bought");
-        text(found, "/state").to_owned()
+    let on = |node: &Value, app: &str| {
+        let name = text(node, "/metadata/name").to_owned();
+        let mut pods = bench.pods();
+        pods.retain(|pod| text(pod, "/spec/nodeName") == name && text(pod, "/metadata/labels/app") == app);
+        pods
     };
+    let crowded = bench.nodes().into_iter().max_by_key(|node| on(node, "large").len());
+    let crowded = crowded.expect("there are nodes");
+    let leaving: BTreeSet<String> = ["large", "small"]
+        .iter()
+        .flat_map(|app| on(&crowded, app))
+        .map(|pod| text(&pod, "/metadata/uid").to_owned())
+        .collect();
+    let instance = id_of(&crowded);
     let before: BTreeSet<String> =
         region.living().iter().map(|machine| text(machine, "/id").to_owned()).collect();
     region.warn_of_spot(&instance);
-    let replaced = std::cell::Cell::new(false);
+    let ready: Cell<Option<Timestamp>> = Cell::new(None);
     bench.wait("taken back", || {
-        let state = state();
-        let is_new = |node: &&Value| {
-            let id = text(node, "/spec/providerID").rsplit('/').next().unwrap_or_default();
-            !before.contains(id) && node["metadata"]["labels"]["karpenter.sh/registered"] == "true"
+        let is_replacement = |claim: &&Value| {
+            let id = text(claim, "/status/providerID").rsplit('/').next().unwrap_or_default();
+            is_true(claim, "Initialized") && !before.contains(id)
         };
-        if state == "running" && bench.nodes().iter().any(|node| is_new(&node)) {
-            replaced.set(true);
+        if ready.get().is_none() && bench.claims().iter().any(|claim| is_replacement(&claim)) {
+            ready.set(Some(Timestamp::now()));
         }
-        state != "running" && state != "pending"
+        !["running", "pending"].contains(&&*region.state_of(&instance))
     });
-    assert!(replaced.get(), "the new machine was ready before the old one was ended\n{}", bench.logs());
+    let ready = ready.get().unwrap_or_else(|| panic!("nothing took its place\n{}", bench.logs()));
+    let mut evicted = bench.evictions_granted();
+    evicted.retain(|request| leaving.contains(text(request, EVICTED_UID)));
+    assert_eq!(evicted.len(), leaving.len(), "each of its pods was asked once");
+    let moment = |request: &Value| text(request, "/requestReceivedTimestamp").parse().expect("a moment");
+    let last: Timestamp = evicted.iter().map(moment).max().expect("it had pods");
+    assert!(ready < last, "ready at {ready}, and the last pod was asked to leave at {last}");
     bench.wait("all running after the warning", || bench.all_run(50) && region.are_one_to_one());
-    assert!(
-        region.calls("TerminateInstances").iter().any(|call| call.to_string().contains(&instance)),
-        "it was ended by us"
-    );
+    assert!(region.ended_at(&instance).is_some(), "it was ended by us");
+}
+
+fn id_of(node: &Value) -> String {
+    text(node, "/spec/providerID").rsplit('/').next().expect("an id").to_owned()
+}
+
+/// What else the queue tells: a machine that may be taken stays, those that will not last go, and what nobody understands or
+/// what is about somebody else's machine comes to nothing.
+fn every_notice_is_heard_and_what_is_none_is_dropped(region: &Region, running: &Running, others: &[Value]) {
+    let bench = &region.bench;
+    let nodes = bench.nodes();
+    let [advised, failing, stopping] = &nodes[..3] else { panic!("there are three nodes") };
+    let made = bench.claims_made().len();
+    region.send("not json".into());
+    region.tell("aws.s3", "Object Created", json!({ "object": { "key": "x" } }));
+    for machine in others {
+        region.warn_of_spot(text(machine, "/id"));
+    }
+    region.tell("aws.ec2", "EC2 Instance Rebalance Recommendation", json!({ "instance-id": id_of(advised) }));
+    let health = json!({
+        "service": "EC2", "eventTypeCategory": "scheduledChange",
+        "affectedEntities": [{ "entityValue": id_of(failing) }],
+    });
+    region.tell("aws.health", "AWS Health Event", health);
+    let state = json!({ "instance-id": id_of(stopping), "state": "stopping" });
+    region.tell("aws.ec2", "EC2 Instance State-change Notification", state);
+
+    bench.wait("both gone", || {
+        [failing, stopping].iter().all(|node| region.state_of(&id_of(node)) == "terminated")
+    });
+    bench.wait("all running after the notices", || bench.all_run(50) && region.are_one_to_one());
+    let events = || bench.list("/api/v1/namespaces/default/events");
+    for (node, reason) in [
+        (advised, "SpotRebalanceRecommendation"),
+        (failing, "InstanceUnhealthy"),
+        (stopping, "InstanceStopping"),
+    ] {
+        let name = text(node, "/metadata/name");
+        let is_it =
+            |event: &Value| text(event, "/involvedObject/name") == name && text(event, "/reason") == reason;
+        bench.wait("told at its node", || events().iter().any(is_it));
+    }
+    assert_eq!(region.state_of(&id_of(advised)), "running", "advice is not followed");
+    assert!(bench.claims_made().len() <= made + 2, "each is replaced at most once");
+    bench.wait("the queue is empty", || region.waiting_messages() == 0);
+    let log = running.log();
+    let dropped: Vec<&str> = log.lines().filter(|line| line.contains("in the queue was dropped")).collect();
+    assert_eq!(dropped.len(), 2, "{dropped:#?}");
+    assert!(dropped.iter().any(|line| line.contains("it is not JSON")), "{dropped:#?}");
+    assert!(dropped.iter().any(|line| line.contains("`Object Created` of `aws.s3`")), "{dropped:#?}");
 }

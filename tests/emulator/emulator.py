@@ -10,11 +10,13 @@ Everything that is not about a fault goes through to moto unchanged. Control, as
     POST /_emulator/fail          {"action": "CreateFleet", "code": "RequestLimitExceeded", "message": "", "times": 2,
                                    "status": 503, "after": false}   fails the next calls; `after` carries them out first,
                                   so that the caller loses the answer
-    POST /_emulator/delays        {"running": 0.5, "terminated": 0.5, "visible": 0.5}   seconds until a machine gets there
+    POST /_emulator/delays        {"running": 0.5, "terminated": 0.5, "visible": 0.5}   seconds until a machine gets there;
+                                  "answered": until who buys is told
     POST /_emulator/parameters    {"/aws/service/...": "ami-..."}   adds public parameters of Systems Manager
     GET  /_emulator/calls         [{"who", "service", "action", "parameters", "at"}, ...] in the order of arrival: `who`
                                   is an access key, `at` in seconds since 1970
-    GET  /_emulator/instances     [{"id", "type", "zone", "state", "tags", "user_data", "lifecycle"}, ...] of all states
+    GET  /_emulator/instances     [{"id", "type", "zone", "state", "tags", "user_data", "lifecycle", "token"}, ...] of all
+                                  states; `token` is that of the order by which it was bought
 """
 
 import argparse
@@ -84,6 +86,7 @@ class Emulator:
         self.tokens = {}
         self.hidden = {}
         self.written = {}
+        self.bought = {}
 
     # ------------------------------------------------------------------------------------------------ one request
 
@@ -102,6 +105,8 @@ class Emulator:
             else:
                 with self.lock:
                     status, kind, text = self.answer(call)
+                if call.action == "CreateFleet":
+                    time.sleep(self.delays.get("answered", 0))
         data = text if isinstance(text, bytes) else text.encode()
         start_response(status, [("Content-Type", kind), ("Content-Length", str(len(data)))])
         return [data]
@@ -260,6 +265,7 @@ class Emulator:
     def after_purchase(self, call, data):
         for found in set(re.findall(r"\bi-[0-9a-f]+\b", data.decode())):
             instance = self.backend(call).get_instance(found)
+            self.bought[found] = call.parameters.get("ClientToken")
             if self.delays.get("visible"):
                 self.hidden[found] = time.monotonic() + self.delays["visible"]
             if self.delays.get("running"):
@@ -349,8 +355,7 @@ class Emulator:
                 return "404 NOT FOUND", "text/plain", f"{method} {name} is not known here"
             return "200 OK", "application/json", json.dumps(answer)
 
-    @staticmethod
-    def instances():
+    def instances(self):
         listed = []
         for region in sorted(ec2_backends[ACCOUNT]):
             for reservation in ec2_backends[ACCOUNT][region].reservations.values():
@@ -371,6 +376,7 @@ class Emulator:
                             "tags": {tag["key"]: tag["value"] for tag in instance.get_tags()},
                             "user_data": data,
                             "lifecycle": instance.lifecycle or "on-demand",
+                            "token": self.bought.get(instance.id),
                         }
                     )
         return listed

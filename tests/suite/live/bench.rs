@@ -7,6 +7,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::deploy::manifests;
@@ -28,8 +29,8 @@ pub struct Bench {
     pub plane: Plane,
     pub fleet: Fixture,
     pub namespace: String,
-    /// A user of Provisor's own, whose requests the API server records.
-    kubeconfig: PathBuf,
+    /// Users of Provisor's own, one for each replica, whose requests the API server records.
+    kubeconfigs: [PathBuf; 2],
     /// How many processes were started.
     started: AtomicU32,
 }
@@ -73,30 +74,38 @@ impl Bench {
                 continue;
             }
             if let Some(subjects) = object.get_mut("subjects") {
-                *subjects = json!([{ "apiGroup": group, "kind": "User", "name": AUDITED }]);
+                *subjects =
+                    AUDITED.map(|name| json!({ "apiGroup": group, "kind": "User", "name": name })).into();
             }
             plane.api.apply(&path_of(&object), &object).expect("it is accepted");
         }
         let fleet =
             Fixture::with(&[("fleet.toml", "name = \"live\"\n"), ("environments/dev.toml", environment)]);
         let namespace = plane.namespace("work");
-        let (kubeconfig, started) = (plane.user(AUDITED), AtomicU32::new(0));
-        Self { plane, fleet, namespace, kubeconfig, started }
+        let (kubeconfigs, started) = (AUDITED.map(|name| plane.user(name)), AtomicU32::new(0));
+        Self { plane, fleet, namespace, kubeconfigs, started }
     }
 
     /// Starts Provisor with simulated machines; it ends with the test, or when the answer is killed or dropped.
     pub fn start(&self, more: &[&str]) -> Running {
-        self.run(&[&["--cloud", "simulated", "--simulated-boot", "1s"], more].concat(), &[])
+        self.start_as(0, "1s", more)
     }
 
-    pub fn run(&self, more: &[&str], environment: &[(&str, &str)]) -> Running {
+    /// The same as one of two replicas, with machines that take so long to join.
+    pub fn start_as(&self, replica: usize, boot: &str, more: &[&str]) -> Running {
+        let said = ["--cloud", "simulated", "--simulated-boot", boot];
+        self.run_as(replica, &[&said, more].concat(), &[])
+    }
+
+    /// Starts Provisor as one of the replicas that the API server tells apart.
+    pub fn run_as(&self, replica: usize, more: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
         let count = self.started.fetch_add(1, Ordering::Relaxed);
         let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
         let file = File::options().create(true).append(true).open(&log).expect("a log");
         command
             .args(["run", "--env", "dev", "--namespace", HOME, "--interval", "10s", "--kubeconfig"])
-            .arg(&self.kubeconfig)
+            .arg(&self.kubeconfigs[replica])
             .arg("--repo")
             .arg(self.fleet.work_tree())
             .args(more)
@@ -143,18 +152,35 @@ impl Bench {
     /// What was asked of the API server by Provisor itself; simulated kubelets are not it.
     pub fn requests(&self) -> Vec<Value> {
         let mut requests = self.plane.audit();
-        requests.retain(|request| text(request, "/userAgent").starts_with("provisor/"));
+        requests.retain(is_ours);
         requests
     }
 
-    /// How often each pod was evicted, by name.
+    /// How often Provisor changed a claim, a node or a pod after so much of the API server's log was read.
+    pub fn deeds_after(&self, read: &mut usize) -> usize {
+        let is_deed = |request: &&Value| {
+            let resource = text(request, "/objectRef/resource");
+            is_ours(request) && is_write(request) && ["nodeclaims", "nodes", "pods"].contains(&resource)
+        };
+        self.plane.audit_after(read).iter().filter(is_deed).count()
+    }
+
+    /// Requests to evict a pod that were granted, in their order.
+    pub fn evictions_granted(&self) -> Vec<Value> {
+        let mut requests = self.requests();
+        requests.retain(|request| {
+            request["objectRef"]["subresource"] == "eviction" && request["responseStatus"]["code"] == 201
+        });
+        requests
+    }
+
+    /// How often each pod was evicted, by uid: each eviction says which pod it means.
     pub fn evictions(&self) -> BTreeMap<String, u32> {
         let mut counts = BTreeMap::new();
-        for request in self.requests() {
-            let is_granted = request["responseStatus"]["code"] == 201;
-            if is_granted && request["objectRef"]["subresource"] == "eviction" {
-                *counts.entry(text(&request, "/objectRef/name").to_owned()).or_default() += 1;
-            }
+        for request in self.evictions_granted() {
+            let uid = text(&request, EVICTED_UID);
+            assert!(!uid.is_empty(), "a successor of the same name is not safe from {request}");
+            *counts.entry(uid.to_owned()).or_default() += 1;
         }
         counts
     }
@@ -168,9 +194,33 @@ impl Bench {
         let broken_off = requests.iter().filter(|request| {
             request["objectRef"]["subresource"] == "eviction" && request["responseStatus"]["code"] == 504
         });
-        let broken_off = broken_off.map(|request| text(request, "/objectRef/name"));
+        let broken_off = broken_off.map(|request| text(request, EVICTED_UID));
         let moved: BTreeSet<&str> = evictions.keys().map(String::as_str).chain(broken_off).collect();
         assert!(moved.len() >= pods, "every pod was moved: {moved:?}\n{}", self.logs());
+    }
+
+    /// Who acted, one after the other: whatever was asked for, granted or not, is by the replica that wrote the lease last.
+    pub fn tenures(&self) -> Vec<Tenure> {
+        let mut requests = self.requests();
+        requests.retain(|request| {
+            asks_for_change(request) && (is_write(request) || request["objectRef"]["resource"] != "leases")
+        });
+        requests.sort_by_key(|request| text(request, "/requestReceivedTimestamp").to_owned());
+        let mut tenures: Vec<Tenure> = Vec::new();
+        for request in &requests {
+            let (who, at) = (text(request, "/user/username"), text(request, "/requestReceivedTimestamp"));
+            let at: Timestamp = at.parse().expect("a moment");
+            let current = tenures.last_mut().filter(|tenure| tenure.who == who);
+            match (request["objectRef"]["resource"] == "leases", current) {
+                (true, Some(tenure)) => tenure.renewed = at,
+                (true, None) => {
+                    tenures.push(Tenure { who: who.to_owned(), begun: at, renewed: at, writes: 0 });
+                }
+                (false, Some(tenure)) => tenure.writes += 1,
+                (false, None) => panic!("{who} does not hold the lease and wrote: {request}"),
+            }
+        }
+        tenures
     }
 
     /// Granted requests of one kind about one kind of object.
@@ -190,8 +240,21 @@ impl Bench {
 
     /// The names of all claims that were ever made.
     pub fn claims_made(&self) -> Vec<String> {
-        let requests = self.requests_for("nodeclaims", "create");
-        requests.iter().map(|request| text(request, "/objectRef/name").to_owned()).collect()
+        self.of_claims_made("/metadata/name")
+    }
+
+    /// What the API server says of all claims that were ever made, in their order. Of a claim whose maker was killed before the
+    /// answer only later requests tell that it was made.
+    pub fn of_claims_made(&self, pointer: &str) -> Vec<String> {
+        let mut made = Vec::new();
+        for request in self.requests() {
+            let claim = &request["responseObject"];
+            let value = text(claim, pointer);
+            if text(claim, "/kind") == "NodeClaim" && !made.iter().any(|known| known == value) {
+                made.push(value.to_owned());
+            }
+        }
+        made
     }
 
     /// Waits until `is_so`, and says of what it waited in vain.
@@ -330,6 +393,20 @@ impl Bench {
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": { "name": "theirs", "namespace": "default" }, "data": { "theirs": "yes" },
             }),
+            // Nothing keeps it from being evicted but manners.
+            json!({
+                "apiVersion": "v1", "kind": "Pod",
+                "metadata": { "name": "theirs", "namespace": "default", "labels": { "app": "theirs" } },
+                "spec": {
+                    "nodeName": "theirs", "tolerations": [{ "operator": "Exists" }],
+                    "containers": [{ "name": "main", "image": "pause" }],
+                },
+            }),
+            json!({
+                "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+                "metadata": { "name": "theirs", "namespace": "default" },
+                "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "theirs" } } },
+            }),
         ];
         for object in &objects {
             self.plane.api.post(&collection_of(object), object).expect("a stranger's object");
@@ -342,14 +419,14 @@ impl Bench {
         Strangers { paths, before }
     }
 
-    /// What somebody wrote into an object, and what the API server keeps of it. Nobody of others writes a status here but the
-    /// node controller.
+    /// What somebody wrote into an object, and what the API server keeps of it. Nobody of others writes a status here but
+    /// Kubernetes' own controllers, of nodes, their pods and budgets.
     fn written(&self, path: &str) -> Value {
         let mut object = self.plane.api.get(path).expect("it is still there");
         for part in ["resourceVersion", "managedFields"] {
             object["metadata"].as_object_mut().expect("metadata").remove(part);
         }
-        if text(&object, "/kind") == "Node" {
+        if ["Node", "Pod", "PodDisruptionBudget"].contains(&text(&object, "/kind")) {
             object.as_object_mut().expect("an object").remove("status");
         }
         // The node controller's own view of a node without a kubelet.
@@ -364,6 +441,34 @@ impl Bench {
             assert_eq!(&self.written(path), before, "{path} was touched");
         }
     }
+}
+
+/// Where a request to evict says which pod it means.
+pub const EVICTED_UID: &str = "/requestObject/deleteOptions/preconditions/uid";
+
+/// Whether a request is by Provisor.
+fn is_ours(request: &Value) -> bool {
+    text(request, "/userAgent").starts_with("provisor/")
+}
+
+fn asks_for_change(request: &Value) -> bool {
+    ["create", "update", "patch", "delete"].contains(&text(request, "/verb"))
+}
+
+/// Whether a request changed something.
+fn is_write(request: &Value) -> bool {
+    asks_for_change(request) && matches!(request["responseStatus"]["code"].as_u64(), Some(200..=299))
+}
+
+/// The time in which one replica held the lease.
+#[derive(Debug)]
+pub struct Tenure {
+    pub who: String,
+    pub begun: Timestamp,
+    /// When it last wrote the lease.
+    pub renewed: Timestamp,
+    /// What else it wrote.
+    pub writes: usize,
 }
 
 pub struct Strangers {

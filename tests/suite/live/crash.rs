@@ -1,76 +1,84 @@
 //! Processes that die: the objects alone say how it goes on.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::bench::{Bench, Running, environment, is_true, text};
+use super::bench::{Bench, environment, is_true, text};
+use super::moments::{Killer, Stage};
 
-/// Moments that look like chance and are the same in every run.
-struct Moments(u64);
+/// So long a machine takes to join: most kills are to hit something on its way.
+const BOOT: &str = "2s";
+/// Whoever dies with the lease keeps its successor waiting for 15 seconds: some do, as those of users.
+const WITH_LEASE: usize = 3;
 
-impl Moments {
-    fn next(&mut self) -> Duration {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        Duration::from_millis(400 + (self.0 >> 33) % 2200)
-    }
-}
-
-/// Kills and restarts `times` times, and lets the last process come to where `is_so`.
-fn survive(
-    bench: &Bench,
-    moments: &mut Moments,
-    what: &str,
-    times: usize,
-    is_so: impl Fn() -> bool,
-) -> Running {
-    for _ in 0..times {
-        let running = bench.start(&["--no-lease"]);
-        std::thread::sleep(moments.next());
-        running.kill();
-    }
-    let running = bench.start(&["--no-lease"]);
-    bench.wait(what, is_so);
-    running
+/// One machine is replaced at a time, so that each kill on the way hits something.
+fn slowly(generation: &str) -> String {
+    environment(generation).replace("40%", "1")
 }
 
 #[test]
-fn a_process_that_is_killed_again_and_again_comes_to_the_same_end() {
-    let bench = Bench::new();
+fn twenty_processes_that_are_killed_at_work_come_to_the_same_end() {
+    let bench = Bench::of(&slowly("one"));
     let strangers = bench.plant_strangers();
-    let mut moments = Moments(20_261_121);
-    bench.deploy_on("web", 24, "900m", "1Gi", json!({ "topology.kubernetes.io/zone": "us-east-1a" }));
+    let none = || Vec::new();
+    let mut killer = Killer::new(&bench, 20_261_121, &none);
+    let start = |more: &[&str]| bench.start_as(0, BOOT, more);
+
+    // Each gets new pods: one that needs a machine of its own, and some that fit beside it.
+    let stages = [Some(Stage::Booting), None, None, Some(Stage::Booting), None, None, None, None];
+    let bought = stages.len();
+    for (at, stage) in stages.into_iter().enumerate() {
+        bench.deploy(&format!("large-{at}"), 1, "9", "1Gi");
+        bench.deploy(&format!("small-{at}"), 3, "250m", "256Mi");
+        let running = start(if at < WITH_LEASE { &[] } else { &["--no-lease"] });
+        killer.strike(running, stage);
+    }
     // An old claim goes after its node: only when it is gone, too, nothing is on its way.
     let is_settled = || {
         let claims = bench.claims();
-        bench.all_run(24)
+        bench.all_run(4 * bought)
             && claims.len() == bench.nodes().len()
             && claims.iter().all(|claim| is_true(claim, "Initialized"))
     };
-    let running = survive(&bench, &mut moments, "running", 6, is_settled);
+    let running = start(&["--no-lease"]);
+    bench.wait("running", is_settled);
     running.kill();
     expect_one_machine_for_each_claim(&bench);
-    let bought = bench.claims().len();
-    assert_eq!(bought, 2, "24 pods of 900m fit on two machines of 16 CPUs\n{}", bench.logs());
+    expect_claims(&bench, bought);
 
-    bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
+    bench.fleet.commit("second", &[("environments/dev.toml", &slowly("two"))]);
+    let stages = [Stage::Condemned, Stage::Booting, Stage::Draining];
+    for stage in stages.into_iter().map(Some).chain([None; 5]) {
+        killer.strike(start(&["--no-lease"]), stage);
+    }
+    let running = start(&["--no-lease"]);
     let is_new = |node: &Value| text(node, "/metadata/labels/generation") == "two";
-    let running =
-        survive(&bench, &mut moments, "rolled", 8, || bench.nodes().iter().all(is_new) && is_settled());
+    bench.wait("rolled", || bench.nodes().iter().all(is_new) && is_settled());
     running.kill();
     expect_one_machine_for_each_claim(&bench);
+    expect_claims(&bench, 2 * bought);
+    bench.expect_moved_once(4 * bought);
 
-    bench.scale("web", 0);
-    let running = survive(&bench, &mut moments, "empty", 6, || {
-        bench.pods().is_empty() && bench.nodes().is_empty() && bench.claims().is_empty()
-    });
-    bench.expect_moved_once(24);
-    let made = bench.claims_made();
-    assert_eq!(made.len(), made.iter().collect::<BTreeSet<_>>().len(), "no claim is made twice: {made:?}");
-    assert!(made.len() <= 2 * bought, "no machine is replaced twice: {made:?}\n{}", bench.logs());
+    (0..bought).for_each(|at| bench.scale(&format!("small-{at}"), 0));
+    for at in 0..4 {
+        bench.scale(&format!("large-{at}"), 0);
+        killer.strike(start(&["--no-lease"]), None);
+    }
+    (4..bought).for_each(|at| bench.scale(&format!("large-{at}"), 0));
+    let running = start(&["--no-lease"]);
+    bench.wait("empty", || bench.pods().is_empty() && bench.nodes().is_empty() && bench.claims().is_empty());
+    killer.expect_struck(20, &[Stage::Waiting, Stage::Booting, Stage::Condemned, Stage::Draining]);
+    expect_claims(&bench, 2 * bought);
+    bench.expect_moved_once(4 * bought);
     bench.expect_untouched(&strangers);
     drop(running);
+}
+
+/// So many claims were ever made.
+fn expect_claims(bench: &Bench, count: usize) {
+    let made = bench.claims_made();
+    assert_eq!(made.len(), count, "no machine is bought or replaced twice: {made:?}\n{}", bench.logs());
 }
 
 fn expect_one_machine_for_each_claim(bench: &Bench) {

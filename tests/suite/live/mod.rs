@@ -1,6 +1,7 @@
 //! Provisor on a real control plane with simulated machines: from a commit to bound pods, and back to nothing.
 
 mod bench;
+mod moments;
 mod replicas;
 mod whole;
 mod nominations;
@@ -10,3 +11,4 @@ mod confirm;
 mod start;
 mod held;
 mod unreadable;
+mod deadline;

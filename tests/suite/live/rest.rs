@@ -17,6 +17,7 @@ fn asked(requests: &[Value]) -> BTreeSet<&str> {
 #[test]
 fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
     let bench = Bench::new();
+    let strangers = bench.plant_strangers();
     let start = Instant::now();
     let _running = bench.start(&[]);
     bench.wait("pool applied", || bench.pool_is_ready());
@@ -52,11 +53,13 @@ fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
     // Nobody made an Environment object, and it is not looked for with each change.
     let looked = after.iter().filter(|request| request["objectRef"]["resource"] == "environments").count();
     assert!(looked as u64 <= 1 + start.elapsed().as_secs() / 30, "{looked} times");
+    bench.expect_untouched(&strangers);
 }
 
 #[test]
 fn what_happened_while_nobody_listened_is_found_out() {
     let bench = Bench::new();
+    let strangers = bench.plant_strangers();
     let running = bench.start(&["--no-lease", "-v"]);
     bench.deploy("web", 3, "900m", "1Gi");
     bench.wait("all running", || bench.all_run(3));
@@ -90,5 +93,6 @@ fn what_happened_while_nobody_listened_is_found_out() {
     // And it still listens.
     bench.scale("web", 2);
     bench.wait("all running", || bench.all_run(2));
+    bench.expect_untouched(&strangers);
     assert_eq!(running.stop(), 130);
 }

@@ -5,6 +5,7 @@ use super::bench::{Bench, POOLS, environment, text};
 #[test]
 fn a_successor_goes_on_while_no_commit_can_be_used() {
     let bench = Bench::of("region = \"us-east-1\"\nnonsense = [");
+    let strangers = bench.plant_strangers();
     // A cluster that was never synced has nothing to go on with.
     let (code, log) = bench.start(&[]).end();
     assert_eq!(code, 2, "{log}");
@@ -35,4 +36,5 @@ fn a_successor_goes_on_while_no_commit_can_be_used() {
         text(&pool, "/spec/template/metadata/labels/generation").to_owned()
     };
     bench.wait("mended", || generation() == "two");
+    bench.expect_untouched(&strangers);
 }

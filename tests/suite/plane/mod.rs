@@ -164,9 +164,18 @@ impl Plane {
 
     /// What [`AUDITED`] asked of this API server, as its audit log has it: whole requests, in the order of their answers.
     pub(crate) fn audit(&self) -> Vec<Value> {
+        self.audit_after(&mut 0)
+    }
+
+    /// The same, of what came after the first `read` bytes, which become more.
+    pub(crate) fn audit_after(&self, read: &mut usize) -> Vec<Value> {
         let log = std::fs::read_to_string(self.home.path().join("audit.log")).unwrap_or_default();
-        // The last line may not be there completely.
-        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        // The last line may not be there completely yet.
+        let whole = log.rfind('\n').map_or(0, |end| end + 1);
+        let lines = log.get(*read..whole).unwrap_or_default();
+        *read = whole;
+        // A server that was killed may have left half a line.
+        lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     /// A new namespace whose name begins so, ready for pods.
@@ -359,16 +368,18 @@ fn write_kubeconfig(home: &Home, ports: Ports, user: &str, identity: &Identity) 
     home.write(&format!("{user}.kubeconfig"), &file.to_string())
 }
 
-/// The user whose requests are recorded.
-pub(crate) const AUDITED: &str = "provisor";
+/// The users whose requests are recorded: Provisor, and another replica of it.
+pub(crate) const AUDITED: [&str; 2] = ["provisor", "provisor-standby"];
 
 fn audit_policy() -> String {
-    let statuses = json!([{ "group": "", "resources": ["pods/status"] }]);
+    let asked = json!([{ "group": "", "resources": ["pods", "pods/status", "pods/eviction"] }]);
+    let made = json!([{ "group": "karpenter.sh", "resources": ["nodeclaims", "nodeclaims/status"] }]);
     json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
         "rules": [
-            { "level": "Request", "users": [AUDITED], "resources": statuses },
-            { "level": "Metadata", "users": [AUDITED] },
+            { "level": "Request", "users": AUDITED, "verbs": ["create", "patch", "delete"], "resources": asked },
+            { "level": "RequestResponse", "users": AUDITED, "verbs": ["create", "patch"], "resources": made },
+            { "level": "Metadata", "users": AUDITED },
             { "level": "None" },
         ],
     })

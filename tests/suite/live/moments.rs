@@ -1,0 +1,128 @@
+//! Moments at which a process is killed: while it is at work, and what was under way then.
+//!
+//! A process that dies before it did anything shows nothing. So each does something first, and then dies: as soon as a certain
+//! thing is under way, or a moment later that looks like chance and is the same in every run.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::bench::{Bench, Running, is_true, text};
+
+/// How long a process may take to begin: another's lease may have to run out before, or a notice be told again.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What is under way in a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// A pod has no node.
+    Waiting,
+    /// A claim has no machine.
+    Ordered,
+    /// A machine was bought, and its claim does not know.
+    Bought,
+    /// A machine is no node yet.
+    Booting,
+    /// A node is not open to pods yet.
+    Joining,
+    /// A node shall go once it is replaced.
+    Condemned,
+    /// Pods leave a node.
+    Draining,
+    /// A claim goes, and no pod is on its node any more.
+    Ending,
+}
+
+/// Kills processes.
+pub struct Killer<'b> {
+    bench: &'b Bench,
+    /// The machines that a cloud knows.
+    machines: &'b dyn Fn() -> Vec<Value>,
+    chance: u64,
+    struck: Vec<BTreeSet<Stage>>,
+}
+
+impl<'b> Killer<'b> {
+    pub fn new(bench: &'b Bench, seed: u64, machines: &'b dyn Fn() -> Vec<Value>) -> Self {
+        Self { bench, machines, chance: seed, struck: Vec::new() }
+    }
+
+    /// Kills `running`, which was started just now, while `stage` is under way, or at a moment of chance after its first
+    /// writes.
+    #[track_caller]
+    pub fn strike(&mut self, running: Running, stage: Option<Stage>) {
+        let mut read = 0;
+        self.bench.plane.audit_after(&mut read);
+        let least = if stage.is_some() { 1 } else { 1 + self.draw(3) };
+        let start = Instant::now();
+        let mut deeds = 0;
+        let under_way = loop {
+            deeds += self.bench.deeds_after(&mut read);
+            let seen = self.under_way();
+            if deeds as u64 >= least && stage.is_none_or(|stage| seen.contains(&stage)) {
+                break seen;
+            }
+            let logs = || format!("{seen:?} after {deeds} deeds\n{}", self.bench.logs());
+            assert!(start.elapsed() < PATIENCE, "kill {}: not {stage:?}, {}", self.struck.len() + 1, logs());
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        if stage.is_none() {
+            std::thread::sleep(Duration::from_millis(self.draw(300)));
+        }
+        running.kill();
+        eprintln!(
+            "kill {} after {:?} and {deeds} deeds: {under_way:?}",
+            self.struck.len() + 1,
+            start.elapsed()
+        );
+        self.struck.push(under_way);
+    }
+
+    fn draw(&mut self, below: u64) -> u64 {
+        self.chance =
+            self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.chance >> 33) % below
+    }
+
+    fn under_way(&self) -> BTreeSet<Stage> {
+        let (claims, nodes, pods) = (self.bench.claims(), self.bench.nodes(), self.bench.pods());
+        let machines = (self.machines)();
+        let mut seen = BTreeSet::new();
+        if pods.iter().any(|pod| text(pod, "/spec/nodeName").is_empty()) {
+            seen.insert(Stage::Waiting);
+        }
+        for claim in &claims {
+            let node = text(claim, "/status/nodeName");
+            let uid = text(claim, "/metadata/uid");
+            let is_bought = || machines.iter().any(|one| text(one, "/tags/provisor.dev~1claim-uid") == uid);
+            let is_condemned = || {
+                let node = nodes.iter().find(|known| text(known, "/metadata/name") == node);
+                let taints = node.and_then(|node| node["spec"]["taints"].as_array()).into_iter().flatten();
+                taints.into_iter().any(|taint| taint["key"] == "karpenter.sh/disrupted")
+            };
+            if !claim["metadata"]["deletionTimestamp"].is_null() {
+                let has_pods = !node.is_empty() && pods.iter().any(|pod| text(pod, "/spec/nodeName") == node);
+                seen.insert(if has_pods { Stage::Draining } else { Stage::Ending });
+            } else if text(claim, "/status/providerID").is_empty() {
+                seen.insert(if is_bought() { Stage::Bought } else { Stage::Ordered });
+            } else if !is_true(claim, "Registered") {
+                seen.insert(Stage::Booting);
+            } else if !is_true(claim, "Initialized") {
+                seen.insert(Stage::Joining);
+            } else if is_condemned() {
+                seen.insert(Stage::Condemned);
+            }
+        }
+        seen
+    }
+
+    /// So many processes died, in each of these stages at least one, and hardly one when nothing was under way.
+    pub fn expect_struck(&self, times: usize, stages: &[Stage]) {
+        assert_eq!(self.struck.len(), times);
+        let all: BTreeSet<Stage> = self.struck.iter().flatten().copied().collect();
+        assert!(stages.iter().all(|stage| all.contains(stage)), "{:?}", self.struck);
+        let idle = self.struck.iter().filter(|seen| seen.is_empty()).count();
+        assert!(idle * 5 <= times, "{idle} of {times} died idle: {:?}", self.struck);
+    }
+}
