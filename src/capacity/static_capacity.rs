@@ -237,6 +237,7 @@ fn scale_down_pool(round: &Round, pool: &NodePool) -> Option<Command> {
                 price: node.map_or(UsdPerHour::ZERO, |node| super::disruption::price_of(node, &types)),
                 disruption: 0,
                 is_spot: false,
+                is_of_known_type: true,
             }
         })
         .collect();

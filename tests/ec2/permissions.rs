@@ -17,6 +17,7 @@ async fn a_life_needs_no_more_than_the_policies_allow() {
     cloud.sqs.send_message().queue_url(&url).message_body("not for us").send().await.expect("sent");
     let before = cloud.every_call().await.len();
     let provider = cloud.provider();
+    provider.catalog().await.expect("what EC2 sells");
     provider.resolve(class(json!({}))).await.expect("an answer");
     let instance = provider.launch(order("a", &["m5.large a spot"])).await.expect("a machine");
     provider.instances().await.expect("a list");

@@ -2,9 +2,12 @@
 
 use assert_cmd::Command;
 use provisor::model::catalog::Catalog;
+use provisor::model::offering::CapacityType;
 
 use super::emulator::{Emulator, REGION};
+use provisor::io::cloud::CloudProvider;
 
+/// Rows: AWS-393
 #[tokio::test(flavor = "multi_thread")]
 async fn a_catalogue_is_what_ec2_describes() {
     let cloud = Emulator::start().await;
@@ -26,5 +29,41 @@ async fn a_catalogue_is_what_ec2_describes() {
     let catalog = Catalog::parse_csv(&text, "refreshed.csv").expect("a catalogue");
     let large = catalog.find("m5.large").expect("a type that EC2 sells");
     assert_eq!((large.vcpus, large.memory_mib), (2, 8192));
+    let price = |name: &str| {
+        let facts = catalog.find(name).expect("a type that EC2 sells");
+        facts.price(facts.zones[0], CapacityType::OnDemand).map(|price| price.to_string())
+    };
+    assert_eq!(price("m5.large"), Some("0.1056".into()), "a tenth more than in the built-in table");
+    assert_eq!(price("m5.metal"), Some("5.0688".into()), "on the second list");
     assert!(large.zones.len() > 2 && catalog.facts().len() > 300, "{} types", catalog.facts().len());
+}
+
+async fn price_of_large(provider: &impl CloudProvider) -> String {
+    let catalog = provider.catalog().await.expect("EC2 answers");
+    let large = catalog.find("m5.large").expect("a type that EC2 sells");
+    large.price(large.zones[0], CapacityType::OnDemand).expect("it has a price").to_string()
+}
+
+/// Rows: AWS-392 AWS-394
+#[tokio::test]
+async fn without_the_price_list_built_in_prices_stay_and_spot_is_asked_for() {
+    let cloud = Emulator::selling("m5").await;
+    cloud.fail("GetProducts", "AccessDeniedException", 400, 9).await;
+    let provider = cloud.provider();
+    assert_eq!(price_of_large(&provider).await, "0.096");
+    let asked = cloud.calls("GetProducts").await.len();
+    assert_eq!(price_of_large(&provider).await, "0.096");
+    assert_eq!(cloud.calls("GetProducts").await.len(), asked, "it is not asked again at once");
+    let spot = cloud.calls("DescribeSpotPriceHistory").await;
+    assert_eq!(spot.len(), 2, "spot prices are asked for all the same");
+    let products = ["ProductDescription.1", "ProductDescription.2"].map(|name| &spot[0]["parameters"][name]);
+    assert_eq!(products, ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"]);
+
+    // A whole answer counts, and is asked for once in half a day.
+    let cloud = Emulator::selling("m5").await;
+    let provider = cloud.provider();
+    assert_eq!(price_of_large(&provider).await, "0.1056");
+    let asked = cloud.calls("GetProducts").await.len();
+    assert_eq!(price_of_large(&provider).await, "0.1056");
+    assert_eq!(cloud.calls("GetProducts").await.len(), asked);
 }

@@ -22,6 +22,7 @@ Everything that is not about a fault goes through to moto unchanged. Control, as
 import argparse
 import base64
 import collections
+import csv
 import hashlib
 import io
 import json
@@ -55,6 +56,16 @@ EMPTY_ANSWERS = {
 }
 # What EC2 sells does not change while a test runs, and moto takes seconds to write it down.
 UNCHANGING = {"DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory"}
+
+
+def price_table():
+    """Dollars an hour on demand in us-east-1, by type."""
+    with open(os.path.join(os.path.dirname(__file__), "../../src/model/catalog/data/prices.csv")) as file:
+        rows = list(csv.reader(line for line in file if not line.startswith("#")))
+    return {row[0]: float(row[1]) for row in rows[1:] if row[1]}
+
+
+PRICES = price_table()
 
 
 def policies_as_text():
@@ -310,6 +321,26 @@ class Emulator:
         if name not in self.parameters:
             return self.forward(call)
         answer = {"Parameter": {"Name": name, "Type": "String", "Value": self.parameters[name], "Version": 1}}
+        return "200 OK", "application/x-amz-json-1.1", json.dumps(answer)
+
+    def on_pricing_GetProducts(self, call):
+        """The price list, in the form of its documents and in pages. All is a tenth dearer than in the table that is part of the program, so that it shows which of them is in force."""
+        wanted = {one["Field"]: one["Value"] for one in call.parameters["Filters"]}
+        is_metal = "bare metal" in wanted["productFamily"]
+        names = sorted(name for name in PRICES if name in INSTANCE_TYPES and ("metal" in name) == is_metal)
+        begin, size = int(call.parameters.get("NextToken", 0)), call.parameters["MaxResults"]
+        products = []
+        for name in names[begin : begin + size]:
+            dimension = {"unit": "Hrs", "pricePerUnit": {"USD": f"{1.1 * PRICES[name]:.10f}"}}
+            products.append(
+                {
+                    "product": {"attributes": {"instanceType": name, "regionCode": wanted["regionCode"]}},
+                    "terms": {"OnDemand": {f"{name}.JRTCKXETXF": {"priceDimensions": {f"{name}.1": dimension}}}},
+                }
+            )
+        answer = {"FormatVersion": "aws_v1", "PriceList": [json.dumps(product) for product in products]}
+        if begin + size < len(names):
+            answer["NextToken"] = str(begin + size)
         return "200 OK", "application/x-amz-json-1.1", json.dumps(answer)
 
     def move_later(self, instance, now, then, seconds):

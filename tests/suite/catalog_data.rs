@@ -690,7 +690,7 @@ fn what_ec2_describes_becomes_a_catalogue() {
     let mut large = known.find("m5.large").unwrap().clone();
     (large.zones, large.prices) = (vec![Zone::new("eu-west-1a"), Zone::new("eu-west-1b")], BTreeMap::new());
     let spot = BTreeMap::from([((large.name, Zone::new("eu-west-1b")), "0.0402".parse().unwrap())]);
-    let described = Catalog::described("eu-west-1", vec![(large, true)], &spot);
+    let described = Catalog::described("eu-west-1", vec![(large.clone(), true)], &spot, None);
     assert_eq!(described.prices, PriceSource::StandIn { region: "us-east-1" });
     let kind = &described.instance_types(None)[0];
     let shown: Vec<String> =
@@ -702,4 +702,11 @@ fn what_ec2_describes_becomes_a_catalogue() {
     );
     assert_eq!(label_of(kind, "topology.kubernetes.io/region"), &Requirement::one("eu-west-1".into()));
     assert_eq!(kind.capacity.get(ResourceName::new("vpc.amazonaws.com/pod-eni")), 9, "from the tables");
+
+    let listed = BTreeMap::from([(large.name, "0.107".parse().unwrap())]);
+    let listed = Catalog::described("eu-west-1", vec![(large, true)], &spot, Some(&listed));
+    assert_eq!(listed.prices, PriceSource::Published);
+    let on_demand = listed.facts()[0].price(Zone::new("eu-west-1a"), CapacityType::OnDemand);
+    assert_eq!(on_demand, Some("0.107".parse().unwrap()), "the region's own");
+    assert!(listed.notes()[0].contains("price list of eu-west-1"), "{:?}", listed.notes());
 }

@@ -161,6 +161,13 @@ fn reading() -> Vec<Statement> {
             resources: vec!["*".into()],
             condition: json!({ "StringEquals": { "aws:RequestedRegion": "${AWS::Region}" } }),
         },
+        // It answers in a few regions about all of them, and has no resources.
+        Statement {
+            sid: "ReadPrices",
+            actions: &["pricing:GetProducts"],
+            resources: vec!["*".into()],
+            condition: Value::Null,
+        },
         Statement {
             sid: "ReadImageAliases",
             actions: &["ssm:GetParameter"],

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::candidates::Candidate;
+use super::candidates::{Candidate, worth};
 use super::consolidation::Refused;
 use super::cost;
 use super::round::Round;
@@ -33,8 +33,9 @@ impl Totals {
             let pool = round.cluster.claim_of(node).and_then(|claim| claim.pool());
             let Some(pool) = pool.filter(is_balanced) else { continue };
             let (money, disruption) = totals.entry(pool).or_default();
-            *money += cost::price(node, &round.supply.sold(pool));
-            *disruption += cost::disruption_cost(&round.cluster, node.name);
+            let (price, weight) = worth(round, node, pool);
+            *money += price;
+            *disruption += weight;
         }
         Self(totals)
     }

@@ -12,6 +12,7 @@ use crate::model::label::{self, annotation};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, PoolName};
 use crate::model::node::Node;
+use crate::model::offering::InstanceType;
 use crate::model::pod::Pod;
 use crate::model::taint::{Taint, first_untolerated};
 use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
@@ -36,6 +37,18 @@ pub(crate) struct Candidate {
     /// In `cost::ONE`; `cost::ONE` alone is an empty node.
     pub disruption: i64,
     pub is_spot: bool,
+    /// Whether its type is one that its pool sells.
+    pub is_of_known_type: bool,
+}
+
+/// What a node is worth and what its pods say to its going. In one round no pod moves and no price changes.
+#[derive(Clone, Debug)]
+pub(super) struct Weighed {
+    /// Why its pods keep it.
+    refusal: Option<KeepReason>,
+    disruption: i64,
+    price: UsdPerHour,
+    is_of_known_type: bool,
 }
 
 impl Candidate {
@@ -97,20 +110,41 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
     if !cluster.pools.contains_key(&pool) || types.is_empty() {
         return no("PoolNotFound", format!("nodepool not found (NodePool={pool})"));
     }
+    let mut known = round.weighed.borrow_mut();
+    let weighed = known.entry(node.name).or_insert_with(|| weigh(round, node, &types));
     if (class == Class::Graceful || claim.spec.termination_grace.is_none())
-        && let Some(reason) = cluster.pods_of(node.name).find_map(|pod| refusal_of(round, pod))
+        && let Some(reason) = &weighed.refusal
     {
-        return Err(reason);
+        return Err(reason.clone());
     }
     let capacity_type = node.labels.get(&*label::CAPACITY_TYPE);
     Ok(Candidate {
         node: node.name,
         claim: claim.name,
         pool,
-        price: cost::price(node, &types),
-        disruption: cost::disruption_cost(cluster, node.name),
+        price: weighed.price,
+        disruption: weighed.disruption,
         is_spot: capacity_type.is_some_and(|value| &**value == "spot"),
+        is_of_known_type: weighed.is_of_known_type,
     })
+}
+
+/// What `node` costs and what it costs to move its pods.
+pub(super) fn worth(round: &Round, node: &Node, pool: PoolName) -> (UsdPerHour, i64) {
+    let mut known = round.weighed.borrow_mut();
+    let weighed = known.entry(node.name).or_insert_with(|| weigh(round, node, &round.supply.sold(pool)));
+    (weighed.price, weighed.disruption)
+}
+
+fn weigh(round: &Round, node: &Node, types: &[InstanceType]) -> Weighed {
+    let type_name = node.labels.get(&*label::INSTANCE_TYPE);
+    let kind = types.iter().find(|kind| type_name == Some(&kind.name.0));
+    Weighed {
+        refusal: round.cluster.pods_of(node.name).find_map(|pod| refusal_of(round, pod)),
+        disruption: cost::disruption_cost(&round.cluster, node.name),
+        price: kind.map_or(UsdPerHour::ZERO, |kind| cost::price(node, std::slice::from_ref(kind))),
+        is_of_known_type: kind.is_some(),
+    }
 }
 
 pub(crate) fn is_true(node: &Node, key: crate::model::symbol::Symbol) -> bool {

@@ -41,10 +41,8 @@ pub(super) fn wants(round: &Round, candidate: &Candidate) -> Result<(), Refused>
     let Some(node) = round.cluster.nodes.get(&candidate.node) else {
         return no("NotManaged", "the node is gone".into());
     };
-    let type_name = node.labels.get(&*label::INSTANCE_TYPE);
-    let types = round.supply.sold(candidate.pool);
-    if !types.iter().any(|kind| type_name == Some(&kind.name.0)) {
-        let shown = type_name.map_or("", |name| name.as_str());
+    if !candidate.is_of_known_type {
+        let shown = node.labels.get(&*label::INSTANCE_TYPE).map_or("", |name| name.as_str());
         return no("InstanceTypeNotFound", format!("Instance Type \"{shown}\" not found"));
     }
     for key in [*label::CAPACITY_TYPE, *label::ZONE] {

@@ -52,6 +52,7 @@ pub(super) fn plan(round: &mut Round, surplus: &BTreeSet<ClaimName>) -> Option<C
         is_spot: node.is_some_and(|node| {
             node.labels.get(&*label::CAPACITY_TYPE).is_some_and(|kind| &**kind == "spot")
         }),
+        is_of_known_type: true,
     };
     let pods = round.leaving_pods(candidate.node);
     let gone: BTreeSet<ClaimName> = all.union(surplus).copied().collect();

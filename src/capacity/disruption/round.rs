@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::budgets::Allowance;
-use super::candidates::{Candidate, Class, KeepReason, admit};
+use super::candidates::{Candidate, Class, KeepReason, Weighed, admit};
 use super::command::{Command, is_waiting};
 use super::{Settings, marking};
 use crate::capacity::buffers::{Hosting, virtual_pods};
@@ -19,7 +19,7 @@ use crate::capacity::scheduling::{
     arrange, begin, go_on, moving_from, moving_pods, provisionable_pods,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
-use crate::model::hash::FastSet;
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::label;
 use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, ProviderId};
 use crate::model::pod::Pod;
@@ -59,6 +59,8 @@ pub(crate) struct Round<'a> {
     /// The nodes that have such room.
     pub hosts: BTreeSet<NodeName>,
     budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
+    /// Nodes that were looked at as candidates.
+    pub(super) weighed: RefCell<FastMap<NodeName, Weighed>>,
     /// What every simulation in this picture starts from.
     start: RefCell<Start>,
     /// What this round has changed, and what was changed before it.
@@ -123,6 +125,7 @@ impl<'a> Round<'a> {
             hosting: Hosting::default(),
             hosts: BTreeSet::new(),
             budgets_by_namespace,
+            weighed: RefCell::default(),
             start: RefCell::default(),
             touched: Touched::default(),
             cluster,

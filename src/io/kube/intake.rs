@@ -77,8 +77,7 @@ impl Intake {
 
 /// What is to be known of an object that cannot be understood: enough to leave alone what hangs on it.
 fn what_is_left(kind: Kind, key: ObjectKey, object: &Value, legible: Option<Object>) -> Option<Observation> {
-    let machine =
-        |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(|id| ProviderId::new(id));
+    let machine = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).map(ProviderId::new);
     Some(match (kind, legible) {
         (Kind::NodePool, _) => Observation::Unreadable(Unreadable::Pool(PoolName(key.name))),
         (Kind::NodeClaim, _) => {

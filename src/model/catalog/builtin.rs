@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use super::facts::{Accelerators, EniLimits, Gpus, NameParts, TypeFacts};
 use super::labels;
 use super::table::{Row, Table, TableError};
-use super::{Catalog, PriceSource};
+use super::{Catalog, OnDemandPrices, PriceSource};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{TypeName, Zone};
 use crate::model::near::nearest;
@@ -120,12 +120,13 @@ pub(super) fn load(region: &str) -> Result<Catalog, UnknownRegion> {
     }))
 }
 
-/// What EC2 described of `region`, each type with whether it is sold as spot, and what spot costs there. What EC2 does not tell
-/// (on-demand prices, interfaces for pods' security groups) is taken from the tables.
+/// What EC2 described of `region`, each type with whether it is sold as spot, and what spot costs there. What nobody told
+/// (on-demand prices that are not `listed`, interfaces for pods' security groups) is taken from the tables.
 pub(super) fn described(
     region: &str,
     mut types: Vec<(TypeFacts, bool)>,
     spot: &BTreeMap<(TypeName, Zone), UsdPerHour>,
+    listed: Option<&OnDemandPrices>,
 ) -> Catalog {
     let tables = &*TABLES;
     let region = Symbol::new(region);
@@ -133,7 +134,8 @@ pub(super) fn described(
     for (facts, is_spot_sold) in &mut types {
         facts.branch_enis = facts_of(facts.name).and_then(|known| known.branch_enis);
         let prices = tables.prices.get(&facts.name).copied().unwrap_or_default();
-        let on_demand = prices.on_demand[listing.unwrap_or(0)];
+        let told = listed.and_then(|listed| listed.get(&facts.name).copied());
+        let on_demand = told.or(prices.on_demand[listing.unwrap_or(0)]);
         facts.prices.extend(on_demand.map(|price| (CapacityType::OnDemand, price)));
         // Without a record there is no price, hence no offering; so nothing is estimated.
         for zone in facts.zones.iter().filter(|_| *is_spot_sold) {
@@ -145,8 +147,13 @@ pub(super) fn described(
             facts.zone_prices.insert((*zone, CapacityType::Spot), price);
         }
     }
-    let prices = listing.map_or(PriceSource::StandIn { region: HOME }, |_| PriceSource::Published);
+    let is_own = listing.is_some() || listed.is_some();
+    let prices = if is_own { PriceSource::Published } else { PriceSource::StandIn { region: HOME } };
     let note = match listing {
+        _ if listed.is_some() => {
+            let currency = if region.starts_with("cn-") { ", in CNY" } else { "" };
+            format!("On-demand prices are AWS's price list of {region}, spot prices EC2's own{currency}.")
+        }
         Some(_) => format!(
             "On-demand prices are the price list of {region} of {PRICES_DATE}; spot prices are EC2's own."
         ),

@@ -38,6 +38,9 @@ pub enum PriceSource {
     File,
 }
 
+/// What types cost on demand, anywhere in a region.
+pub type OnDemandPrices = BTreeMap<TypeName, UsdPerHour>;
+
 /// The place of a type in its catalogue; types are ordered by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub u16);
@@ -67,14 +70,15 @@ impl Catalog {
         file::parse(text, file)
     }
 
-    /// What EC2 described of `region`: each type with its zones and whether it is sold as spot, and what spot costs. On-demand
-    /// prices, which EC2 does not tell, are those of the built-in catalogue.
+    /// What EC2 described of `region`: each type with its zones and whether it is sold as spot, and what spot costs; and what the
+    /// price list says of on demand. Without it, and of types that it leaves out, prices are those of the built-in catalogue.
     pub fn described(
         region: &str,
         types: Vec<(TypeFacts, bool)>,
         spot: &BTreeMap<(TypeName, Zone), UsdPerHour>,
+        on_demand: Option<&OnDemandPrices>,
     ) -> Self {
-        builtin::described(region, types, spot)
+        builtin::described(region, types, spot, on_demand)
     }
 
     /// The catalogue as a file for `--catalog`: what is left for pods under a class without settings, and every price.

@@ -56,7 +56,7 @@ fn the_policies_allow_the_calls_of_the_sources_and_no_others() {
             made.insert(format!("{service}:{}", action.trim_end_matches("Batch")));
         }
     }
-    for (service, open) in [("iam", ".iam(\""), ("ssm", "AmazonSSM.")] {
+    for (service, open) in [("iam", ".iam(\""), ("ssm", "AmazonSSM."), ("pricing", "AWSPriceListService.")] {
         for (at, _) in sources.match_indices(open) {
             let word: String =
                 sources[at + open.len()..].chars().take_while(char::is_ascii_alphanumeric).collect();

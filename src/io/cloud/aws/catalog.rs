@@ -13,7 +13,9 @@ use aws_sdk_ec2::types::{
 use jiff::Timestamp;
 
 use super::super::CloudError;
-use crate::model::catalog::{Accelerators, Catalog, EniLimits, Gpus, TypeFacts};
+use super::prices;
+use super::signed::SignedClient;
+use crate::model::catalog::{Accelerators, Catalog, EniLimits, Gpus, OnDemandPrices, TypeFacts};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{TypeName, Zone};
 use crate::model::symbol::Symbol;
@@ -24,13 +26,27 @@ const PRICES_PER_PAGE: i32 = 2000;
 /// Both kinds of Linux that spot prices are told for.
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 
-/// Asks EC2 what `region` sells at `now`. On-demand prices stay those of the built-in catalogue.
+/// Asks AWS what `region` sells at `now`, and what it costs. Without an answer of the price list, which is told, on-demand prices
+/// are those of the built-in catalogue.
 pub async fn describe_catalog(region: &str, now: Timestamp) -> Result<Catalog, CloudError> {
-    let client = Client::new(&super::Account::of_environment(Some(region)).await?.0);
-    describe(&client, region, now).await
+    let config = super::Account::of_environment(Some(region)).await?.0;
+    let on_demand = if prices::are_listed(region) {
+        let listed = prices::on_demand(&SignedClient::new(&config, region), region).await;
+        listed
+            .map_err(|error| tracing::warn!("{error}; on-demand prices are those of the built-in catalogue"))
+            .ok()
+    } else {
+        None
+    };
+    describe(&Client::new(&config), region, now, on_demand.as_ref()).await
 }
 
-pub(super) async fn describe(client: &Client, region: &str, now: Timestamp) -> Result<Catalog, CloudError> {
+pub(super) async fn describe(
+    client: &Client,
+    region: &str,
+    now: Timestamp,
+    on_demand: Option<&OnDemandPrices>,
+) -> Result<Catalog, CloudError> {
     let (types, zones, spot) =
         tokio::try_join!(types(client, region), zones(client, region), spot_prices(client, region, now))?;
     let described = types
@@ -40,7 +56,7 @@ pub(super) async fn describe(client: &Client, region: &str, now: Timestamp) -> R
             Some((facts, is_spot_sold))
         })
         .collect();
-    Ok(Catalog::described(region, described, &spot))
+    Ok(Catalog::described(region, described, &spot, on_demand))
 }
 
 fn filter(name: &str, values: &[&str]) -> Filter {

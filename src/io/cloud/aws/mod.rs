@@ -3,6 +3,7 @@
 //! What is said to EC2 and what its answers mean is in `api::ec2`; here is who says it when, and what is remembered.
 
 mod catalog;
+mod prices;
 mod failure;
 mod signed;
 mod profile;
@@ -25,7 +26,7 @@ pub use catalog::describe_catalog;
 use super::{CloudError, CloudProvider, CloudUnavailable, LaunchOrder, Notices, Receipt};
 use crate::api::ec2::spec::ClassSpec;
 use crate::io::clock;
-use crate::model::catalog::Catalog;
+use crate::model::catalog::{Catalog, OnDemandPrices};
 use crate::model::class::{ClassStatus, NodeClass, Subnet};
 use crate::model::name::{ClassName, ProviderId, Uid, Zone};
 use crate::model::observation::{Instance, LaunchFailure};
@@ -61,6 +62,10 @@ impl Account {
     }
 }
 
+/// On-demand prices change some times a year.
+const PRICE_LIST_PERIOD: SignedDuration = SignedDuration::from_hours(12);
+const PRICE_LIST_RETRY: SignedDuration = SignedDuration::from_mins(30);
+
 /// EC2 as a provider of machines.
 #[derive(Clone)]
 pub struct AwsProvider {
@@ -84,6 +89,9 @@ struct Shared {
 #[derive(Default)]
 struct Memory {
     catalog: Option<Arc<Catalog>>,
+    /// What the price list said, and when it is to be asked next.
+    on_demand: Option<Arc<OnDemandPrices>>,
+    on_demand_due: Option<Timestamp>,
     classes: BTreeMap<ClassName, (Arc<NodeClass>, Arc<Resolved>)>,
     profiles: BTreeSet<String>,
     /// Values of parameters, and when they were read.
@@ -152,9 +160,32 @@ impl Shared {
         }
         let region = &self.settings.region;
         let builtin = Catalog::builtin(region)
-            .unwrap_or_else(|_| Catalog::described(region, Vec::new(), &BTreeMap::new()));
+            .unwrap_or_else(|_| Catalog::described(region, Vec::new(), &BTreeMap::new(), None));
         let builtin = Arc::new(builtin.with_settings(self.settings.capacity));
         self.memory().catalog.get_or_insert(builtin).clone()
+    }
+
+    /// The price list of the region, asked again when it is old; `None`: nobody could tell yet. What a later answer leaves out
+    /// stays, and so does all of it without an answer.
+    async fn on_demand(&self, now: Timestamp) -> Option<Arc<OnDemandPrices>> {
+        let region = &self.settings.region;
+        let is_due = self.memory().on_demand_due.is_none_or(|due| due <= now);
+        if !prices::are_listed(region) || !is_due {
+            return self.memory().on_demand.clone();
+        }
+        let answer = prices::on_demand(&self.signed, region).await;
+        let mut memory = self.memory();
+        let wait = if answer.is_ok() { PRICE_LIST_PERIOD } else { PRICE_LIST_RETRY };
+        memory.on_demand_due = Some(now + wait);
+        match answer {
+            Ok(listed) => {
+                let mut prices = memory.on_demand.take().map(Arc::unwrap_or_clone).unwrap_or_default();
+                prices.extend(listed);
+                memory.on_demand = Some(Arc::new(prices));
+            }
+            Err(error) => tracing::warn!("{error}; on-demand prices stay as they are (pricing:GetProducts)"),
+        }
+        memory.on_demand.clone()
     }
 
     /// What the class found when it was last resolved; resolves it now if it was not, or has changed since.
@@ -193,7 +224,9 @@ impl Shared {
 impl CloudProvider for AwsProvider {
     async fn catalog(&self) -> Result<Arc<Catalog>, CloudError> {
         let settings = &self.shared.settings;
-        let catalog = catalog::describe(&self.shared.ec2, &settings.region, clock::now()).await?;
+        let on_demand = self.shared.on_demand(clock::now()).await;
+        let (ec2, on_demand) = (&self.shared.ec2, on_demand.as_deref());
+        let catalog = catalog::describe(ec2, &settings.region, clock::now(), on_demand).await?;
         let catalog = Arc::new(catalog.with_settings(settings.capacity));
         self.shared.memory().catalog = Some(catalog.clone());
         Ok(catalog)

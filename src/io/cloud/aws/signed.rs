@@ -1,4 +1,5 @@
-//! The few calls of services whose SDK is not worth its build: Systems Manager and IAM, over plain signed requests.
+//! The few calls of services whose SDK is not worth its build: Systems Manager, IAM and the price list, over plain signed
+//! requests.
 
 use std::time::{Duration, SystemTime};
 
@@ -83,6 +84,30 @@ impl SignedClient {
         let answer: Value =
             serde_json::from_str(&answer).map_err(|error| SignedFailure::new("NotUnderstood", error))?;
         Ok(answer.pointer("/Parameter/Value").and_then(Value::as_str).map(str::to_owned))
+    }
+
+    /// A page of the price list.
+    pub(super) async fn price_list(&self, request: &Value) -> Result<Value, SignedFailure> {
+        // It answers in a few regions only, about all of them.
+        let home = match self.region.split('-').next().unwrap_or_default() {
+            "cn" => "cn-northwest-1",
+            "ap" => "ap-south-1",
+            "eu" => "eu-central-1",
+            _ => "us-east-1",
+        };
+        let host = || format!("https://api.pricing.{home}.{}", suffix(home));
+        let call = Call {
+            service: "pricing",
+            region: home,
+            url: format!("{}/", self.endpoint.clone().unwrap_or_else(host)),
+            headers: vec![
+                ("content-type", "application/x-amz-json-1.1".into()),
+                ("x-amz-target", "AWSPriceListService.GetProducts".into()),
+            ],
+            body: request.to_string(),
+        };
+        let answer = self.send(&call).await?;
+        serde_json::from_str(&answer).map_err(|error| SignedFailure::new("NotUnderstood", error))
     }
 
     /// An action of IAM; the answer is its XML.
