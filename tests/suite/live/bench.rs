@@ -199,12 +199,11 @@ impl Bench {
         assert!(moved.len() >= pods, "every pod was moved: {moved:?}\n{}", self.logs());
     }
 
-    /// Who acted, one after the other: whatever was asked for, granted or not, is by the replica that wrote the lease last.
+    /// Who acted, one after the other: whatever was granted is by the replica that wrote the lease last. What a process had handed to
+    /// its connection when it was frozen is sent when it is thawed, and refused: it names the object that it means.
     pub fn tenures(&self) -> Vec<Tenure> {
         let mut requests = self.requests();
-        requests.retain(|request| {
-            asks_for_change(request) && (is_write(request) || request["objectRef"]["resource"] != "leases")
-        });
+        requests.retain(is_write);
         requests.sort_by_key(|request| text(request, "/requestReceivedTimestamp").to_owned());
         let mut tenures: Vec<Tenure> = Vec::new();
         for request in &requests {
