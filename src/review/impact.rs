@@ -207,6 +207,8 @@ struct Played {
     steady_after: Scene,
     choices_before: BTreeMap<PoolName, usize>,
     choices_after: BTreeMap<PoolName, usize>,
+    /// Pools that the base has and the head has not.
+    leaving: BTreeSet<PoolName>,
     /// The change has arrived and nothing has been done yet.
     arriving: Stage,
     wave: BTreeMap<PoolName, usize>,
@@ -218,6 +220,14 @@ impl Played {
         let objects = |side: Option<&'_ Wanted>| side.map_or_else(Vec::new, |side| side.objects.clone());
         let (before, after) = (objects(base), objects(head));
         let managed = Managed::of([&before[..], &after[..]]);
+        let pools = |objects: &[Observation]| -> BTreeSet<PoolName> {
+            let name = |object: &Observation| match object {
+                Observation::Pool(pool) => Some(pool.name),
+                _ => None,
+            };
+            objects.iter().filter_map(name).collect()
+        };
+        let leaving = &pools(&before) - &pools(&after);
         let nothing = match demand {
             Demand::None => return None,
             Demand::Pods(stage) | Demand::Cluster(stage) => stage.emptied(),
@@ -249,6 +259,7 @@ impl Played {
             steady_after: head_fresh.scene(),
             choices_before: base_fresh.choices(),
             choices_after: head_fresh.choices(),
+            leaving,
             wave: arriving.first_wave(),
             arriving,
         })
@@ -284,17 +295,12 @@ impl Played {
             .filter(|diff| matches!(diff.impact, NodeImpact::Rolls { .. } | NodeImpact::MayRoll { .. }))
             .flat_map(|diff| &diff.affected)
             .collect();
-        let removed: BTreeSet<&str> = found
-            .iter()
-            .filter(|diff| &*diff.object.kind == "NodePool" && diff.kind == DiffKind::Removed)
-            .map(|diff| &*diff.object.name)
-            .collect();
         let mut names = NodeNames::default();
         for (name, node) in &self.start.nodes {
             if self.with.nodes.contains_key(name) || !self.without.nodes.contains_key(name) {
                 continue;
             }
-            let list = if removed.contains(node.pool.as_str()) {
+            let list = if self.leaving.contains(&node.pool) {
                 &mut names.retired
             } else if rolled.contains(&Arc::from(name.as_str())) {
                 &mut names.drifted
@@ -311,11 +317,12 @@ impl Played {
             .filter(|diff| matches!(diff.impact, NodeImpact::Rolls { .. }))
             .flat_map(|diff| diff.affected.iter().map(|name| &**name))
             .collect();
-        let stuck = self
-            .with
-            .kept
-            .iter()
-            .filter(|(node, _)| must_go.contains(node.as_str()) && self.without.nodes.contains_key(node));
+        let is_to_go = |node: &NodeName| {
+            let pool = self.start.nodes.get(node).map(|node| node.pool);
+            must_go.contains(node.as_str()) || pool.is_some_and(|pool| self.leaving.contains(&pool))
+        };
+        let stuck =
+            self.with.kept.iter().filter(|(node, _)| is_to_go(node) && self.without.nodes.contains_key(node));
         let new =
             |scene: &Scene| scene.nodes.keys().filter(|name| !self.start.nodes.contains_key(name)).count();
         NodesReview {
@@ -340,12 +347,15 @@ impl Played {
             by_pool
         };
         let stuck = nodes.stuck.iter().map(|node| &node.node);
-        let drifted = by_pool(&mut nodes.names.drifted.iter().chain(stuck));
-        let retired = by_pool(&mut nodes.names.retired.iter());
+        let is_static =
+            |name: &&String| self.start.nodes.get(&NodeName::new(name)).is_some_and(|node| node.is_static);
+        let (surplus, retired): (Vec<_>, Vec<_>) = nodes.names.retired.iter().partition(is_static);
+        let rolling = by_pool(&mut nodes.names.drifted.iter().chain(stuck).chain(retired));
+        let surplus = by_pool(&mut surplus.into_iter());
         let start = self.arriving.now();
         let mut ends = start;
         let mut pools: Vec<PoolRoll> = Vec::new();
-        for (pool, nodes) in drifted {
+        for (pool, nodes) in rolling {
             let at_once = self.wave.get(&pool).copied().unwrap_or(0).min(nodes);
             // Where budgets would let more go than really can, more will not go later either.
             let allowed = self.arriving.allowed_now(pool);
@@ -358,7 +368,7 @@ impl Played {
             };
             pools.push(PoolRoll {
                 pool: pool.to_string(),
-                reason: "drifted".into(),
+                reason: if self.leaving.contains(&pool) { "retired" } else { "drifted" }.into(),
                 nodes,
                 at_once,
                 waves: (table.left == 0).then_some(table.waves.len()),
@@ -366,7 +376,7 @@ impl Played {
                 pauses: table.pauses.iter().map(pause).collect(),
             });
         }
-        pools.extend(retired.into_iter().map(|(pool, nodes)| PoolRoll {
+        pools.extend(surplus.into_iter().map(|(pool, nodes)| PoolRoll {
             pool: pool.to_string(),
             reason: "retired".into(),
             nodes,
@@ -547,7 +557,10 @@ impl Played {
             scene.waiting.values().filter(waits).count()
         };
         let mut limits = Vec::new();
-        for (pool, (used, allowed)) in &self.with.limits {
+        // What a pool that goes is told, so that it buys nothing more, is no limit of anybody's.
+        for (pool, (used, allowed)) in
+            self.with.limits.iter().filter(|(pool, _)| !self.leaving.contains(pool))
+        {
             let is_old = self.without.excess(*pool).is_some();
             if let Some((resource, used, limit)) = self.with.excess(*pool).filter(|_| !is_old) {
                 limits.push(LimitReview {

@@ -209,7 +209,7 @@ pub struct NodesReview {
     pub created: usize,
     /// Replaced because they are not what their pool would make now.
     pub drifted: usize,
-    /// Taken away with their pool, or because a static pool shrinks.
+    /// Moved away with their pool, or because a static pool shrinks.
     pub retired: usize,
     /// Given back because their pods now fit elsewhere for less.
     pub consolidated: usize,
@@ -341,7 +341,8 @@ pub struct RollReview {
 #[serde(rename_all = "camelCase")]
 pub struct PoolRoll {
     pub pool: String,
-    /// `drifted`: replaced within budgets. `retired`: taken away with their pool, which no budget slows down.
+    /// `drifted`: replaced. `retired`: moved away before their pool goes. Both within its budgets; what a static pool has too much
+    /// is retired at once.
     pub reason: String,
     pub nodes: usize,
     pub at_once: usize,

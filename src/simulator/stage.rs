@@ -19,6 +19,7 @@ use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
 use crate::capacity::scheduling::{Code, Refusal, Supply, provisionable_pods, usage_by_pool};
 use crate::model::catalog::Catalog;
+use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::class::NodeClass;
 use crate::model::label::{self, Labels};
 use crate::model::money::UsdPerHour;
@@ -28,7 +29,7 @@ use crate::model::observation::Observation;
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pod::{NodeTerm, Pod, PodPhase};
 use crate::model::pool::{DisruptionReason, NodePool};
-use crate::model::quantity::{ResourceName, Resources};
+use crate::model::quantity::{ResourceName, Resources, resource};
 use crate::model::symbol::Symbol;
 
 /// A cluster at one moment, and how it decides.
@@ -37,6 +38,8 @@ pub struct Stage {
     cluster: Cluster,
     now: Timestamp,
     settings: EngineSettings,
+    /// Pools that nobody wants any more, and that are there until their nodes have gone.
+    retiring: BTreeSet<PoolName>,
     is_settled: bool,
 }
 
@@ -108,6 +111,9 @@ impl Managed {
     }
 }
 
+/// Why the nodes of a pool that is to go are not what it wants.
+const RETIRED: &str = "PoolRetired";
+
 /// Nobody waits longer for a window of a budget.
 const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(14 * 24);
 
@@ -116,12 +122,12 @@ pub type Wave = BTreeMap<PoolName, usize>;
 
 impl Stage {
     pub fn new(cluster: Cluster, now: Timestamp, settings: EngineSettings) -> Self {
-        Self { cluster, now, settings, is_settled: false }
+        Self { cluster, now, settings, retiring: BTreeSet::new(), is_settled: false }
     }
 
     /// A cluster in which nothing is left to do, or that never gets there.
     pub fn resting(cluster: Cluster, now: Timestamp, settings: EngineSettings, is_settled: bool) -> Self {
-        Self { cluster, now, settings, is_settled }
+        Self { cluster, now, settings, retiring: BTreeSet::new(), is_settled }
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -152,8 +158,8 @@ impl Stage {
         }
     }
 
-    /// The same cluster, wanting these objects. Of what is `managed`, everything else goes, nodes included; what others made
-    /// stays.
+    /// The same cluster, wanting these objects. Of what is `managed`, everything else goes; a pool with nodes is retired, as a sync
+    /// does it. What others made stays.
     #[must_use]
     pub fn wanting(&self, objects: &[Observation], managed: &Managed) -> Self {
         let mut stage = self.clone();
@@ -185,6 +191,11 @@ impl Stage {
             };
             cluster.observe(stage.now, &object);
         }
+        let leaving = former_pools.values().filter(|pool| !cluster.pools.contains_key(&pool.name));
+        let leaving: Vec<_> = leaving.cloned().collect();
+        stage.welcome_back();
+        leaving.iter().for_each(|pool| stage.retire(pool));
+        let cluster = &mut stage.cluster;
         let orphans: Vec<_> = cluster
             .claims
             .values()
@@ -198,10 +209,48 @@ impl Stage {
             .collect();
         for claim in orphans {
             let deleted = Some(stage.now);
-            cluster.put_claim(Arc::new(crate::model::claim::NodeClaim { deleted, ..(*claim).clone() }));
+            cluster.put_claim(Arc::new(NodeClaim { deleted, ..(*claim).clone() }));
         }
         stage.is_settled = false;
         stage
+    }
+
+    /// Keeps a pool that has nodes until they are gone: it launches nothing, and they are replaced within its budgets
+    /// (docs/decisions/0004).
+    fn retire(&mut self, former: &NodePool) {
+        let claims: Vec<_> = self.cluster.claims_of(former.name).cloned().collect();
+        if claims.is_empty() {
+            return;
+        }
+        let mut pool = former.clone();
+        if pool.is_static() {
+            pool.replicas = Some(0);
+        } else {
+            pool.limits.get_or_insert_default().set(*resource::NODES, 0);
+            for claim in claims {
+                let mut conditions = claim.conditions.clone();
+                let message = "its pool is to go";
+                conditions.set(ConditionType::Drifted, ConditionStatus::True, RETIRED, message, self.now);
+                self.cluster.put_claim(Arc::new(NodeClaim { conditions, ..(*claim).clone() }));
+            }
+        }
+        self.cluster.observe(self.now, &Observation::Pool(Arc::new(pool)));
+        self.retiring.insert(former.name);
+    }
+
+    /// Nodes of pools that were to go, and are wanted again, stay what they were.
+    fn welcome_back(&mut self) {
+        for name in std::mem::take(&mut self.retiring) {
+            let claims: Vec<_> = self.cluster.claims_of(name).cloned().collect();
+            for claim in claims {
+                if claim.conditions.get(ConditionType::Drifted).is_some_and(|drift| &*drift.reason == RETIRED)
+                {
+                    let mut conditions = claim.conditions.clone();
+                    conditions.clear(ConditionType::Drifted);
+                    self.cluster.put_claim(Arc::new(NodeClaim { conditions, ..(*claim).clone() }));
+                }
+            }
+        }
     }
 
     /// The same demand without any node of ours: every pod that ran on one waits.
@@ -232,6 +281,7 @@ impl Stage {
         }
         let claims: Vec<_> = self.cluster.claims.keys().copied().collect();
         claims.into_iter().for_each(|claim| stage.cluster.remove_claim(claim));
+        stage.drop_empty_pools();
         stage.is_settled = false;
         stage
     }
@@ -248,12 +298,27 @@ impl Stage {
         let patience =
             Patience { windows_until: self.now.checked_add(WINDOW_MAX).ok(), at_least_until: Some(until) };
         let rest = come_to_rest(&self.cluster, self.now, &self.settings, &patience);
-        Self {
+        let mut stage = Self {
             cluster: rest.cluster,
             now: rest.now,
             is_settled: rest.quiescent,
+            retiring: self.retiring.clone(),
             settings: self.settings.clone(),
-        }
+        };
+        stage.drop_empty_pools();
+        stage
+    }
+
+    /// Pools go once their last node has.
+    fn drop_empty_pools(&mut self) {
+        let cluster = &mut self.cluster;
+        self.retiring.retain(|name| {
+            let has_nodes = cluster.claims_of(*name).next().is_some();
+            if !has_nodes {
+                cluster.pools.remove(name);
+            }
+            has_nodes
+        });
     }
 
     /// Nodes that drift lets go at this moment, within the budgets of this moment.

@@ -215,11 +215,19 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     };
     if let Some(file) = &args.from {
         let (bytes, name) = read_input(file)?;
-        let review = read_saved(&bytes).map_err(|error| {
-            Failure::input(format!("{name} cannot be shown: {error}")).help(earlier::WRITTEN_BY)
-        })?;
         // Its verdict is what its maker says: nothing is judged here.
-        return print(args, &review, console).map(|()| Exit::Done);
+        return match read_saved(&bytes) {
+            Ok(review) => print(args, &review, console).map(|()| Exit::Done),
+            Err(error) => {
+                // A comment that stood there before is of another proposal. Of what is in the file not a word is repeated.
+                if console.output == Output::Markdown {
+                    let why = "the pipeline of the proposal left no review; its log says why";
+                    console.data(&refusal(why, std::iter::empty(), &args.set))?;
+                }
+                let message = format!("{name} cannot be shown: {error}");
+                Err(Failure::input(message).help(earlier::WRITTEN_BY))
+            }
+        };
     }
     if let Some(file) = &args.earlier {
         return earlier::still_holds(args, file, &at, console);

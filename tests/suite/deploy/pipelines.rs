@@ -174,6 +174,17 @@ fn rev_039_what_a_fork_left_is_escaped_and_goes_to_the_proposal_that_github_name
     let closed = outside_of_code.matches("</details>").count();
     assert_eq!(closed, outside_of_code.matches("<details>").count(), "{comment}");
 
+    // A proposal that could not be reviewed left nothing, or something else: the comment says so, and does not repeat it.
+    for left in ["", "{\"error\": {\"message\": \"<script>\"}}"] {
+        std::fs::write(dir.path().join("review.json"), left).expect("written");
+        let shown =
+            proposal.review(&format!("--from {}/review.json --output markdown", dir.path().display()));
+        assert_eq!(shown.status.code(), Some(2), "{}", String::from_utf8_lossy(&shown.stderr));
+        let comment = String::from_utf8(shown.stdout).expect("text");
+        assert!(comment.starts_with("<!-- provisor:review set=default -->\n### ❌ provisor: "), "{comment}");
+        assert!(comment.contains("left no review") && !comment.contains("script"), "{comment}");
+    }
+
     // GitHub says whose run it was; the fork has pull request 7, and 8 is somebody else's.
     let forge = Forge::new();
     let pull = |number: u64, repository: &str, sha: &str| json!({"number": number, "head": {"sha": sha, "repo": {"full_name": repository}}});
@@ -230,7 +241,9 @@ fn rev_039_what_a_fork_left_is_escaped_and_goes_to_the_proposal_that_github_name
     {
         let shown = show(&forged);
         assert_eq!(shown.status.code(), Some(2), "{why}");
-        assert!(shown.stdout.is_empty() && String::from_utf8_lossy(&shown.stderr).contains(why), "{why}");
+        assert!(String::from_utf8_lossy(&shown.stderr).contains(why), "{why}");
+        let comment = String::from_utf8(shown.stdout).expect("text");
+        assert!(comment.contains("left no review") && !comment.contains("today"), "{comment}");
     }
 }
 

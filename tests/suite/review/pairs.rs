@@ -86,6 +86,35 @@ fn a_pool_that_goes_takes_its_pods_along() {
     assert_eq!((&prod["nodes"]["retired"], &prod["pods"]["moved"]), (&1.into(), &2.into()));
 }
 
+/// Its budget is a third of three nodes: they go one after the other.
+#[test]
+fn a_pool_of_several_nodes_goes_within_its_budgets() {
+    let (from, to) = ("pools.general", "pools.wide");
+    let review = comes_true(&Pair { from, to, ..pair("renamed-large-pool", "eks-shop", "prod") });
+    let prod = environment(&review, "prod");
+    let roll = &prod["roll"]["pools"][0];
+    assert_eq!((&roll["pool"], &roll["reason"]), (&"general".into(), &"retired".into()), "{roll:#}");
+    assert_eq!((&roll["nodes"], &roll["atOnce"], &roll["waves"]), (&3.into(), &1.into(), &3.into()));
+    assert_eq!(prod["nodes"]["retired"], 3);
+}
+
+/// A pool that goes, whose pods nobody else takes, does not go: nothing is saved, and the node that stays is told.
+#[test]
+fn a_pool_whose_pods_have_nowhere_to_go_stays() {
+    let from = "[pools.checkout]\nstrategy = \"on-demand\"\ndescription = \"payments: never on spot\"\n\
+                limits = { cpu = \"64\" }\ntaints = [\"domain=checkout:NoSchedule\"]\n\
+                labels = { domain = \"checkout\" }\nconsolidate-after = \"10m\"\n";
+    let review = comes_true(&Pair { from, code: 1, ..pair("removed-pool", "eks-shop", "prod") });
+    let prod = environment(&review, "prod");
+    let stuck = prod["nodes"]["stuck"].as_array().expect("a list");
+    assert_eq!((stuck.len(), &stuck[0]["pool"]), (1, &"checkout".into()), "{stuck:?}");
+    assert_eq!((&prod["nodes"]["retired"], &prod["limits"]), (&0.into(), &Value::Array(Vec::new())));
+    let roll = &prod["roll"]["pools"][0];
+    assert_eq!((&roll["pool"], &roll["atOnce"]), (&"checkout".into(), &0.into()), "{roll:#}");
+    assert_eq!(roll["waves"], Value::Null);
+    assert_eq!(prod["roll"]["blockers"].as_array().map(Vec::len), Some(1));
+}
+
 /// Rows: REV-017
 #[test]
 fn rev_017_on_demand_instead_of_spot_costs_more() {
