@@ -191,13 +191,7 @@ fn record_launch(context: &Context, claim: &NodeClaim, instance: &Instance, step
     let mut labels = Labels::new();
     let types = claim.pool().map(|pool| context.supply.types(pool)).unwrap_or_default();
     if let Some(kind) = types.iter().find(|kind| kind.name == instance.instance_type) {
-        labels.extend(kind.requirements.iter().filter_map(|(key, values)| Some((key, values.single()?))));
-        // What the catalogue does not tell of the type was taken to be as wanted when it was chosen, and so it stays: without
-        // the label the machine would have drifted at once, and so would the next.
-        let open = claim.spec.requirements.iter().filter(|(key, wanted)| {
-            kind.requirements.get(*key).is_none() && label::is_well_known(*key) && !wanted.accepts_absence()
-        });
-        labels.extend(open.filter_map(|(key, wanted)| Some((key, wanted.some_value()?))));
+        labels = kind.labels_for(&claim.spec.requirements);
     }
     labels.insert(*label::INSTANCE_TYPE, instance.instance_type.0);
     labels.insert(*label::ZONE, instance.zone.0);

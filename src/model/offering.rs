@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use super::label;
+use super::label::{self, Labels};
 use super::money::UsdPerHour;
 use super::name::{TypeName, Zone};
 use super::quantity::Resources;
@@ -110,6 +110,17 @@ impl InstanceType {
             .iter()
             .filter(|offering| offering.is_available && offering.suits(requirements))
             .min_by_key(|offering| (offering.price, offering.capacity_type, offering.zone))
+    }
+
+    /// What a node of this type is labelled with that was bought to meet `wanted`. What the catalogue does not tell of the type
+    /// was taken to be as wanted when it was chosen, and so it stays: without the label the machine would have drifted at once,
+    /// and so would the next.
+    pub fn labels_for(&self, wanted: &Requirements) -> Labels {
+        let own = self.requirements.iter().filter_map(|(key, values)| Some((key, values.single()?)));
+        let open = wanted.iter().filter(|(key, wanted)| {
+            self.requirements.get(*key).is_none() && label::is_well_known(*key) && !wanted.accepts_absence()
+        });
+        own.chain(open.filter_map(|(key, wanted)| Some((key, wanted.some_value()?)))).collect()
     }
 }
 

@@ -463,10 +463,8 @@ pub(crate) fn launched(claim: &NodeClaim, node: &NewNode, supply: &Supply, now: 
     let mut claim = claim.clone();
     let types = supply.types(node.pool);
     if let Some(kind) = types.iter().find(|kind| kind.name == option.instance_type) {
-        for (key, values) in kind.requirements.iter() {
-            if let Some(value) = values.single() {
-                claim.labels.entry(key).or_insert(value);
-            }
+        for (key, value) in kind.labels_for(&claim.spec.requirements) {
+            claim.labels.entry(key).or_insert(value);
         }
         claim.capacity = kind.capacity.clone();
         claim.allocatable = kind.allocatable.clone();

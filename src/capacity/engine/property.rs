@@ -149,8 +149,10 @@ impl Engine {
                 let known = self.cluster.nodes.get(&name).and_then(|node| node.provider_id);
                 let machine = machine.or(known);
                 self.cluster.strangers.unreadable_nodes.insert(name, machine);
-                let claim = machine.and_then(|id| self.cluster.claim_by_instance(id)).cloned();
-                claim.and_then(|claim| self.sort(at, Observation::Claim(claim)))
+                let hides = |claim: &&Arc<NodeClaim>| self.cluster.strangers.hides_node_of(claim);
+                let claims = self.cluster.claims.values().filter(hides).cloned().collect();
+                self.sort_again(at, claims);
+                None
             }
         }
     }

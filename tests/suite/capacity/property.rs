@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use provisor::capacity::engine::Engine;
 use provisor::model::action::Action;
-use provisor::model::claim::{ConditionType, NodeClaim};
-use provisor::model::label::{self, Labels, annotation};
+use provisor::model::claim::ConditionType;
+use provisor::model::label::{Labels, annotation};
 use provisor::model::name::{ClaimName, NodeName, PoolName};
 use provisor::model::observation::{Instance, Observation};
 use provisor::model::owner::Owner;
@@ -101,29 +101,13 @@ fn what_others_delete_is_left_to_them() {
 #[test]
 fn machines_of_others_are_not_garbage() {
     let town = two_pools(None);
-    let claim = town.cluster.claims[&ClaimName::new("b-claim")].clone();
-    let node = town.cluster.nodes[&NodeName::new("b")].clone();
-    let text = |key: Symbol| node.labels[&key];
-    let instance = |claim: &NodeClaim| Instance {
-        provider_id: claim.provider_id.expect("it was launched"),
-        claim: None,
-        pool: None,
-        instance_type: provisor::model::name::TypeName(text(*label::INSTANCE_TYPE)),
-        zone: provisor::model::name::Zone(text(*label::ZONE)),
-        capacity_type: provisor::model::offering::CapacityType::OnDemand,
-        reservation: None,
-        image: "ami-1".into(),
-        launched: at("2026-01-01T00:00:00Z"),
-        is_terminating: false,
-        capacity: claim.capacity.clone(),
-        allocatable: claim.allocatable.clone(),
-    };
-    let ours = instance(&town.cluster.claims[&ClaimName::new("a-claim")]);
-    let stray = Instance { provider_id: "aws:///us-west-2a/i-stray".into(), ..instance(&claim) };
+    let nameless = |node| Instance { claim: None, pool: None, ..town.instance(node) };
+    let stray = Instance { provider_id: "aws:///us-west-2a/i-stray".into(), ..nameless("b") };
     let theirs = Instance { pool: Some(PoolName::new("theirs")), ..stray.clone() };
     let theirs = Instance { provider_id: "aws:///us-west-2a/i-gone".into(), ..theirs };
     let mut engine = town.engine();
-    engine.observe(town.now, Observation::Instances(Arc::from([ours, instance(&claim), stray, theirs])));
+    engine
+        .observe(town.now, Observation::Instances(Arc::from([nameless("a"), nameless("b"), stray, theirs])));
     let names = written(&mut engine, &town);
     assert!(names.contains("i-stray"), "{names:?}");
     assert!(!names.contains("i-b") && !names.contains("b") && !names.contains("i-gone"), "{names:?}");

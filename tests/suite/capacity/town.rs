@@ -14,10 +14,10 @@ use provisor::model::catalog::Catalog;
 use provisor::model::claim::{ClaimSpec, Condition, ConditionStatus, ConditionType, Conditions, NodeClaim};
 use provisor::model::class::{AmiFamily, InstanceStorePolicy, KubeletSettings, NodeClass};
 use provisor::model::label::{self, Labels};
-use provisor::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
+use provisor::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, TypeName, Uid, Zone};
 use provisor::model::node::{Node, NodeCondition};
-use provisor::model::observation::Observation;
-use provisor::model::offering::InstanceType;
+use provisor::model::observation::{Instance, Observation};
+use provisor::model::offering::{CapacityType, InstanceType};
 use provisor::model::pod::{Owner, Pod, PodPhase, PodShape, Selector, SelectorTerm};
 use provisor::model::pool::{
     Budget, BudgetNodes, ClassRef, ConsolidationPolicy, Disruption, NodePool, NodeTemplate,
@@ -285,6 +285,26 @@ impl Town {
             allocatable: found.allocatable.clone(),
             conditions: vec![ready("True")],
         }));
+    }
+
+    /// The machine of `node`, as the cloud lists it.
+    pub fn instance(&self, node: &str) -> Instance {
+        let claim = &self.cluster.claims[&ClaimName::new(&format!("{node}-claim"))];
+        let text = |key: Symbol| claim.labels[&key];
+        Instance {
+            provider_id: claim.provider_id.expect("it was launched"),
+            claim: Some(claim.name),
+            pool: claim.pool(),
+            instance_type: TypeName(text(*label::INSTANCE_TYPE)),
+            zone: Zone(text(*label::ZONE)),
+            capacity_type: CapacityType::OnDemand,
+            reservation: None,
+            image: "ami-1".into(),
+            launched: at("2026-01-01T00:00:00Z"),
+            is_terminating: false,
+            capacity: claim.capacity.clone(),
+            allocatable: claim.allocatable.clone(),
+        }
     }
 
     pub fn change_node(&mut self, name: &str, change: impl FnOnce(&mut Node)) {

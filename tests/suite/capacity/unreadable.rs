@@ -6,9 +6,8 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 use provisor::capacity::engine::Engine;
 use provisor::model::action::Action;
-use provisor::model::name::{ClaimName, NodeName, PoolName, TypeName, Zone};
-use provisor::model::observation::{Instance, Observation, Unreadable};
-use provisor::model::offering::CapacityType;
+use provisor::model::name::{ClaimName, NodeName, PoolName};
+use provisor::model::observation::{Observation, Unreadable};
 use provisor::model::owner::Owner;
 use provisor::model::pool::NodePool;
 
@@ -25,24 +24,7 @@ fn two_empty_nodes(owner: Option<Owner>) -> Town {
 
 /// The machines behind both claims, as the cloud lists them.
 fn instances(town: &Town) -> Observation {
-    let of = |name: &str| {
-        let claim = &town.cluster.claims[&ClaimName::new(&format!("{name}-claim"))];
-        Instance {
-            provider_id: claim.provider_id.expect("it was launched"),
-            claim: Some(claim.name),
-            pool: claim.pool(),
-            instance_type: TypeName("m5.large".into()),
-            zone: Zone("us-west-2a".into()),
-            capacity_type: CapacityType::OnDemand,
-            reservation: None,
-            image: "ami-1".into(),
-            launched: at("2026-01-01T00:00:00Z"),
-            is_terminating: false,
-            capacity: claim.capacity.clone(),
-            allocatable: claim.allocatable.clone(),
-        }
-    };
-    Observation::Instances(Arc::from([of("a"), of("b")]))
+    Observation::Instances(Arc::from(["a", "b"].map(|node| town.instance(node))))
 }
 
 /// Which of the two machines is written to, or ended, within three minutes.
@@ -88,7 +70,7 @@ fn owners() -> [Option<Owner>; 2] {
 }
 
 /// Without the object that `tear` speaks of.
-fn never_read(town: &Town, tear: &Unreadable) -> Engine {
+fn never_read(town: &Town, tear: &Unreadable, is_told_first: bool) -> Engine {
     let mut cluster = town.cluster.clone();
     match tear {
         Unreadable::Pool(name) => drop(cluster.pools.remove(name)),
@@ -96,11 +78,10 @@ fn never_read(town: &Town, tear: &Unreadable) -> Engine {
         Unreadable::Node { name, .. } => cluster.observe(town.now, &Observation::NodeGone(*name)),
     }
     let mut engine = Engine::new(town.settings.clone());
-    engine.observe(town.now, Observation::Unreadable(*tear));
-    for seen in objects(&cluster) {
-        engine.observe(town.now, seen);
-    }
-    engine.observe(town.now, Observation::Synced);
+    let mut all = objects(&cluster);
+    all.insert(if is_told_first { 0 } else { all.len() }, Observation::Unreadable(*tear));
+    all.push(Observation::Synced);
+    all.into_iter().for_each(|seen| engine.observe(town.now, seen));
     engine
 }
 
@@ -117,8 +98,9 @@ fn what_could_never_be_read_is_left_alone_until_it_can() {
     for owner in owners() {
         let town = two_empty_nodes(owner);
         assert_eq!(touched(&mut town.engine(), &town, 0), ["a", "b"].into(), "both are empty");
-        for (what, tear) in tears(&town) {
-            let mut engine = never_read(&town, &tear);
+        let orders = tears(&town).into_iter().flat_map(|tear| [(tear, true), (tear, false)]);
+        for ((what, tear), is_told_first) in orders {
+            let mut engine = never_read(&town, &tear, is_told_first);
             assert_eq!(touched(&mut engine, &town, 0), ["a"].into(), "{owner:?}: unreadable {what}");
             engine.observe(town.now, legible(&town, &tear));
             assert!(touched(&mut engine, &town, 180).contains("b"), "{owner:?}: {what} is legible again");
@@ -144,11 +126,10 @@ fn what_cannot_be_read_any_more_is_left_alone_and_a_pool_stays_in_force() {
 #[test]
 fn what_was_launched_for_a_claim_that_cannot_be_read_is_no_stray() {
     let town = two_empty_nodes(None);
-    let Observation::Instances(all) = instances(&town) else { unreachable!("they are instances") };
     let mut engine = town.engine();
     let name = ClaimName::new("b-claim");
     engine.observe(town.now, Observation::Unreadable(Unreadable::Claim { name, machine: None }));
-    engine.observe(town.now, Observation::Launched { claim: name, instance: all[1].clone() });
+    engine.observe(town.now, Observation::Launched { claim: name, instance: town.instance("b") });
     assert_eq!(touched(&mut engine, &town, 0), ["a"].into());
 
     engine.observe(town.now, Observation::ClaimGone(name));
