@@ -25,6 +25,8 @@ pub enum CostIncrease {
 pub struct Gates {
     /// What a guardrail denies.
     pub denials: bool,
+    /// Environments whose base is not valid, so that nothing is known of what changes.
+    pub unknown_bases: bool,
     /// Pods that lose their place.
     pub unschedulable: bool,
     /// Pools with running nodes that are removed.
@@ -40,8 +42,9 @@ pub struct Gates {
     pub nodes_replaced: Option<usize>,
 }
 
-/// One verdict for each gate that is closed by something, or that was asked for by name.
-pub fn judge(gates: &Gates, environments: &[EnvironmentReview]) -> Vec<GateVerdict> {
+/// One verdict for each gate that is closed by something, or that was asked for by name. `without_base` are environments
+/// whose base is not valid.
+pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[&str]) -> Vec<GateVerdict> {
     let mut verdicts = Vec::new();
     let mut say = |gate: &str, passed: bool, message: String| {
         verdicts.push(GateVerdict { gate: gate.into(), passed, message });
@@ -59,6 +62,11 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview]) -> Vec<GateVerdi
         };
         let all: Vec<String> = environments.iter().filter(denied).map(of_one).collect();
         say("deny", false, format!("denied by guardrails: {}", all.join("; ")));
+    }
+    if gates.unknown_bases && !without_base.is_empty() {
+        let names = without_base.join(", ");
+        let advice = "compare with the last commit that was, or agree to it with `--fail-on none`";
+        say("base", false, format!("the base is not valid, so what changes is not known: {names}; {advice}"));
     }
     if gates.unschedulable {
         let lost = changed.iter().filter_map(|environment| {

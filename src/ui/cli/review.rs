@@ -127,8 +127,8 @@ impl Args {
 /// What fails a review.
 #[derive(Clone, Debug, clap::Args)]
 struct GateArgs {
-    /// Fail on pods that lose their place, on pools removed with nodes, on new warnings. What a guardrail denies fails whatever
-    /// is named here; but `none` stands for nothing at all
+    /// Fail on pods that lose their place, on pools removed with nodes, on new warnings. What a guardrail denies, and an
+    /// environment whose base is not valid, fail whatever is named here; but `none` stands for nothing at all
     #[arg(long, value_enum, value_name = "WHAT", value_delimiter = ',', default_value = "unschedulable", help_heading = GATES)]
     fail_on: Vec<FailOn>,
     /// Fail if an environment comes to more dollars per hour
@@ -161,6 +161,7 @@ impl GateArgs {
         let fails_on = |what| self.fail_on.contains(&what) && !self.fail_on.contains(&FailOn::None);
         Gates {
             denials: !self.fail_on.contains(&FailOn::None),
+            unknown_bases: !self.fail_on.contains(&FailOn::None),
             unschedulable: fails_on(FailOn::Unschedulable),
             destructive: fails_on(FailOn::Destructive),
             findings: fails_on(FailOn::Warn),
@@ -246,10 +247,10 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
     let now = args.now.unwrap_or_else(crate::io::clock::now_in_seconds);
     let settings = RenderSettings { judging: Judging::Told, now: Some(now), ..settings() };
     let report = validate_repository(&merged, &settings);
-    if !report.is_valid() {
-        return Err(Failure { diagnostics: report.diagnostics, ..Failure::input("") });
-    }
     let former = validate_repository(&base, &settings);
+    if !report.is_valid() {
+        return Err(not_valid(report, &former));
+    }
     let names = chosen(args, &base, &merged)?;
     let rules = Rules { standing: Guardrails::read(&base), proposed: Guardrails::read(&merged) };
     let judged = RenderSettings { standing: Some(Arc::new(Guardrails::read(&base))), ..settings.clone() };
@@ -260,15 +261,14 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
     let mut diagnostics: Vec<Remark> =
         rules.standing.changed_in(&rules.proposed).iter().map(remark).collect();
     diagnostics.extend(repository_remarks(&former, &report));
+    // A base whose environments cannot even be listed is not known to lack any.
+    let is_base_listed = concrete(&base).is_ok();
+    let mut without_base = Vec::new();
     for name in &names {
         progress.step("playing", name);
         let before = one(&base, name, &settings);
-        if let Some(Err(_)) = &before {
-            diagnostics.push(Remark {
-                code: "BaseNotValid".into(),
-                message: format!("{name} of the base is not valid, so there is nothing to compare with"),
-                origin: None,
-            });
+        if !is_base_listed || matches!(before, Some(Err(_))) {
+            without_base.push(name.as_str());
         }
         let before = before.and_then(Result::ok).map(wanted).transpose()?;
         let after = one(&merged, name, &judged).transpose().map_err(Failure::from)?;
@@ -287,7 +287,7 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
         .collect();
     diagnostics.retain(|remark| !told.contains(&(remark.code.clone(), remark.message.clone())));
     diagnostics.extend(source.remarks.iter().cloned());
-    let gates = judge(&args.gates.gates(), &environments);
+    let gates = judge(&args.gates.gates(), &environments, &without_base);
     let passed = gates.iter().all(|gate| gate.passed);
     let review = Review {
         version: 1,
@@ -351,6 +351,25 @@ fn print_findings(form: Output, findings: &Findings, console: &Console) -> Resul
         Output::Github => console.data(&github(findings)),
         Output::Text | Output::Json | Output::Markdown => unreachable!("these are no lists of findings"),
     }
+}
+
+/// Why what would be merged is not valid: what is wrong with it, and whose mistakes they are.
+fn not_valid(report: Report, former: &Report) -> Failure {
+    let name =
+        |mistake: &Diagnostic| (mistake.code, mistake.message.clone(), mistake.place.source.path.clone());
+    let known: BTreeSet<_> = former.diagnostics.iter().filter(|one| one.is_error()).map(name).collect();
+    let errors = || report.diagnostics.iter().filter(|one| one.is_error());
+    let old = errors().filter(|mistake| known.contains(&name(mistake))).count();
+    let all = errors().count();
+    let message = match (old, all - old) {
+        (0, _) => String::new(),
+        (_, 0) => "the base is not valid, and the proposal leaves it so".to_owned(),
+        (old, new) => {
+            let old = counted(old, "mistake");
+            format!("the proposal adds {} to {old} of the base, which is not valid", counted(new, "mistake"))
+        }
+    };
+    Failure { diagnostics: report.diagnostics, ..Failure::input(message) }
 }
 
 fn conflict(conflicts: &[Conflict]) -> Failure {

@@ -34,13 +34,71 @@ fn the_verdict_comes_after_the_comment() {
         assert!(at("|| code=$?") < at("provisor-comment review.md"), "{file}");
         assert!(at("provisor-comment review.md") < text.rfind("exit \"$").unwrap_or(0), "{file}");
     }
-    let gitlab: Value =
-        serde_saphyr::from_str(&std::fs::read_to_string(ci("gitlab.yaml")).expect("it is there"))
-            .expect("it is YAML");
+    let checked = Command::new("bash").args(["-n", "-c", &gitlab_script()]).output().expect("bash");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+fn gitlab_script() -> String {
+    let text = std::fs::read_to_string(ci("gitlab.yaml")).expect("it is there");
+    let gitlab: Value = serde_saphyr::from_str(&text).expect("it is YAML");
     let lines = gitlab["capacity review"]["script"].as_array().expect("a script");
     let script: Vec<&str> = lines.iter().map(|line| line.as_str().expect("text")).collect();
-    let checked = Command::new("bash").args(["-n", "-c", &script.join("\n")]).output().expect("bash");
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    script.join("\n")
+}
+
+/// The fork's `main` is old; what the proposal will be merged into has a pool more.
+#[test]
+fn the_job_of_a_fork_reviews_against_the_project_that_it_is_proposed_to() {
+    const FLEET: &str = "name = \"shop\"\n[defaults]\nregion = \"us-east-1\"\n";
+    const PROD: &str = "[pools.general]\nstrategy = \"on-demand\"\nlimits = { cpu = \"100\" }\n\n# a\n# b\n# c\n\n# end of prod\n";
+    let mut upstream = Proposal::new(&[("fleet.toml", FLEET), ("environments/prod.toml", PROD)]);
+    let work = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| work.path().join(name);
+    let git = |directory: &Path, args: &[&str]| {
+        let identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.com"];
+        let done =
+            Command::new("git").args(identity).args(args).current_dir(directory).output().expect("git");
+        assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).trim().to_owned()
+    };
+    let project = upstream.git(&["rev-parse", "--show-toplevel"]);
+    git(work.path(), &["clone", "--quiet", "--bare", &project, "fork.git"]);
+    upstream.edit("environments/prod.toml", "# end of prod", "[pools.batch]\nstrategy = \"spot\"\n");
+    git(work.path(), &["clone", "--quiet", "--bare", &project, "upstream.git"]);
+    git(work.path(), &["clone", "--quiet", "fork.git", "job"]);
+    let prod = PROD.replace("strategy = \"on-demand\"", "strategy = \"on-demand\"\nweight = 5");
+    std::fs::write(at("job/environments/prod.toml"), prod).expect("written");
+    git(&at("job"), &["commit", "--quiet", "--all", "--message", "heavier"]);
+
+    let run = |source: &str| {
+        let programs = tempfile::tempdir().expect("a directory");
+        let program = assert_cmd::cargo::cargo_bin("provisor");
+        std::os::unix::fs::symlink(program, programs.path().join("provisor")).expect("linked");
+        let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").expect("a path"));
+        let job = Command::new("bash")
+            .args(["-e", "-c", &gitlab_script()])
+            .current_dir(at("job"))
+            .env("PATH", path)
+            .env("CI_MERGE_REQUEST_SOURCE_PROJECT_ID", source)
+            .env("CI_MERGE_REQUEST_PROJECT_ID", "1")
+            .env("CI_MERGE_REQUEST_PROJECT_URL", at("upstream"))
+            .env("CI_MERGE_REQUEST_TARGET_BRANCH_NAME", "main")
+            .env("CI_SERVER_URL", "https://gitlab.example.com")
+            .env("CI_JOB_TOKEN", "of-the-job")
+            .env("CI_COMMIT_SHA", git(&at("job"), &["rev-parse", "HEAD"]))
+            .env_remove("PROVISOR_TOKEN")
+            .output()
+            .expect("bash runs");
+        let said = String::from_utf8_lossy(&job.stdout).into_owned();
+        assert!(job.status.success(), "{said}{}", String::from_utf8_lossy(&job.stderr));
+        said
+    };
+    let base = |commit: &str| format!("Base `{}", &commit[..7]);
+    let (new, old) = (upstream.git(&["rev-parse", "HEAD"]), upstream.git(&["rev-parse", "HEAD~1"]));
+    let of_fork = run("2");
+    assert!(of_fork.contains(&base(&new)), "{new}: {of_fork}");
+    let of_branch = run("1");
+    assert!(of_branch.contains(&base(&old)), "{old}: {of_branch}");
 }
 
 const FIRST: &str = "<!-- provisor:review set=default -->\nfirst";
@@ -65,6 +123,15 @@ fn rev_034_a_second_review_edits_the_first_comment_and_none_of_others() {
     assert!(asked.contains("PATCH /repos/shop/fleet/issues/comments/2 "), "{asked}");
     assert!(post("").status.success(), "nothing to say is no mistake");
     assert_eq!(forge.bodies().len(), 3);
+}
+
+/// Rows: REV-034
+#[test]
+fn rev_034_a_comment_whose_answer_was_lost_is_not_written_again() {
+    let forge = Forge::new();
+    forge.state.lock().expect("nobody panics here").lost_answers = 1;
+    assert!(forge.post(FIRST, &forge.gitlab("1")).status.success());
+    assert_eq!(forge.bodies(), [format!("{FIRST}\n<!-- provisor:run 1 -->\n")]);
 }
 
 /// Rows: REV-032
@@ -291,6 +358,8 @@ struct State {
     pulls: Value,
     /// So many requests more are answered with 502.
     failures: usize,
+    /// So many new comments more are kept, and answered with 502.
+    lost_answers: usize,
 }
 
 impl Forge {
@@ -407,7 +476,7 @@ fn answer(stream: TcpStream, state: &Mutex<State>) {
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let mut state = state.lock().expect("nobody panics here");
     let id = path.rsplit('/').next().and_then(|id| id.parse::<usize>().ok());
-    let is_failing = state.failures > 0;
+    let mut is_failing = state.failures > 0;
     state.failures = state.failures.saturating_sub(1);
     let reply = match (method, id) {
         _ if is_failing => Value::Null,
@@ -419,9 +488,11 @@ fn answer(stream: TcpStream, state: &Mutex<State>) {
         ("GET", _) if path.contains("/pulls?") => state.pulls.clone(),
         ("GET", _) if path == "/user" => json!({"username": "bot"}),
         ("GET", _) => json!(state.comments),
-        ("POST", _) => state.add(json!({
-            "body": sent["body"], "user": {"login": BOT}, "author": {"username": "bot"},
-        })),
+        ("POST", _) => {
+            is_failing = state.lost_answers > 0;
+            state.lost_answers = state.lost_answers.saturating_sub(1);
+            state.add(json!({"body": sent["body"], "user": {"login": BOT}, "author": {"username": "bot"}}))
+        }
         (_, Some(id)) => {
             let known = state.comments.iter_mut().find(|comment| comment["id"] == id).expect("it is there");
             known["body"] = sent["body"].clone();

@@ -229,3 +229,47 @@ fn rev_036_a_long_review_is_cut_between_sections() {
     assert!(comment.contains("left out for length"), "what is missing is said");
     assert!(comment.contains("| Environment | Nodes |") && comment.contains("Base `"));
 }
+
+/// Rows: REV-043
+#[test]
+fn rev_043_a_base_that_is_not_valid_is_no_pass_and_no_fault_of_the_proposal() {
+    let mut proposal = fleet();
+    proposal.edit("environments/prod.toml", "\"on-demand\"", "\"on-demant\"");
+    proposal.git(&["branch", "broken"]);
+    proposal.edit("environments/prod.toml", "\"on-demant\"", "\"spot\"");
+    // What changes is not known, so nothing passes that nobody agreed to.
+    let review = proposal.json("--base broken", 1);
+    let gate = &review["gates"][0];
+    assert_eq!((&gate["gate"], &gate["passed"]), (&"base".into(), &false.into()), "{review:#}");
+    assert!(gate["message"].as_str().unwrap().contains("prod"), "{gate}");
+    proposal.json("--base broken --fail-on none", 0);
+    proposal.json("--base broken~1", 0);
+    // An older commit is proposed, and one that makes it worse.
+    let output = proposal.review("--base broken --head broken~1 --output markdown");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("the base is not valid, and the proposal leaves it so"),
+        "{}",
+        said(&output)
+    );
+    proposal.git(&["checkout", "--quiet", "-b", "worse", "broken"]);
+    proposal.edit("environments/prod.toml", "cpu = \"100\"", "cpu = \"many\"");
+    let output = proposal.review("--base broken --head worse");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("the proposal adds 1 mistake to 1 mistake of the base"),
+        "{}",
+        said(&output)
+    );
+}
+
+/// Rows: REV-043
+#[test]
+fn rev_043_a_base_without_a_list_of_environments_is_not_taken_for_an_empty_one() {
+    let mut proposal = fleet();
+    proposal.edit("fleet.toml", "name = \"shop\"", "name = \"shop");
+    proposal.git(&["branch", "broken"]);
+    proposal.edit("fleet.toml", "name = \"shop", "name = \"shop\"");
+    let review = proposal.json("--base broken", 1);
+    assert_eq!(review["gates"][0]["gate"], "base", "{review:#}");
+}
