@@ -40,7 +40,7 @@ use super::termination::{self, Endings};
 use crate::model::action::{Action, ClaimChange};
 use crate::model::buffer::BufferSource;
 use crate::model::claim::{ConditionType, NodeClaim};
-use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId};
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::node::Node;
 use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation};
 use crate::model::owner::Owner;
@@ -185,6 +185,12 @@ impl Engine {
         is_advice || (claim.deleted.is_some() && !self.unconfirmed.has_claim(claim.name))
     }
 
+    /// Whether every news of the pod with this uid counts: it waits with a nomination from us, which is no part of the cluster
+    /// that [`Engine::cluster`] shows.
+    pub fn has_nominated(&self, pod: Uid) -> bool {
+        self.nominations.has_told(pod)
+    }
+
     /// Takes in one piece of news.
     pub fn observe(&mut self, at: Timestamp, seen: Observation) {
         if let Some(seen) = self.sort(at, seen) {
@@ -194,7 +200,7 @@ impl Engine {
 
     fn take_in(&mut self, at: Timestamp, seen: Observation) {
         let seen = match seen {
-            Observation::Pod(pod) => Observation::Pod(self.nominations.as_counted(pod)),
+            Observation::Pod(pod) => Observation::Pod(self.nominations.as_counted(pod, at)),
             seen => seen,
         };
         match &seen {
@@ -284,7 +290,7 @@ impl Engine {
             Observation::Service(_) | Observation::ServiceGone(_) => self.see_companions_change(),
             Observation::Synced => {
                 self.is_synced = true;
-                for pod in self.nominations.take_over(&self.cluster) {
+                for pod in self.nominations.take_over(&self.cluster, at) {
                     self.take_in(at, Observation::Pod(pod));
                 }
             }
@@ -540,7 +546,7 @@ impl Engine {
         self.record_pod_events(now, &mut out);
         self.tend(now, &mut out);
         self.keep_replicas(now, &mut out);
-        self.give_up_nominations(now, &mut out);
+        self.tend_nominations(now, &mut out);
         self.provision(now, &mut out);
         self.disrupt(now, &mut out);
         self.collect_garbage(now, &mut out);
@@ -704,13 +710,15 @@ impl Engine {
             _ => None,
         });
         if let Some((claim, node)) = joined {
-            let told = self.nominations.tell(&self.plans, claim, node, &mut self.cluster);
+            let told = self.nominations.tell(&self.plans, claim, node, &mut self.cluster, now);
             self.take(told, now, out);
         }
     }
 
-    /// Pods for which room was kept in vain wait again.
-    fn give_up_nominations(&mut self, now: Timestamp, out: &mut Steps) {
+    /// Pods that forgot their node are told again, and those for which room was kept in vain wait again.
+    fn tend_nominations(&mut self, now: Timestamp, out: &mut Steps) {
+        let again = self.nominations.tell_again(&self.cluster, now);
+        self.take(again, now, out);
         let (void, next) = self.nominations.give_up(&mut self.cluster, now);
         next.into_iter().for_each(|at| out.wake(at));
         self.revision += u64::from(!void.is_empty());

@@ -3,8 +3,8 @@
 //! A node opens to every pod that waits: kube-scheduler spreads small ones over it, those that it was bought for find it full,
 //! and another is bought for them. A pod's `status.nominatedNodeName` makes kube-scheduler try that node first for the pod,
 //! and keep its room from pods of the same or a lower priority (KEP-1923; KEP-5278 says that a provisioner may write it).
-//! It stays a wish: kube-scheduler clears it when it tries the pod before the node is ready, and a pod that does not fit there
-//! after all is placed like any other, by kube-scheduler and by us.
+//! It stays a wish: kube-scheduler clears it when it tries the pod before the node is ready, so the pod is told again until then;
+//! and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,50 +19,118 @@ use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
 use crate::model::pod::Pod;
 
-/// So long after a node is ready for pods kube-scheduler has surely tried it.
+/// So long after a node is ready for pods kube-scheduler has tried it for those whose nomination is gone.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
+/// So long after it kube-scheduler has tried every pod, however much it has to do: none waits longer in its queues.
+const PATIENCE_MOST: SignedDuration = SignedDuration::from_mins(5);
+/// A nomination that was not seen by then was lost, or cleared at once.
+const UNHEARD: SignedDuration = SignedDuration::from_secs(5);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Nominations {
     /// If not, nobody is told.
     is_wanted: bool,
     /// Waiting pods whose nomination is from us.
-    told: BTreeMap<Uid, NodeName>,
+    told: BTreeMap<Uid, Told>,
+    /// Those of them that do not have it, and when they are told again.
+    unheard: BTreeMap<ObjectKey, Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    node: NodeName,
+    /// The pod was seen with it.
+    is_heard: bool,
 }
 
 impl Nominations {
     pub fn new(is_wanted: bool) -> Self {
-        Self { is_wanted, told: BTreeMap::new() }
+        Self { is_wanted, told: BTreeMap::new(), unheard: BTreeMap::new() }
     }
 
     /// The machine of `claim` has become `node`: the pods that are planned there are told before it opens to all, and have their
     /// room from now on.
-    pub fn tell(&mut self, plans: &Plans, claim: ClaimName, node: NodeName, cluster: &mut Cluster) -> Steps {
+    pub fn tell(
+        &mut self,
+        plans: &Plans,
+        claim: ClaimName,
+        node: NodeName,
+        cluster: &mut Cluster,
+        now: Timestamp,
+    ) -> Steps {
         let mut steps = Steps::default();
         for key in plans.pods_of(claim).filter(|_| self.is_wanted) {
             let waiting = cluster.pods.get(&key).filter(|pod| pod.node.is_none() && pod.deleted.is_none());
             let Some(pod) = waiting.filter(|pod| pod.nominated_node.is_none()) else { continue };
             let uid = pod.uid;
-            self.told.insert(uid, node);
+            self.told.insert(uid, Told { node, is_heard: false });
+            self.unheard.insert(key, now + UNHEARD);
             cluster.expect(key, node);
             let message = format!("{claim} was bought for it");
-            steps.push(Action::NominatePod { pod: key, uid, node }, "Nominated", message);
+            steps.push(
+                Action::NominatePod { pod: key, uid, node, before_opening: true },
+                "Nominated",
+                message,
+            );
         }
         steps
     }
 
-    /// Lets those wait again whose node is no more, or has been open to them for long enough; when the next ones are due.
+    /// Those whose nomination was cleared or lost are told once more, while their node is on its way.
+    pub fn tell_again(&mut self, cluster: &Cluster, now: Timestamp) -> Steps {
+        let mut steps = Steps::default();
+        let due: Vec<ObjectKey> =
+            self.unheard.iter().filter(|(_, at)| **at <= now).map(|(key, _)| *key).collect();
+        for key in due {
+            let pod = cluster.pods.get(&key).filter(|pod| pod.waits() && cluster.is_expected(key));
+            let told = pod.and_then(|pod| Some((pod.uid, self.told.get(&pod.uid)?.node)));
+            let is_coming = |node: NodeName| {
+                let claim = cluster.nodes.get(&node).and_then(|node| cluster.claim_of(node));
+                let claim = claim.filter(|claim| claim.deleted.is_none());
+                claim.is_some_and(|claim| !claim.conditions.is_true(ConditionType::Initialized))
+            };
+            let Some((uid, node)) = told.filter(|(_, node)| is_coming(*node)) else {
+                self.unheard.remove(&key);
+                continue;
+            };
+            self.unheard.insert(key, now + UNHEARD);
+            let message = "kube-scheduler tried it before its node was ready".to_owned();
+            steps.push(
+                Action::NominatePod { pod: key, uid, node, before_opening: false },
+                "NominatedAgain",
+                message,
+            );
+        }
+        self.unheard.values().min().into_iter().for_each(|at| steps.wake(*at));
+        steps
+    }
+
+    /// Lets those wait again whose node is no more, or has been open to them for long enough; when the next ones are due. A
+    /// nomination that stands says that kube-scheduler has not tried its pod since.
     pub fn give_up(&self, cluster: &mut Cluster, now: Timestamp) -> (Vec<ObjectKey>, Option<Timestamp>) {
         let (mut void, mut next) = (Vec::new(), None::<Timestamp>);
+        let stands = |key: &ObjectKey| {
+            let told = cluster.pods.get(key).and_then(|pod| self.told.get(&pod.uid));
+            told.is_some_and(|told| told.is_heard)
+        };
         for (name, pods) in cluster.hosts() {
             let node = cluster.nodes.get(&name).filter(|node| node.deleted.is_none());
             let claim = node.and_then(|node| cluster.claim_of(node)).filter(|claim| claim.deleted.is_none());
-            match claim.map(|claim| claim.conditions.true_since(ConditionType::Initialized)) {
-                Some(None) => {}
-                Some(Some(since)) if now < since + PATIENCE => {
-                    next = Some(next.map_or(since + PATIENCE, |next| next.min(since + PATIENCE)));
+            let Some(claim) = claim else {
+                void.extend(pods);
+                continue;
+            };
+            let Some(since) = claim.conditions.true_since(ConditionType::Initialized) else { continue };
+            let mut wait = |until: Timestamp| next = Some(next.map_or(until, |next| next.min(until)));
+            if now < since + PATIENCE {
+                wait(since + PATIENCE);
+                continue;
+            }
+            for pod in pods {
+                match now < since + PATIENCE_MOST && stands(&pod) {
+                    true => wait(since + PATIENCE_MOST),
+                    false => void.push(pod),
                 }
-                Some(Some(_)) | None => void.extend(pods),
             }
         }
         void.iter().for_each(|pod| cluster.expect_no_more(*pod));
@@ -71,16 +139,26 @@ impl Nominations {
 
     /// `pod` as it counts: one that we nominated waits like any other until it is bound. One that kube-scheduler nominated
     /// puts others out and needs nothing.
-    pub fn as_counted(&self, pod: Arc<Pod>) -> Arc<Pod> {
-        match pod.nominated_node.is_some() && self.told.get(&pod.uid) == pod.nominated_node.as_ref() {
-            true => Arc::new(Pod { nominated_node: None, ..(*pod).clone() }),
-            false => pod,
+    pub fn as_counted(&mut self, pod: Arc<Pod>, now: Timestamp) -> Arc<Pod> {
+        let Some(told) = self.told.get_mut(&pod.uid) else { return pod };
+        match pod.nominated_node {
+            Some(node) if node == told.node => {
+                told.is_heard = true;
+                self.unheard.remove(&pod.key);
+                Arc::new(Pod { nominated_node: None, ..(*pod).clone() })
+            }
+            None if told.is_heard => {
+                told.is_heard = false;
+                self.unheard.insert(pod.key, now);
+                pod
+            }
+            _ => pod,
         }
     }
 
     /// Takes over what a former process nominated; pods that count otherwise from now on. Who nominated is not written
     /// anywhere, but those whom kube-scheduler puts out are still leaving that node.
-    pub fn take_over(&mut self, cluster: &Cluster) -> Vec<Arc<Pod>> {
+    pub fn take_over(&mut self, cluster: &Cluster, now: Timestamp) -> Vec<Arc<Pod>> {
         if !self.is_wanted {
             return Vec::new();
         }
@@ -91,12 +169,18 @@ impl Nominations {
             (!is_left).then_some((pod.clone(), node))
         });
         let ours: Vec<(Arc<Pod>, NodeName)> = ours.collect();
-        self.told.extend(ours.iter().map(|(pod, node)| (pod.uid, *node)));
-        ours.into_iter().map(|(pod, _)| self.as_counted(pod)).collect()
+        self.told.extend(ours.iter().map(|(pod, node)| (pod.uid, Told { node: *node, is_heard: true })));
+        ours.into_iter().map(|(pod, _)| self.as_counted(pod, now)).collect()
+    }
+
+    /// Whether the pod of this uid waits with a nomination from us, or has lost it.
+    pub fn has_told(&self, pod: Uid) -> bool {
+        self.told.contains_key(&pod)
     }
 
     /// `pod` runs somewhere, or is gone.
     pub fn forget(&mut self, pod: &Pod) {
         self.told.remove(&pod.uid);
+        self.unheard.remove(&pod.key);
     }
 }

@@ -263,7 +263,9 @@ impl<P: CloudProvider> Live<P> {
         {
             self.fleet_due = Some(now + FLEET_REST);
         }
-        if !believed::is_known(seen, cluster) {
+        // Of a pod that we nominated the engine knows less than it is told.
+        let is_told = matches!(seen, Observation::Pod(pod) if self.engine.has_nominated(pod.uid));
+        if is_told || !believed::is_known(seen, cluster) {
             self.see(seen.clone());
         }
     }

@@ -20,7 +20,7 @@ use crate::io::kube::apply::{Writer, Written};
 use crate::io::kube::evict::{Eviction, evict};
 use crate::io::kube::lease::Permit;
 use crate::io::kube::{Change, Kind, KubeError, events};
-use crate::model::action::{Action, ClaimChange, NodeChange, Subject};
+use crate::model::action::{Action, ClaimChange, NOMINATION_PATIENCE, NodeChange, Subject};
 use crate::model::claim::NodeClaim;
 use crate::model::class::NodeClass;
 use crate::model::label::Labels;
@@ -30,6 +30,8 @@ use crate::model::symbol::Symbol;
 
 /// Actions under way at once.
 const WIDTH: usize = 64;
+/// Nominations under way at once: they are wishes, and leave the API server to what must be written.
+const WISHES: usize = 8;
 /// The status of a pool is written at most so often: while nodes are made it changes with each of them.
 const POOL_REST: Duration = Duration::from_secs(1);
 
@@ -112,7 +114,8 @@ pub(super) struct Performer<P> {
     hands: Arc<Hands<P>>,
     waiting: HashMap<Row, VecDeque<Job>>,
     running: JoinSet<Row>,
-    busy: HashMap<Row, ()>,
+    /// Rows that are under way, and what is carried out there.
+    busy: HashMap<Row, Vec<Action>>,
     nominations: Pace,
 }
 
@@ -144,6 +147,7 @@ struct Hands<P> {
     provider: Arc<P>,
     permit: Permit,
     width: Semaphore,
+    wishes: Semaphore,
     answers: mpsc::UnboundedSender<Answer>,
 }
 
@@ -154,8 +158,8 @@ impl<P: CloudProvider> Performer<P> {
         permit: Permit,
         answers: mpsc::UnboundedSender<Answer>,
     ) -> Self {
-        let width = Semaphore::new(WIDTH);
-        let hands = Arc::new(Hands { writer, provider, permit, width, answers });
+        let (width, wishes) = (Semaphore::new(WIDTH), Semaphore::new(WISHES));
+        let hands = Arc::new(Hands { writer, provider, permit, width, wishes, answers });
         Self {
             hands,
             waiting: HashMap::new(),
@@ -193,6 +197,9 @@ impl<P: CloudProvider> Performer<P> {
                 Action::CreateClaim(claim) => (Vec::new(), marks.before(claim.name)),
                 _ => Default::default(),
             };
+            if tells.is_empty() && waits_for.is_empty() && self.is_under_way(row, &action) {
+                continue;
+            }
             let queue = self.waiting.entry(row).or_default();
             let job = Job { action, claim, class, uid, tells, waits_for };
             // What was merged into another request is through with that one.
@@ -203,6 +210,13 @@ impl<P: CloudProvider> Performer<P> {
         }
         self.start();
         objects
+    }
+
+    /// Whether the same is written already, or has yet to come to its turn: where the API server is slow it is decided again.
+    fn is_under_way(&self, row: Row, action: &Action) -> bool {
+        let waiting = self.waiting.get(&row).into_iter().flatten().map(|job| &job.action);
+        let mut known = waiting.chain(self.busy.get(&row).into_iter().flatten());
+        (is_wish(action) || written_by(action).is_some()) && known.any(|known| known == action)
     }
 
     /// Waits for a row to come to its end, and starts what waited for it.
@@ -220,7 +234,7 @@ impl<P: CloudProvider> Performer<P> {
             self.waiting.keys().filter(|row| !self.busy.contains_key(row)).copied().collect();
         for row in ready {
             let Some(jobs) = self.waiting.remove(&row) else { continue };
-            self.busy.insert(row, ());
+            self.busy.insert(row, jobs.iter().map(|job| job.action.clone()).collect());
             let hands = self.hands.clone();
             self.running.spawn(async move {
                 hands.carry_out(jobs).await;
@@ -239,6 +253,14 @@ impl<P: CloudProvider> Hands<P> {
         let mut broken: Option<String> = None;
         let mut jobs = jobs;
         while let Some(job) = jobs.pop_front() {
+            if is_wish(&job.action) {
+                let end = jobs.iter().position(|job| !is_wish(&job.action)).unwrap_or(jobs.len());
+                let wishes = std::iter::once(job).chain(jobs.drain(..end));
+                let wishes = wishes.filter(|_| self.permit.is_valid()).map(|job| self.perform(job));
+                let patience = Duration::try_from(NOMINATION_PATIENCE).unwrap_or_default();
+                drop(tokio::time::timeout(patience, futures_util::future::join_all(wishes)).await);
+                continue;
+            }
             if is_about_a_pod(&job.action) && broken.is_none() {
                 // Pods do not wait for each other.
                 let end = jobs.iter().position(|job| !is_about_a_pod(&job.action)).unwrap_or(jobs.len());
@@ -280,7 +302,8 @@ impl<P: CloudProvider> Hands<P> {
             self.fail(&job.action, why);
             return Err(why.into());
         }
-        let Ok(_turn) = self.width.acquire().await else { return Ok(()) };
+        let turns = if is_wish(&job.action) { &self.wishes } else { &self.width };
+        let Ok(_turn) = turns.acquire().await else { return Ok(()) };
         let writer = &self.writer;
         let answer = match &job.action {
             Action::CreateClaim(claim) => self.told(writer.create_claim(claim).await),
@@ -299,7 +322,7 @@ impl<P: CloudProvider> Hands<P> {
             Action::UpdateNode { node, change } => self.told(writer.change_node(*node, change).await),
             Action::DeleteNode { node } => self.told(writer.delete_node(*node).await),
             Action::FinalizeNode { node } => self.told(writer.finalize_node(*node).await),
-            Action::NominatePod { pod, uid, node } => {
+            Action::NominatePod { pod, uid, node, .. } => {
                 // A wish: kube-scheduler finds a place without it.
                 if let Err(error) = writer.nominate_pod(*pod, *uid, *node).await {
                     tracing::debug!("a pod was not told its node: {error}");
@@ -395,6 +418,10 @@ impl<P: CloudProvider> Hands<P> {
     }
 }
 
+fn is_wish(action: &Action) -> bool {
+    matches!(action, Action::NominatePod { .. })
+}
+
 fn is_about_a_pod(action: &Action) -> bool {
     matches!(action, Action::Evict { .. } | Action::DeletePod { .. })
 }
@@ -444,8 +471,8 @@ fn row_of(action: &Action, cluster: &Cluster) -> Row {
             .map_or(Row::Instance(*instance), |claim| Row::Machine(claim.name)),
         Action::UpdateNode { node, change } => change.owner.map_or_else(|| of_node(*node), Row::Machine),
         Action::DeleteNode { node } | Action::FinalizeNode { node } => of_node(*node),
-        // Its node opens to others only afterwards.
-        Action::NominatePod { node, .. } => of_node(*node),
+        Action::NominatePod { node, before_opening: true, .. } => of_node(*node),
+        Action::NominatePod { pod, before_opening: false, .. } => Row::Pod(*pod),
         // A pod goes only once its node is closed to its successor.
         Action::Evict { pod, .. } | Action::DeletePod { pod, .. } => {
             let node = cluster.pods.get(pod).and_then(|pod| pod.node);

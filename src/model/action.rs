@@ -19,6 +19,9 @@ use super::quantity::Resources;
 use super::symbol::Symbol;
 use super::taint::Taint;
 
+/// So long the opening of a node waits for its pods' nominations: where the API server is slow, nothing waits for wishes.
+pub const NOMINATION_PATIENCE: SignedDuration = SignedDuration::from_secs(2);
+
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// The claim's name is chosen by the engine, so a repeated creation meets itself.
@@ -62,6 +65,8 @@ pub enum Action {
         pod: ObjectKey,
         uid: Uid,
         node: NodeName,
+        /// The node opens to others only afterwards, or after [`NOMINATION_PATIENCE`].
+        before_opening: bool,
     },
     /// Through the eviction API, so that disruption budgets of pods hold.
     Evict {

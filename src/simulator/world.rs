@@ -308,7 +308,7 @@ impl World {
                     }
                 }
             }
-            Action::NominatePod { pod, uid, node } => {
+            Action::NominatePod { pod, uid, node, .. } => {
                 let known = self.objects.pods.get(pod).filter(|known| known.uid == *uid);
                 if let Some(waiting) = known.filter(|known| known.node.is_none()) {
                     let nominated = Pod { nominated_node: Some(*node), ..(**waiting).clone() };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::action::Action;
 use provisor::model::claim::{ConditionStatus, ConditionType};
@@ -113,12 +113,17 @@ fn a_nomination_is_given_up_when_its_node_was_open_long_enough() {
     let mut claim = (**cluster.claim_of(node).expect("it was bought")).clone();
     claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", now);
     engine.observe(now, Observation::Claim(Arc::new(claim)));
-    let mut waits_after = |seconds: i64| {
+    engine.observe(now, Observation::Pod(pod.clone()));
+    let waits_after = |seconds: i64, engine: &mut Engine| {
         engine.decide(now + SignedDuration::from_secs(seconds));
         engine.cluster().waiting_pods().any(|waiting| waiting.key == pod.key)
     };
-    assert!(!waits_after(19));
-    assert!(waits_after(20), "kube-scheduler has had its time");
+    let mut tried = engine.clone();
+    tried.observe(now, Observation::Pod(Arc::new(Pod { nominated_node: None, ..(*pod).clone() })));
+    assert!(!waits_after(19, &mut tried));
+    assert!(waits_after(20, &mut tried), "kube-scheduler tried it, and has had its time");
+    assert!(!waits_after(299, &mut engine), "it has not tried it yet");
+    assert!(waits_after(300, &mut engine));
 }
 
 #[test]
@@ -146,4 +151,35 @@ fn after_a_restart_a_nomination_hinders_nothing_but_one_of_kube_scheduler_counts
     successor.decide(world.now());
     let waits = successor.cluster().waiting_pods().any(|waiting| waiting.key == pods[0].key);
     assert!(!waits, "{} is promised its room", pods[0].key);
+}
+
+/// kube-scheduler clears the nomination of a pod that it tries before the node is ready.
+#[test]
+fn a_pod_whose_nomination_was_cleared_is_told_again_until_its_node_is_open() {
+    let (world, mut engine) = told();
+    let now = world.now();
+    let pod = nominated(&world)[0].clone();
+    let node = pod.nominated_node.expect("it is nominated");
+    let told_at = |at: Timestamp, seen: &Pod, engine: &mut Engine| {
+        engine.observe(at, Observation::Pod(Arc::new(seen.clone())));
+        let decision = engine.decide(at);
+        let told = decision.actions.iter().filter_map(|planned| match planned.action {
+            Action::NominatePod { pod, node, .. } => Some((pod, node)),
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    let told_after = |seen: &Pod, engine: &mut Engine| told_at(now, seen, engine);
+    let cleared = Pod { nominated_node: None, ..(*pod).clone() };
+    assert_eq!(told_after(&pod, &mut engine), []);
+    assert_eq!(told_after(&cleared, &mut engine), [(pod.key, node)]);
+    assert_eq!(told_after(&cleared, &mut engine), [], "once for each time");
+    let later = now + SignedDuration::from_secs(5);
+    assert_eq!(told_at(later, &cleared, &mut engine), [(pod.key, node)], "and once more if it was lost");
+    assert_eq!(told_after(&pod, &mut engine), []);
+    let cluster = engine.cluster();
+    let mut claim = (**cluster.claim_of(&cluster.nodes[&node]).expect("it was bought")).clone();
+    claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", now);
+    engine.observe(now, Observation::Claim(Arc::new(claim)));
+    assert_eq!(told_after(&cleared, &mut engine), [], "it was tried on the node that it was told");
 }

@@ -256,6 +256,31 @@ impl Bench {
         made
     }
 
+    /// How many pods run elsewhere than they were first planned, as the log of `run --output json` tells; pods of one workload
+    /// stand for each other. A pod that is in no plan, or whose first claim is gone, counts.
+    pub fn pods_elsewhere(&self, log: &str) -> usize {
+        let (plan, claims, pods) = (planned(log), self.claims(), self.pods());
+        let node_of: BTreeMap<&str, &str> = claims
+            .iter()
+            .map(|claim| (text(claim, "/metadata/name"), text(claim, "/status/nodeName")))
+            .collect();
+        let workload = |pod: &Value| text(pod, "/metadata/labels/app").to_owned();
+        // How many pods of each workload were planned on each node and are not found there yet.
+        let mut open: BTreeMap<(&str, String), usize> = BTreeMap::new();
+        for pod in &pods {
+            let key = format!("{}/{}", self.namespace, text(pod, "/metadata/name"));
+            let claim = plan.get(&key).and_then(|claims| claims.first());
+            let node = claim.and_then(|claim| node_of.get(claim.as_str())).copied();
+            *open.entry((node.unwrap_or("planned nowhere"), workload(pod))).or_default() += 1;
+        }
+        for pod in &pods {
+            if let Some(count) = open.get_mut(&(text(pod, "/spec/nodeName"), workload(pod))) {
+                *count = count.saturating_sub(1);
+            }
+        }
+        open.values().sum()
+    }
+
     /// Waits until `is_so`, and says of what it waited in vain.
     #[track_caller]
     pub fn wait(&self, what: &str, is_so: impl Fn() -> bool) -> Duration {
@@ -524,6 +549,18 @@ impl Drop for Running {
         self.child.kill().ok();
         self.child.wait().ok();
     }
+}
+
+/// For every pod the claims that the plan made for it, in their order, as the log of `run --output json` tells.
+pub fn planned(log: &str) -> BTreeMap<String, Vec<String>> {
+    let documents = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut plan: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for told in documents.filter(|document| document["kind"] == "Nominated") {
+        if let Some((_, claim)) = text(&told, "/message").rsplit_once("nodeclaim/") {
+            plan.entry(text(&told, "/subject").to_owned()).or_default().push(claim.to_owned());
+        }
+    }
+    plan
 }
 
 pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {

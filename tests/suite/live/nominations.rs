@@ -1,7 +1,7 @@
 //! The pods that a node was bought for are told of it.
 //!
-//! Whether kube-scheduler keeps the room is its own affair: it clears a nomination when it tries the pod before the node is
-//! ready. What becomes of the room is tested against the simulated scheduler (`capacity::nominations`).
+//! kube-scheduler clears a nomination when it tries the pod before the node is ready: then the pod is told again. What becomes of
+//! the room is tested against the simulated scheduler (`capacity::nominations`).
 
 use std::collections::BTreeMap;
 

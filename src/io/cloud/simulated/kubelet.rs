@@ -24,6 +24,9 @@ use crate::simulator::kubelet::{joining_node, ready_condition};
 const RENEWAL: Duration = Duration::from_secs(15);
 /// From the end of a machine until its Node object is removed, if nobody else did.
 const REMOVAL: Duration = Duration::from_secs(10);
+/// From the time a node joins until its network is up and it is ready: so long at least, and by its name up to so much longer.
+const WARM_UP: Duration = Duration::from_millis(250);
+const WARM_UP_SPAN_MS: u64 = 3000;
 const PAUSE_LEAST: Duration = Duration::from_millis(250);
 const PAUSE_MOST: Duration = Duration::from_secs(5);
 /// Requests about pods under way at once.
@@ -44,14 +47,14 @@ impl Machine {
         Self { instance, node: None, task: None, is_joined: false }
     }
 
-    /// Lets it boot: after `delay` its node joins, ready for pods.
+    /// Lets it boot: after `delay` its node joins, and is ready for pods when its network is up.
     pub fn boot(&mut self, kubelet: &Kubelet, kind: &InstanceType, taints: &[Taint], delay: SignedDuration) {
         let now = clock::now();
         let mut node = joining_node(&self.instance, kind, taints, now);
         node.taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
         node.labels.insert(*crate::model::label::CAPACITY_TYPE, self.instance.capacity_type.symbol());
         if kubelet.plays {
-            node.conditions = vec![ready_condition(true, now)];
+            node.conditions = vec![ready_condition(false, now)];
         } else {
             node.conditions.clear();
         }
@@ -197,7 +200,7 @@ impl Kubelet {
         .await;
     }
 
-    /// Renews the node's lease, and attends to its pods, until the task is stopped.
+    /// Gets the node ready, renews its lease, and attends to its pods, until the task is stopped.
     async fn keep_alive(&self, node: NodeName) {
         if !self.plays {
             return;
@@ -209,6 +212,32 @@ impl Kubelet {
                 state.pods.get(&node).into_iter().flat_map(|pods| pods.values().cloned()).collect();
             pods.iter().for_each(|pod| self.attend(&mut state, pod));
         }
+        tokio::join!(self.warm_up(node), self.renew(node));
+    }
+
+    /// A node is ready a while after it joined, each after its own; one that is ready already stays so.
+    async fn warm_up(&self, node: NodeName) {
+        let name = node.as_str();
+        tokio::time::sleep(WARM_UP + Duration::from_millis(number_of(node.0) % WARM_UP_SPAN_MS)).await;
+        let status = json!({ "status": { "conditions": [{
+            "type": "Ready", "status": "True", "reason": "KubeletReady",
+            "message": "the simulated kubelet is ready",
+            "lastHeartbeatTime": clock::now_in_seconds().to_string(),
+            "lastTransitionTime": clock::now_in_seconds().to_string(),
+        }] } });
+        insist(|| async {
+            let Some(object) = self.kube.get(Kind::Node.resource(), None, name).await? else { return Ok(()) };
+            let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+            let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+            if conditions.is_some_and(|conditions| conditions.iter().any(is_ready)) {
+                return Ok(());
+            }
+            self.kube.merge(Kind::Node.resource(), None, name, Some("status"), &status).await.map(drop)
+        })
+        .await;
+    }
+
+    async fn renew(&self, node: NodeName) {
         let mut is_made = false;
         let mut uid = None;
         loop {
@@ -323,9 +352,13 @@ fn running(pod: &Pod) -> Value {
 
 /// Some address, so that endpoints are made.
 fn address(uid: Symbol) -> String {
-    let sum = uid.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)));
-    let [_, a, b, c] = sum.to_be_bytes();
+    let [.., a, b, c] = number_of(uid).to_be_bytes();
     format!("10.{}.{b}.{}", a % 250, c.clamp(1, 254))
+}
+
+/// A number of the name's own, the same in every process.
+fn number_of(name: Symbol) -> u64 {
+    name.bytes().fold(7, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)))
 }
 
 /// As a kubelet makes it: it goes with its node, whoever deletes that.
