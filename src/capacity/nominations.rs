@@ -24,7 +24,7 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 /// So long after it kube-scheduler has tried every pod, however much it has to do: none waits longer in its queues.
 const PATIENCE_MOST: SignedDuration = SignedDuration::from_mins(5);
 /// A nomination that was not seen by then was lost, or cleared at once.
-const UNHEARD: SignedDuration = SignedDuration::from_secs(5);
+const UNHEARD: SignedDuration = SignedDuration::from_secs(3);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Nominations {

@@ -31,7 +31,7 @@ use crate::model::symbol::Symbol;
 /// Actions under way at once.
 const WIDTH: usize = 64;
 /// Nominations under way at once: they are wishes, and leave the API server to what must be written.
-const WISHES: usize = 8;
+const WISHES: usize = 32;
 /// The status of a pool is written at most so often: while nodes are made it changes with each of them.
 const POOL_REST: Duration = Duration::from_secs(1);
 

@@ -20,7 +20,7 @@ use super::symbol::Symbol;
 use super::taint::Taint;
 
 /// So long the opening of a node waits for its pods' nominations: where the API server is slow, nothing waits for wishes.
-pub const NOMINATION_PATIENCE: SignedDuration = SignedDuration::from_secs(2);
+pub const NOMINATION_PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {

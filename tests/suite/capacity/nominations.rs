@@ -174,7 +174,7 @@ fn a_pod_whose_nomination_was_cleared_is_told_again_until_its_node_is_open() {
     assert_eq!(told_after(&pod, &mut engine), []);
     assert_eq!(told_after(&cleared, &mut engine), [(pod.key, node)]);
     assert_eq!(told_after(&cleared, &mut engine), [], "once for each time");
-    let later = now + SignedDuration::from_secs(5);
+    let later = now + SignedDuration::from_secs(3);
     assert_eq!(told_at(later, &cleared, &mut engine), [(pod.key, node)], "and once more if it was lost");
     assert_eq!(told_after(&pod, &mut engine), []);
     let cluster = engine.cluster();
