@@ -65,7 +65,7 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
     }
     if gates.unknown_bases && !without_base.is_empty() {
         let names = without_base.join(", ");
-        let advice = "compare with the last commit that was, or agree to it with `--fail-on none`";
+        let advice = "compare with the last commit that was, or agree to it with --fail-on none";
         say("base", false, format!("the base is not valid, so what changes is not known: {names}; {advice}"));
     }
     if gates.unschedulable {

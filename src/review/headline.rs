@@ -11,8 +11,17 @@ use crate::model::money::UsdPerHour;
 /// Pauses of a roll that are listed; all are counted.
 const PAUSES_MAX: usize = 3;
 
-/// One sentence for all environments, those that change first.
-pub fn headline(environments: &[EnvironmentReview]) -> String {
+/// One sentence for all environments, those that change first; `without_base` are those whose base is not valid.
+pub fn headline(environments: &[EnvironmentReview], without_base: &[&str]) -> String {
+    if !without_base.is_empty() {
+        let is_compared = |one: &&EnvironmentReview| !without_base.contains(&one.name.as_str());
+        let compared: Vec<EnvironmentReview> = environments.iter().filter(is_compared).cloned().collect();
+        let unknown = format!("{} cannot be compared: the base is not valid", without_base.join(", "));
+        return match compared.is_empty() {
+            true => unknown,
+            false => format!("{unknown}; {}", headline(&compared, &[])),
+        };
+    }
     let policies = environments.iter().flat_map(|environment| &environment.policies);
     let denials = policies.filter(|policy| policy.severity == "deny");
     let rules: BTreeSet<&str> = denials.map(|policy| policy.id.as_str()).collect();

@@ -292,7 +292,7 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
     let review = Review {
         version: 1,
         verdict: if passed { Verdict::Pass } else { Verdict::Fail },
-        headline: headline(&environments),
+        headline: headline(&environments, &without_base),
         base: side(&base.revision),
         head: Head { side: side(&head.revision), merge_result: is_merged.then(|| merged.content_digest()) },
         mode: source.mode(),

@@ -241,6 +241,7 @@ fn rev_043_a_base_that_is_not_valid_is_no_pass_and_no_fault_of_the_proposal() {
     let review = proposal.json("--base broken", 1);
     let gate = &review["gates"][0];
     assert_eq!((&gate["gate"], &gate["passed"]), (&"base".into(), &false.into()), "{review:#}");
+    assert_eq!(review["headline"], "prod cannot be compared: the base is not valid", "it is not new");
     assert!(gate["message"].as_str().unwrap().contains("prod"), "{gate}");
     proposal.json("--base broken --fail-on none", 0);
     proposal.json("--base broken~1", 0);
