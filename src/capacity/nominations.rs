@@ -17,12 +17,15 @@ use super::plans::Plans;
 use crate::model::action::Action;
 use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
+use crate::model::node::Node;
 use crate::model::pod::Pod;
 
-/// So long after a node is ready for pods kube-scheduler has tried it for those whose nomination is gone.
+/// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
-/// So long after it kube-scheduler has tried every pod, however much it has to do: none waits longer in its queues.
+/// So long it may take kube-scheduler where it has too much to do: none waits longer in its queues.
 const PATIENCE_MOST: SignedDuration = SignedDuration::from_mins(5);
+/// A nomination that was written so long before the node was ready, and stands, was not tried since.
+const EVIDENCE: SignedDuration = SignedDuration::from_secs(5);
 /// A nomination that was not seen by then was lost, or cleared at once.
 const UNHEARD: SignedDuration = SignedDuration::from_secs(3);
 
@@ -39,6 +42,8 @@ pub(crate) struct Nominations {
 #[derive(Clone, Copy, Debug)]
 struct Told {
     node: NodeName,
+    /// When it was written last.
+    at: Timestamp,
     /// The pod was seen with it.
     is_heard: bool,
 }
@@ -63,7 +68,7 @@ impl Nominations {
             let waiting = cluster.pods.get(&key).filter(|pod| pod.node.is_none() && pod.deleted.is_none());
             let Some(pod) = waiting.filter(|pod| pod.nominated_node.is_none()) else { continue };
             let uid = pod.uid;
-            self.told.insert(uid, Told { node, is_heard: false });
+            self.told.insert(uid, Told { node, at: now, is_heard: false });
             self.unheard.insert(key, now + UNHEARD);
             cluster.expect(key, node);
             let message = format!("{claim} was bought for it");
@@ -94,6 +99,7 @@ impl Nominations {
                 continue;
             };
             self.unheard.insert(key, now + UNHEARD);
+            self.told.entry(uid).and_modify(|told| told.at = now);
             let message = "kube-scheduler tried it before its node was ready".to_owned();
             steps.push(
                 Action::NominatePod { pod: key, uid, node, before_opening: false },
@@ -105,18 +111,13 @@ impl Nominations {
         steps
     }
 
-    /// Lets those wait again whose node is no more, or has been open to them for long enough; when the next ones are due. A
-    /// nomination that stands says that kube-scheduler has not tried its pod since.
+    /// Lets those wait again whose node is no more, or has been open to them for long enough; when the next ones are due.
     pub fn give_up(&self, cluster: &mut Cluster, now: Timestamp) -> (Vec<ObjectKey>, Option<Timestamp>) {
         let (mut void, mut next) = (Vec::new(), None::<Timestamp>);
-        let stands = |key: &ObjectKey| {
-            let told = cluster.pods.get(key).and_then(|pod| self.told.get(&pod.uid));
-            told.is_some_and(|told| told.is_heard)
-        };
         for (name, pods) in cluster.hosts() {
             let node = cluster.nodes.get(&name).filter(|node| node.deleted.is_none());
-            let claim = node.and_then(|node| cluster.claim_of(node)).filter(|claim| claim.deleted.is_none());
-            let Some(claim) = claim else {
+            let claim = node.and_then(|node| Some((node, cluster.claim_of(node)?)));
+            let Some((node, claim)) = claim.filter(|(_, claim)| claim.deleted.is_none()) else {
                 void.extend(pods);
                 continue;
             };
@@ -127,7 +128,7 @@ impl Nominations {
                 continue;
             }
             for pod in pods {
-                match now < since + PATIENCE_MOST && stands(&pod) {
+                match now < since + PATIENCE_MOST && self.is_untried(pod, node, cluster) {
                     true => wait(since + PATIENCE_MOST),
                     false => void.push(pod),
                 }
@@ -135,6 +136,15 @@ impl Nominations {
         }
         void.iter().for_each(|pod| cluster.expect_no_more(*pod));
         (void, next)
+    }
+
+    /// Whether kube-scheduler has surely not tried the pod since `node` is ready: it would have bound it or cleared what was
+    /// written before. One that was told while the node opened may have been tried just before, and is not tried again soon.
+    fn is_untried(&self, pod: ObjectKey, node: &Node, cluster: &Cluster) -> bool {
+        let told = cluster.pods.get(&pod).and_then(|pod| self.told.get(&pod.uid));
+        let ready = node.conditions.iter().find(|condition| &*condition.kind == "Ready");
+        let ready = ready.filter(|ready| &*ready.status == "True").and_then(|ready| ready.since);
+        told.zip(ready).is_some_and(|(told, ready)| told.is_heard && told.at + EVIDENCE <= ready)
     }
 
     /// `pod` as it counts: one that we nominated waits like any other until it is bound. One that kube-scheduler nominated
@@ -169,7 +179,8 @@ impl Nominations {
             (!is_left).then_some((pod.clone(), node))
         });
         let ours: Vec<(Arc<Pod>, NodeName)> = ours.collect();
-        self.told.extend(ours.iter().map(|(pod, node)| (pod.uid, Told { node: *node, is_heard: true })));
+        self.told
+            .extend(ours.iter().map(|(pod, node)| (pod.uid, Told { node: *node, at: now, is_heard: true })));
         ours.into_iter().map(|(pod, _)| self.as_counted(pod, now)).collect()
     }
 

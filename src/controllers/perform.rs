@@ -4,7 +4,7 @@
 //! machines do not wait for each other. An object that cannot be written ends its row: what was decided after it may rely on it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -75,6 +75,21 @@ struct Job {
     waits_for: Vec<oneshot::Receiver<()>>,
 }
 
+/// What has yet to begin in a row, in its order.
+type Queue = Arc<Mutex<VecDeque<Job>>>;
+
+/// The next one.
+fn begin(queue: &Queue) -> Option<Job> {
+    queue.lock().expect("no holder of a row panics").pop_front()
+}
+
+/// The next ones, as long as they are such.
+fn begin_all(queue: &Queue, are_such: fn(&Action) -> bool) -> Vec<Job> {
+    let mut queue = queue.lock().expect("no holder of a row panics");
+    let end = queue.iter().position(|job| !are_such(&job.action)).unwrap_or(queue.len());
+    queue.drain(..end).collect()
+}
+
 /// A replacement is made once the nodes that it replaces name it: after a crash it would be made again otherwise.
 #[derive(Default)]
 struct Marks(HashMap<ClaimName, Vec<oneshot::Receiver<()>>>);
@@ -114,8 +129,8 @@ pub(super) struct Performer<P> {
     hands: Arc<Hands<P>>,
     waiting: HashMap<Row, VecDeque<Job>>,
     running: JoinSet<Row>,
-    /// Rows that are under way, and what is carried out there.
-    busy: HashMap<Row, Vec<Action>>,
+    /// Rows that are under way, and what has yet to begin there.
+    busy: HashMap<Row, Queue>,
     nominations: Pace,
 }
 
@@ -197,7 +212,7 @@ impl<P: CloudProvider> Performer<P> {
                 Action::CreateClaim(claim) => (Vec::new(), marks.before(claim.name)),
                 _ => Default::default(),
             };
-            if tells.is_empty() && waits_for.is_empty() && self.is_under_way(row, &action) {
+            if tells.is_empty() && waits_for.is_empty() && self.awaits_its_turn(row, &action) {
                 continue;
             }
             let queue = self.waiting.entry(row).or_default();
@@ -212,11 +227,11 @@ impl<P: CloudProvider> Performer<P> {
         objects
     }
 
-    /// Whether the same is written already, or has yet to come to its turn: where the API server is slow it is decided again.
-    fn is_under_way(&self, row: Row, action: &Action) -> bool {
-        let waiting = self.waiting.get(&row).into_iter().flatten().map(|job| &job.action);
-        let mut known = waiting.chain(self.busy.get(&row).into_iter().flatten());
-        (is_wish(action) || written_by(action).is_some()) && known.any(|known| known == action)
+    /// Whether the same has yet to come to its turn: where the API server is slow it is decided again.
+    fn awaits_its_turn(&self, row: Row, action: &Action) -> bool {
+        let is_in = |queue: &VecDeque<Job>| queue.iter().any(|job| job.action == *action);
+        let is_busy = |queue: &Queue| is_in(&queue.lock().expect("no holder of a row panics"));
+        self.waiting.get(&row).is_some_and(is_in) || self.busy.get(&row).is_some_and(is_busy)
     }
 
     /// Waits for a row to come to its end, and starts what waited for it.
@@ -234,10 +249,11 @@ impl<P: CloudProvider> Performer<P> {
             self.waiting.keys().filter(|row| !self.busy.contains_key(row)).copied().collect();
         for row in ready {
             let Some(jobs) = self.waiting.remove(&row) else { continue };
-            self.busy.insert(row, jobs.iter().map(|job| job.action.clone()).collect());
+            let jobs = Queue::new(jobs.into());
+            self.busy.insert(row, jobs.clone());
             let hands = self.hands.clone();
             self.running.spawn(async move {
-                hands.carry_out(jobs).await;
+                hands.carry_out(&jobs).await;
                 if matches!(row, Row::Pool(_)) {
                     tokio::time::sleep(POOL_REST).await;
                 }
@@ -248,14 +264,12 @@ impl<P: CloudProvider> Performer<P> {
 }
 
 impl<P: CloudProvider> Hands<P> {
-    async fn carry_out(&self, jobs: VecDeque<Job>) {
+    async fn carry_out(&self, jobs: &Queue) {
         let mut objects = Vec::new();
         let mut broken: Option<String> = None;
-        let mut jobs = jobs;
-        while let Some(job) = jobs.pop_front() {
+        while let Some(job) = begin(jobs) {
             if is_wish(&job.action) {
-                let end = jobs.iter().position(|job| !is_wish(&job.action)).unwrap_or(jobs.len());
-                let wishes = std::iter::once(job).chain(jobs.drain(..end));
+                let wishes = std::iter::once(job).chain(begin_all(jobs, is_wish));
                 let wishes = wishes.filter(|_| self.permit.is_valid()).map(|job| self.perform(job));
                 let patience = Duration::try_from(NOMINATION_PATIENCE).unwrap_or_default();
                 drop(tokio::time::timeout(patience, futures_util::future::join_all(wishes)).await);
@@ -263,8 +277,7 @@ impl<P: CloudProvider> Hands<P> {
             }
             if is_about_a_pod(&job.action) && broken.is_none() {
                 // Pods do not wait for each other.
-                let end = jobs.iter().position(|job| !is_about_a_pod(&job.action)).unwrap_or(jobs.len());
-                let pods = std::iter::once(job).chain(jobs.drain(..end));
+                let pods = std::iter::once(job).chain(begin_all(jobs, is_about_a_pod));
                 let goes = pods.map(async |job| {
                     if self.permit.is_valid() {
                         drop(self.perform(job).await);

@@ -107,23 +107,28 @@ fn a_node_that_goes_lets_its_pods_wait_again() {
 #[test]
 fn a_nomination_is_given_up_when_its_node_was_open_long_enough() {
     let (world, mut engine) = told();
-    let (now, pod) = (world.now(), nominated(&world)[0].clone());
-    let cluster = engine.cluster();
-    let node = &cluster.nodes[&pod.nominated_node.expect("it is nominated")];
-    let mut claim = (**cluster.claim_of(node).expect("it was bought")).clone();
-    claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", now);
-    engine.observe(now, Observation::Claim(Arc::new(claim)));
-    engine.observe(now, Observation::Pod(pod.clone()));
-    let waits_after = |seconds: i64, engine: &mut Engine| {
-        engine.decide(now + SignedDuration::from_secs(seconds));
-        engine.cluster().waiting_pods().any(|waiting| waiting.key == pod.key)
+    let (told_at, pod) = (world.now(), nominated(&world)[0].clone());
+    engine.observe(told_at, Observation::Pod(pod.clone()));
+    // How long the pod's room is kept if the node is ready so many seconds after the pod was told.
+    let patience = |ready_after: i64, engine: &Engine| {
+        let mut engine = engine.clone();
+        let now = told_at + SignedDuration::from_secs(ready_after);
+        let cluster = engine.cluster();
+        let mut node = (*cluster.nodes[&pod.nominated_node.expect("it is nominated")]).clone();
+        let mut claim = (**cluster.claim_of(&node).expect("it was bought")).clone();
+        node.conditions = vec![provisor::simulator::kubelet::ready_condition(true, now)];
+        claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", now);
+        engine.observe(now, Observation::Node(Arc::new(node)));
+        engine.observe(now, Observation::Claim(Arc::new(claim)));
+        (0..400).find(|seconds| {
+            engine.decide(now + SignedDuration::from_secs(*seconds));
+            engine.cluster().waiting_pods().any(|waiting| waiting.key == pod.key)
+        })
     };
-    let mut tried = engine.clone();
-    tried.observe(now, Observation::Pod(Arc::new(Pod { nominated_node: None, ..(*pod).clone() })));
-    assert!(!waits_after(19, &mut tried));
-    assert!(waits_after(20, &mut tried), "kube-scheduler tried it, and has had its time");
-    assert!(!waits_after(299, &mut engine), "it has not tried it yet");
-    assert!(waits_after(300, &mut engine));
+    assert_eq!(patience(10, &engine), Some(300), "kube-scheduler has not tried it yet");
+    assert_eq!(patience(1, &engine), Some(20), "it may have tried it just before");
+    engine.observe(told_at, Observation::Pod(Arc::new(Pod { nominated_node: None, ..(*pod).clone() })));
+    assert_eq!(patience(10, &engine), Some(20), "it has tried it");
 }
 
 #[test]
@@ -172,6 +177,7 @@ fn a_pod_whose_nomination_was_cleared_is_told_again_until_its_node_is_open() {
     let told_after = |seen: &Pod, engine: &mut Engine| told_at(now, seen, engine);
     let cleared = Pod { nominated_node: None, ..(*pod).clone() };
     assert_eq!(told_after(&pod, &mut engine), []);
+    assert!(engine.has_nominated(pod.uid), "the driver lets no news of it fall");
     assert_eq!(told_after(&cleared, &mut engine), [(pod.key, node)]);
     assert_eq!(told_after(&cleared, &mut engine), [], "once for each time");
     let later = now + SignedDuration::from_secs(3);
