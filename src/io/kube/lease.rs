@@ -1,6 +1,7 @@
 //! One of several replicas acts: it holds a Lease and renews it, and stops before another may take it.
 //!
-//! Time is measured from when we saw the lease change, on our own clock, so that clocks that disagree do no harm.
+//! Time is measured from when we saw the lease change, on our own clock, so that clocks that disagree do no harm. An API server
+//! that takes seconds to answer, because we ask much of it, does not cost us the lease: it is renewed on a beat, by one request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub struct LeaseSettings {
     pub holder: String,
     /// For so long after its last renewal the lease counts as held.
     pub duration: Duration,
-    /// How often it is renewed, and how often others look.
+    /// How often it is renewed, from beginning to beginning, and how often others look.
     pub period: Duration,
 }
 
@@ -163,7 +164,7 @@ pub async fn acquire(
             }
         };
         match answer {
-            Some(Ok(_)) => return Ok(hold(kube, settings, began, clock)),
+            Some(Ok(lease)) => return Ok(hold(kube, settings, lease, began, clock)),
             // Somebody was faster.
             Some(Err(error)) if error.is_transient() || error.already_exists() => {}
             Some(Err(error)) => return Err(error),
@@ -173,18 +174,33 @@ pub async fn acquire(
     }
 }
 
-fn hold(kube: &Kube, settings: &LeaseSettings, began: Instant, clock: fn() -> Timestamp) -> Held {
+fn hold(
+    kube: &Kube,
+    settings: &LeaseSettings,
+    taken: Value,
+    began: Instant,
+    clock: fn() -> Timestamp,
+) -> Held {
     let permit = Permit::until(began + settings.deadline());
     let renewal = {
         let (kube, settings, permit) = (kube.clone(), settings.clone(), permit.clone());
         tokio::spawn(async move {
+            // As it was written last; after a failure nobody knows.
+            let mut lease = Some(taken);
+            let mut began = began;
             loop {
-                tokio::time::sleep(settings.period).await;
-                let began = Instant::now();
-                match renew(&kube, &settings, clock()).await {
-                    Ok(true) => permit.extend(began + settings.deadline()),
-                    Ok(false) => return permit.revoke(),
-                    Err(error) => tracing::warn!("{error}; the lease is not renewed"),
+                tokio::time::sleep_until(began + settings.period).await;
+                began = Instant::now();
+                // Another try has to fit in before the deadline.
+                let renewed = renew(&kube, &settings, lease.take(), clock());
+                match tokio::time::timeout(settings.deadline() / 2, renewed).await {
+                    Ok(Ok(Some(written))) => {
+                        permit.extend(began + settings.deadline());
+                        lease = Some(written);
+                    }
+                    Ok(Ok(None)) => return permit.revoke(),
+                    Ok(Err(error)) => tracing::warn!("{error}; the lease is not renewed"),
+                    Err(_) => tracing::warn!("renewing the lease takes too long; it is tried again"),
                 }
                 if !permit.is_valid() {
                     return permit.revoke();
@@ -238,14 +254,27 @@ async fn take(
     write(kube, settings, &lease).await
 }
 
-/// `false`: somebody else holds it.
-async fn renew(kube: &Kube, settings: &LeaseSettings, now: Timestamp) -> Result<bool, KubeError> {
-    let Some(mut lease) = read(kube, settings).await? else { return Ok(false) };
+/// Writes the lease anew as it was `known`; reads it first where that is not known, or not true any more. `None`: somebody else
+/// holds it.
+async fn renew(
+    kube: &Kube,
+    settings: &LeaseSettings,
+    known: Option<Value>,
+    now: Timestamp,
+) -> Result<Option<Value>, KubeError> {
+    if let Some(mut lease) = known {
+        lease["spec"]["renewTime"] = micros(now).into();
+        match write(kube, settings, &lease).await {
+            Err(error) if error.is_conflict() => {}
+            answer => return answer.map(Some),
+        }
+    }
+    let Some(mut lease) = read(kube, settings).await? else { return Ok(None) };
     if holder(&lease) != settings.holder {
-        return Ok(false);
+        return Ok(None);
     }
     lease["spec"]["renewTime"] = micros(now).into();
-    write(kube, settings, &lease).await.map(|_| true)
+    write(kube, settings, &lease).await.map(Some)
 }
 
 fn holder(lease: &Value) -> &str {
