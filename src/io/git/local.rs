@@ -111,6 +111,9 @@ pub(super) fn resolve(
     let advertised = advertised(repo, source_name)?;
     let picked = match pick(reference, source_name, &advertised, || Ok(advertised.clone())) {
         Err(error @ GitError::RefNotFound { .. }) => {
+            if let Some((name, id)) = noted(repo, reference) {
+                return Ok(Resolved::unnamed(peel(&objects, id, name)?.0));
+            }
             let digits = reference.abbreviation();
             let found = digits.map(|digits| digits.find(&objects)).transpose()?.flatten();
             return found.map(Resolved::unnamed).ok_or(error);
@@ -144,6 +147,14 @@ pub(super) fn resolve(
     let shown = name.as_deref().map_or_else(|| id.to_string(), str::to_owned);
     let (commit, tag) = peel(&objects, id, &shown)?;
     Ok(Resolved { commit, reference: name, tag, version })
+}
+
+/// What Git noted beside the references: `FETCH_HEAD` is what was fetched last.
+fn noted(repo: &gix::Repository, reference: &Reference) -> Option<(&'static str, gix::ObjectId)> {
+    let Reference::Any(name) = reference else { return None };
+    let name = ["FETCH_HEAD", "ORIG_HEAD", "MERGE_HEAD"].into_iter().find(|noted| *noted == name.as_str())?;
+    let id = repo.try_find_reference(name).ok()??.try_id()?.detach();
+    Some((name, id))
 }
 
 /// Every reference of a local repository. Broken ones are left out: they cannot be followed anyway.

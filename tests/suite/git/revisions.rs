@@ -27,6 +27,29 @@ fn history() -> (Fixture, Vec<String>) {
     (fixture, commits)
 }
 
+/// What Git notes beside the references is a name here, and none on a server.
+#[test]
+fn what_was_fetched_last_has_a_name() {
+    let (fixture, commits) = history();
+    let error = fixture.read(&word(fixture.source(), "FETCH_HEAD")).expect_err("nothing was fetched");
+    assert!(told(&error).contains("has no branch or tag `FETCH_HEAD`"), "{}", told(&error));
+    let path = fixture.work_tree().display().to_string();
+    fixture.git(&["fetch", "--quiet", &path, "side"]);
+    fixture.git(&["update-ref", "ORIG_HEAD", &commits[1]]);
+    for (text, commit) in
+        [("FETCH_HEAD", &commits[3]), ("ORIG_HEAD", &commits[1]), ("FETCH_HEAD~1", &commits[0])]
+    {
+        let repository = fixture.read(&word(fixture.source(), text)).expect(text);
+        assert_eq!(
+            (repository.revision.commit.as_str(), repository.revision.reference),
+            (commit.as_str(), None)
+        );
+    }
+    let server = HttpServer::start(fixture.dir.path());
+    let remote = Source { allow_insecure_http: true, ..Source::new(server.url()) };
+    assert!(fixture.read(&word(remote, "FETCH_HEAD")).is_err());
+}
+
 #[test]
 fn the_way_back_from_a_commit_is_walked_as_git_walks_it_here_and_on_a_server() {
     let (fixture, _) = history();
