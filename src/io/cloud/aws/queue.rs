@@ -3,11 +3,15 @@
 //! A message is deleted when its consequences are written, or when it has none: what nobody understands would come back for
 //! ever. Until then it stays, and is told again.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry;
+use futures_util::future::try_join_all;
 
 use super::super::{CloudError, Notices, Receipt};
 use super::Shared;
-use crate::api::ec2::event::{self, Message};
+use crate::api::ec2::event::{self, Message, NotForUs};
+use crate::model::name::ProviderId;
 
 const MESSAGES_MAX: i32 = 10;
 const POLL_SECONDS: i32 = 20;
@@ -15,6 +19,18 @@ const POLL_SECONDS: i32 = 20;
 const VISIBILITY_SECONDS: i32 = 20;
 /// Of a foreign message, as much as fits a line.
 const SHOWN_CHARS_MAX: usize = 160;
+
+/// What a message says, and how it is deleted. What is not for us is told in one line.
+fn read(message: &aws_sdk_sqs::types::Message) -> Option<(Receipt, Result<Message, NotForUs>)> {
+    let receipt = Receipt(message.receipt_handle()?.to_owned());
+    let body = message.body().unwrap_or_default();
+    let parsed = event::parse(body);
+    if let Err(why) = &parsed {
+        let shown: String = body.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect();
+        tracing::warn!(%why, message = shown, "A message in the queue was dropped.");
+    }
+    Some((receipt, parsed))
+}
 
 impl Shared {
     pub(super) async fn notices(&self) -> Result<Notices, CloudError> {
@@ -32,31 +48,16 @@ impl Shared {
             .send()
             .await
             .map_err(|error| self.queue_failed("ReceiveMessage", &error))?;
+        let received: Vec<(Receipt, Result<Message, NotForUs>)> =
+            answer.messages().iter().filter_map(read).collect();
+        let ours = self.ours_of(&received).await?;
         let mut told = Notices::default();
         let mut dropped = Vec::new();
-        for message in answer.messages() {
-            let Some(receipt) = message.receipt_handle().map(|handle| Receipt(handle.to_owned())) else {
-                continue;
-            };
-            let body = message.body().unwrap_or_default();
+        for (receipt, message) in received {
             let before = told.notices.len();
-            match event::parse(body) {
-                Ok(Message::Notice { instances, notice }) => {
-                    for instance in instances {
-                        match self.provider_id(&instance).await? {
-                            Some(id) => told.notices.push((id, notice)),
-                            None => {
-                                tracing::debug!(instance, "A notice is about a machine that is not ours.")
-                            }
-                        }
-                    }
-                }
-                Ok(Message::Nothing) => {}
-                Err(why) => {
-                    let shown: String =
-                        body.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect();
-                    tracing::warn!(%why, message = shown, "A message in the queue was dropped.");
-                }
+            if let Ok(Message::Notice { instances, notice }) = message {
+                let known = instances.iter().filter_map(|instance| ours.get(instance));
+                told.notices.extend(known.map(|id| (*id, notice)));
             }
             if told.notices.len() > before {
                 told.receipts.push(receipt);
@@ -66,6 +67,29 @@ impl Shared {
         }
         self.acknowledge(dropped).await?;
         Ok(told)
+    }
+
+    /// Those machines of `received` that are ours. They are looked up together, so that a storm of warnings is one call.
+    async fn ours_of(
+        &self,
+        received: &[(Receipt, Result<Message, NotForUs>)],
+    ) -> Result<BTreeMap<String, ProviderId>, CloudError> {
+        let named: BTreeSet<&String> = received
+            .iter()
+            .filter_map(|(_, message)| match message {
+                Ok(Message::Notice { instances, .. }) => Some(instances),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        let found = named.into_iter().map(async |instance| {
+            let id = self.provider_id(instance).await?;
+            if id.is_none() {
+                tracing::debug!(instance, "A notice is about a machine that is not ours.");
+            }
+            Ok::<_, CloudError>(id.map(|id| (instance.clone(), id)))
+        });
+        Ok(try_join_all(found).await?.into_iter().flatten().collect())
     }
 
     pub(super) async fn acknowledge(&self, receipts: Vec<Receipt>) -> Result<(), CloudError> {
