@@ -198,6 +198,7 @@ impl Cluster {
             | Observation::Interruption { .. }
             | Observation::Evicted { .. }
             | Observation::EvictionBlocked { .. }
+            | Observation::CarriedOut { .. }
             | Observation::ActionFailed { .. } => {}
         }
     }

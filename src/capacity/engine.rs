@@ -37,12 +37,12 @@ use super::scheduling::{self, OfferingKey, Supply};
 use super::shortages::Shortages;
 use super::static_capacity;
 use super::termination::{self, Endings};
-use crate::model::action::{Action, ClaimChange};
+use crate::model::action::{Action, ClaimChange, Notice, Subject};
 use crate::model::buffer::BufferSource;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::node::Node;
-use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation};
+use crate::model::observation::{Advice, InterruptionNotice, LaunchFailure, Observation, Shortage};
 use crate::model::owner::Owner;
 use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
@@ -112,6 +112,8 @@ pub struct Engine {
     notices: BTreeMap<ProviderId, (Timestamp, InterruptionNotice)>,
     /// Claims to give up because the launch found no capacity or is refused.
     given_up: BTreeMap<ClaimName, String>,
+    /// What people have to do before something is to be had.
+    advice: Vec<Notice>,
     instances: Option<Arc<[crate::model::observation::Instance]>>,
     unconfirmed: Unconfirmed,
     told: Told,
@@ -152,6 +154,7 @@ impl Engine {
             strays: BTreeSet::new(),
             notices: BTreeMap::new(),
             given_up: BTreeMap::new(),
+            advice: Vec::new(),
             instances: None,
             unconfirmed: Unconfirmed::default(),
             told: Told::default(),
@@ -208,7 +211,7 @@ impl Engine {
             Observation::PodGone(key) => {
                 if let Some(former) = self.cluster.pods.get(key).cloned() {
                     self.endings.forget_pod(*key);
-                    self.forget_plan(&former);
+                    self.forget_plan(&former, at);
                     self.cluster.expect_no_more(*key);
                     self.note_pod_event(at, &former);
                 }
@@ -294,7 +297,8 @@ impl Engine {
                     self.take_in(at, Observation::Pod(pod));
                 }
             }
-            Observation::Launched { claim, instance } => {
+            Observation::Launched { claim, instance, shortage } => {
+                shortage.iter().for_each(|shortage| self.see_shortage(*claim, shortage));
                 if self.cluster.claims.get(claim).is_some_and(|claim| claim.deleted.is_none()) {
                     self.launches.succeeded(*claim, instance.clone());
                     self.claims_due.touch(*claim);
@@ -316,15 +320,15 @@ impl Engine {
             Observation::Interruption { instance, notice } => {
                 self.notices.insert(*instance, (at, *notice));
             }
+            Observation::CarriedOut { claims, nodes } => self.unconfirmed.carried_out(claims, nodes, at),
             Observation::ActionFailed { subject, .. } => {
                 if let Some(pod) = subject.strip_prefix("Pod ").and_then(|name| name.split_once('/')) {
                     let pod = ObjectKey::new(pod.0, pod.1);
                     self.endings.refused(pod, at);
                     self.touch_node_of(pod);
                 }
-                for name in self.unconfirmed.take_back(subject, &mut self.cluster) {
-                    self.claims_due.touch(name);
-                }
+                let names = self.unconfirmed.take_back(subject, &mut self.cluster);
+                self.look_again(names);
                 self.report_again(subject);
             }
             Observation::Budget(_)
@@ -366,7 +370,7 @@ impl Engine {
     fn see_pod(&mut self, at: Timestamp, pod: &Arc<Pod>) {
         let former = self.cluster.pods.get(&pod.key).cloned();
         if let Some(former) = former.as_ref().filter(|former| former.uid != pod.uid) {
-            self.forget_plan(former);
+            self.forget_plan(former, at);
             self.cluster.expect_no_more(pod.key);
         }
         let is_bound_anew =
@@ -374,7 +378,7 @@ impl Engine {
         let ended = |pod: &Pod| pod.is_terminal() || pod.deleted.is_some();
         let ends = pod.node.is_some() && ended(pod) && former.as_ref().is_none_or(|former| !ended(former));
         if is_bound_anew || ends {
-            self.forget_plan(pod);
+            self.forget_plan(pod, at);
             self.note_pod_event(at, pod);
         }
         let waits = pod.waits() && !self.cluster.is_expected(pod.key);
@@ -392,9 +396,9 @@ impl Engine {
     }
 
     /// `pod` runs somewhere, or is gone.
-    fn forget_plan(&mut self, pod: &Pod) {
+    fn forget_plan(&mut self, pod: &Pod, at: Timestamp) {
         self.plans.forget(&pod.key);
-        self.nominations.forget(pod);
+        self.nominations.forget(pod, at);
     }
 
     /// Pods that are spread by default may belong to others than they did.
@@ -429,6 +433,7 @@ impl Engine {
         self.tally.touch(name);
         self.launches.forget(name);
         self.plans.forget_claim(name);
+        self.nominations.forget_claim(name);
         self.claims_due.forget(name);
         self.given_up.remove(&name);
         self.waiting.remove(&name);
@@ -461,13 +466,21 @@ impl Engine {
         }
     }
 
+    /// What is sold out is not counted on, and not waited for if somebody has to do something first.
+    fn see_shortage(&mut self, claim: ClaimName, shortage: &Shortage) {
+        shortage.offerings.iter().for_each(|offering| self.shortages.note(*offering, shortage.until));
+        self.revision += 1;
+        if let Some(Advice { reason, message }) = shortage.advice.clone() {
+            self.advice.push(Notice { subject: Subject::Claim(claim), is_warning: true, reason, message });
+        }
+    }
+
     fn see_launch_failure(&mut self, at: Timestamp, name: ClaimName, failure: &LaunchFailure) {
         self.claims_due.touch(name);
         match failure {
-            LaunchFailure::InsufficientCapacity { offerings, until } => {
-                offerings.iter().for_each(|offering| self.shortages.note(*offering, *until));
-                self.revision += 1;
-                let message = format!("none of {} offerings has capacity", offerings.len());
+            LaunchFailure::InsufficientCapacity(shortage) => {
+                self.see_shortage(name, shortage);
+                let message = format!("none of {} offerings has capacity", shortage.offerings.len());
                 self.given_up.insert(name, message);
             }
             LaunchFailure::ClassNotReady { message } => {
@@ -536,11 +549,13 @@ impl Engine {
             let pools: Vec<PoolName> = static_capacity::pools(&self.cluster).collect();
             self.change_pools(pools);
         }
-        for name in self.unconfirmed.expire(now, &mut self.cluster) {
-            self.claims_due.touch(name);
+        if self.unconfirmed.next().is_some_and(|at| at <= now) {
+            let names = self.unconfirmed.expire(now, &mut self.cluster);
+            self.look_again(names);
         }
         self.stamp_pools(now, &mut out);
         self.tend_buffers(now, &mut out);
+        self.advise(&mut out);
         self.answer_interruptions(now, &mut out);
         self.end_strays(now, &mut out);
         self.record_pod_events(now, &mut out);
@@ -652,6 +667,19 @@ impl Engine {
             let mut steps = Steps::default();
             interruption::respond(&self.cluster, &claim, notice, &mut self.shortages, now, &mut steps);
             self.take(steps, now, out);
+        }
+    }
+
+    /// What was decided about these claims and others did not come to pass: whatever relied on it is open again.
+    fn look_again(&mut self, claims: Vec<ClaimName>) {
+        self.revision += 1;
+        claims.into_iter().for_each(|name| self.claims_due.touch(name));
+    }
+
+    fn advise(&mut self, out: &mut Steps) {
+        for notice in std::mem::take(&mut self.advice) {
+            let message = notice.message.to_string();
+            out.push(Action::Publish(notice), "Advice", message);
         }
     }
 

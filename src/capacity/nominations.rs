@@ -5,7 +5,11 @@
 //! and keep its room from pods of the same or a lower priority (KEP-1923; KEP-5278 says that a provisioner may write it).
 //! It stays a wish: kube-scheduler clears it when it tries the pod before the node is ready, so the pod is told again until then;
 //! and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
+//!
+//! Each pod that is told is a request to the API server, and kube-scheduler judges every node with and without those that are
+//! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one most are not.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -19,13 +23,23 @@ use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
 use crate::model::node::Node;
 use crate::model::pod::Pod;
+use crate::model::quantity::Resources;
 
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
-/// So long it may take kube-scheduler where it has too much to do: none waits longer in its queues.
+/// So long it may take kube-scheduler where it has too much to do: none waits longer in its queues. It is surely busy as long
+/// as it has bound none of those that were told since the node is ready, or binds one of them at least every `PATIENCE`.
 const PATIENCE_MOST: SignedDuration = SignedDuration::from_mins(5);
 /// A nomination that was written so long before the node was ready, and stands, was not tried since.
 const EVIDENCE: SignedDuration = SignedDuration::from_secs(5);
+/// After so long without another of those that were told being bound, who took whose room is clear.
+const SETTLED: SignedDuration = SignedDuration::from_secs(3);
+/// Nobody waits longer for that.
+const SETTLED_MOST: SignedDuration = SignedDuration::from_mins(1);
+/// Of more pods than this that are planned together, those that fit anywhere are not told.
+const CROWD: usize = 200;
+/// No more wait with a nomination at once.
+const TOLD_MAX: usize = 3_000;
 /// A nomination that was not seen by then was lost, or cleared at once.
 const UNHEARD: SignedDuration = SignedDuration::from_secs(3);
 
@@ -37,6 +51,10 @@ pub(crate) struct Nominations {
     told: BTreeMap<Uid, Told>,
     /// Those of them that do not have it, and when they are told again.
     unheard: BTreeMap<ObjectKey, Timestamp>,
+    /// When one of those that were told was last bound.
+    bound: Option<Timestamp>,
+    /// Of claims that were made for a crowd, what its smallest pods ask for: any room that was bought for a pod of it holds them.
+    smallest: BTreeMap<ClaimName, Arc<Resources>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +68,32 @@ struct Told {
 
 impl Nominations {
     pub fn new(is_wanted: bool) -> Self {
-        Self { is_wanted, told: BTreeMap::new(), unheard: BTreeMap::new() }
+        Self {
+            is_wanted,
+            told: BTreeMap::new(),
+            unheard: BTreeMap::new(),
+            bound: None,
+            smallest: BTreeMap::new(),
+        }
+    }
+
+    /// `claims` are made together for `pods`.
+    pub fn expect<'p>(
+        &mut self,
+        claims: impl Iterator<Item = ClaimName>,
+        pods: impl Iterator<Item = &'p Arc<Pod>> + Clone,
+    ) {
+        if self.is_wanted
+            && pods.clone().nth(CROWD).is_some()
+            && let Some(smallest) = smallest_of(pods.map(|pod| &pod.shape.requests)).map(Arc::new)
+        {
+            self.smallest.extend(claims.map(|claim| (claim, smallest.clone())));
+        }
+    }
+
+    /// Nothing comes of it any more.
+    pub fn forget_claim(&mut self, claim: ClaimName) {
+        self.smallest.remove(&claim);
     }
 
     /// The machine of `claim` has become `node`: the pods that are planned there are told before it opens to all, and have their
@@ -64,10 +107,18 @@ impl Nominations {
         now: Timestamp,
     ) -> Steps {
         let mut steps = Steps::default();
-        for key in plans.pods_of(claim).filter(|_| self.is_wanted) {
-            let waiting = cluster.pods.get(&key).filter(|pod| pod.node.is_none() && pod.deleted.is_none());
-            let Some(pod) = waiting.filter(|pod| pod.nominated_node.is_none()) else { continue };
-            let uid = pod.uid;
+        let waits =
+            |pod: &&Arc<Pod>| pod.node.is_none() && pod.deleted.is_none() && pod.nominated_node.is_none();
+        let smallest = self.smallest.get(&claim).cloned();
+        let fits_anywhere =
+            |pod: &Arc<Pod>| smallest.as_deref() == Some(&pod.shape.requests) && pod.shape.fits_anywhere();
+        let planned = plans.pods_of(claim).filter(|_| self.is_wanted);
+        let planned = planned.filter_map(|key| cluster.pods.get(&key).filter(waits));
+        let mut pods: Vec<Arc<Pod>> = planned.filter(|pod| !fits_anywhere(pod)).cloned().collect();
+        // Where there is no time for all, small ones find another place more easily.
+        pods.sort_by_key(|pod| Reverse((pod.shape.requests.cpu(), pod.shape.requests.memory())));
+        for pod in pods.into_iter().take(TOLD_MAX.saturating_sub(self.told.len())) {
+            let (key, uid) = (pod.key, pod.uid);
             self.told.insert(uid, Told { node, at: now, is_heard: false });
             self.unheard.insert(key, now + UNHEARD);
             cluster.expect(key, node);
@@ -123,14 +174,19 @@ impl Nominations {
             };
             let Some(since) = claim.conditions.true_since(ConditionType::Initialized) else { continue };
             let mut wait = |until: Timestamp| next = Some(next.map_or(until, |next| next.min(until)));
-            if now < since + PATIENCE {
-                wait(since + PATIENCE);
-                continue;
-            }
+            let longest = since + PATIENCE_MOST;
+            let until = match self.bound.filter(|bound| *bound >= since) {
+                // The room was taken: some of them find another place, as soon as it is clear who took it.
+                bound if !has_room(node, cluster) => {
+                    (bound.unwrap_or(since) + SETTLED).min(since + SETTLED_MOST)
+                }
+                None => longest,
+                Some(bound) => (bound + PATIENCE).min(longest),
+            };
             for pod in pods {
-                match now < since + PATIENCE_MOST && self.is_untried(pod, node, cluster) {
-                    true => wait(since + PATIENCE_MOST),
-                    false => void.push(pod),
+                match if self.is_untried(pod, node, cluster) { longest } else { until } {
+                    until if now < until => wait(until),
+                    _ => void.push(pod),
                 }
             }
         }
@@ -138,10 +194,15 @@ impl Nominations {
         (void, next)
     }
 
-    /// Whether kube-scheduler has surely not tried the pod since `node` is ready: it would have bound it or cleared what was
-    /// written before. One that was told while the node opened may have been tried just before, and is not tried again soon.
+    /// Whether kube-scheduler has surely not tried the pod since `node` is ready: it has never said so of it, or it would have
+    /// bound it or cleared what was written before. One that was told while the node opened may have been tried just before,
+    /// and is not tried again soon.
     fn is_untried(&self, pod: ObjectKey, node: &Node, cluster: &Cluster) -> bool {
-        let told = cluster.pods.get(&pod).and_then(|pod| self.told.get(&pod.uid));
+        let known = cluster.pods.get(&pod);
+        if known.is_some_and(|pod| pod.is_unjudged()) {
+            return true;
+        }
+        let told = known.and_then(|pod| self.told.get(&pod.uid));
         let ready = node.conditions.iter().find(|condition| &*condition.kind == "Ready");
         let ready = ready.filter(|ready| &*ready.status == "True").and_then(|ready| ready.since);
         told.zip(ready).is_some_and(|(told, ready)| told.is_heard && told.at + EVIDENCE <= ready)
@@ -190,8 +251,25 @@ impl Nominations {
     }
 
     /// `pod` runs somewhere, or is gone.
-    pub fn forget(&mut self, pod: &Pod) {
-        self.told.remove(&pod.uid);
+    pub fn forget(&mut self, pod: &Pod, now: Timestamp) {
+        if self.told.remove(&pod.uid).is_some() && pod.node.is_some() {
+            self.bound = Some(now);
+        }
         self.unheard.remove(&pod.key);
     }
+}
+
+/// The least of `requests`, if all others ask for at least as much of everything.
+fn smallest_of<'r>(requests: impl Iterator<Item = &'r Resources> + Clone) -> Option<Resources> {
+    let least = requests.clone().min_by_key(|request| (request.cpu(), request.memory()))?;
+    requests.clone().all(|request| least.fits(request)).then(|| least.clone())
+}
+
+/// Whether all that are bound to `node` or expected there fit: then kube-scheduler binds those whose turn comes.
+fn has_room(node: &Node, cluster: &Cluster) -> bool {
+    let mut used = Resources::new();
+    for pod in cluster.guests_of(node.name).filter(|pod| !pod.is_terminal()) {
+        used.add(&pod.shape.requests);
+    }
+    used.fits(&node.allocatable)
 }

@@ -16,7 +16,7 @@ use super::classes::Classes;
 use super::confirm::Listener;
 use super::fleet::fleet_of;
 use super::git_half::{GitHalf, Synced};
-use super::perform::{Answer, Performer};
+use super::perform::{Answer, ObjectId, Performer};
 use super::standing::Teller;
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
@@ -29,6 +29,7 @@ use crate::io::kube::apply::Writer;
 use crate::io::kube::lease::Permit;
 use crate::io::kube::watch::{Event, Watches};
 use crate::io::kube::{Change, Kind, Kube, KubeError};
+use crate::model::name::{ClaimName, NodeName};
 use crate::model::observation::Observation;
 use believed::Believed;
 
@@ -246,7 +247,23 @@ impl<P: CloudProvider> Live<P> {
                 for change in self.believed.written(&objects) {
                     self.hear(&change);
                 }
+                self.see_through(&objects);
             }
+        }
+    }
+
+    /// What is through of `objects` has not long to be seen.
+    fn see_through(&mut self, objects: &[ObjectId]) {
+        let (mut claims, mut nodes) = (Vec::new(), Vec::new());
+        for object in objects.iter().filter(|object| !self.believed.is_writing(object)) {
+            match object {
+                (Kind::NodeClaim, key) => claims.push(ClaimName(key.name)),
+                (Kind::Node, key) => nodes.push(NodeName(key.name)),
+                _ => {}
+            }
+        }
+        if !claims.is_empty() || !nodes.is_empty() {
+            self.see(Observation::CarriedOut { claims, nodes });
         }
     }
 

@@ -15,7 +15,7 @@ use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Planned;
 use crate::capacity::disruption::command::replacements_in;
 use crate::io::clock;
-use crate::io::cloud::{CloudProvider, LaunchOrder};
+use crate::io::cloud::{Bought, CloudProvider, LaunchOrder};
 use crate::io::kube::apply::{Writer, Written};
 use crate::io::kube::evict::{Eviction, evict};
 use crate::io::kube::lease::Permit;
@@ -401,7 +401,7 @@ impl<P: CloudProvider> Hands<P> {
             }
         };
         self.see(match answer {
-            Ok(instance) => Observation::Launched { claim: *name, instance },
+            Ok(Bought { instance, shortage }) => Observation::Launched { claim: *name, instance, shortage },
             Err(failure) => Observation::LaunchFailed { claim: *name, failure },
         });
     }

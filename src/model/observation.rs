@@ -77,6 +77,8 @@ pub enum Observation {
     Launched {
         claim: ClaimName,
         instance: Instance,
+        /// What was sold out before it was bought.
+        shortage: Option<Arc<Shortage>>,
     },
     LaunchFailed {
         claim: ClaimName,
@@ -105,6 +107,11 @@ pub enum Observation {
     EvictionBlocked {
         pod: ObjectKey,
         message: Arc<str>,
+    },
+    /// Nothing that was decided about these objects is on its way any more: what came of it is seen soon, or was lost.
+    CarriedOut {
+        claims: Vec<ClaimName>,
+        nodes: Vec<NodeName>,
     },
     /// Any other action that did not succeed; it is repeated when the engine decides so again.
     ActionFailed {
@@ -140,10 +147,28 @@ pub struct Instance {
     pub allocatable: Resources,
 }
 
+/// What the cloud had none of when it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    pub offerings: Vec<(TypeName, Zone, CapacityType)>,
+    /// They should not be asked for again before.
+    pub until: Timestamp,
+    /// What somebody has to do about it, where waiting does not help.
+    pub advice: Option<Advice>,
+}
+
+/// What a person has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// A stable word, such as `SpotSLRCreationFailed`.
+    pub reason: Symbol,
+    pub message: Arc<str>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchFailure {
-    /// None of the offerings asked for has room; they should not be asked for again until `until`.
-    InsufficientCapacity { offerings: Vec<(TypeName, Zone, CapacityType)>, until: Timestamp },
+    /// None of the offerings asked for has room.
+    InsufficientCapacity(Arc<Shortage>),
     /// The node class cannot be used as it is.
     ClassNotReady { message: Arc<str> },
     /// Throttled, timed out, unreachable: the same call may succeed later.

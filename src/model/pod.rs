@@ -194,6 +194,22 @@ pub struct Pod {
     pub is_gated: bool,
 }
 
+impl PodShape {
+    /// Whether room is all that it asks of a node, and nothing of the pods beside it. What every pod tolerates, nodes that fail
+    /// for a while, says nothing.
+    pub fn fits_anywhere(&self) -> bool {
+        self.node_selector.is_empty()
+            && self.node_required.is_empty()
+            && self.affinity_required.is_empty()
+            && self.anti_affinity_required.is_empty()
+            && !self.spreads.iter().any(|spread| spread.is_required)
+            && self.tolerations.iter().all(|toleration| toleration.key.starts_with("node.kubernetes.io/"))
+            && self.host_ports.is_empty()
+            && self.volumes.is_empty()
+            && !self.has_resource_claims
+    }
+}
+
 impl Pod {
     /// The kind that owns virtual pods.
     pub const BUFFER_KIND: &'static str = "CapacityBuffer";

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::model::action::LaunchOption;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, PoolName, ProviderId, TypeName, Zone};
-use crate::model::observation::Instance;
+use crate::model::observation::{Instance, Shortage};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::symbol::Symbol;
 
@@ -95,6 +95,14 @@ impl Cloud {
     /// The first of `options` that has capacity.
     pub fn first_open<'o>(&self, now: Timestamp, options: &'o [LaunchOption]) -> Option<&'o LaunchOption> {
         options.iter().find(|option| !self.is_dry(now, key(option)))
+    }
+
+    /// Those of `options` that have none and would have been bought before the first that has.
+    pub fn shortage(&self, now: Timestamp, options: &[LaunchOption]) -> Option<Shortage> {
+        let dry = options.iter().map(key).take_while(|key| self.is_dry(now, *key));
+        let offerings: Vec<OfferingKey> = dry.collect();
+        let until = now + SHORTAGE_MEMORY;
+        (!offerings.is_empty()).then_some(Shortage { offerings, until, advice: None })
     }
 
     fn is_dry(&self, now: Timestamp, key: OfferingKey) -> bool {

@@ -18,7 +18,7 @@ use crate::model::class::NodeClass;
 use crate::model::condition::{Condition, ConditionStatus};
 use crate::model::name::{ClaimName, ClassName, NodeName, ObjectKey, PoolName, ProviderId, Zone};
 use crate::model::node::Node;
-use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation};
+use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation, Shortage};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pod::{Pod, PodPhase, PodShape};
 use crate::model::pool::{NodeOverlay, NodePool};
@@ -408,12 +408,14 @@ impl World {
                     capacity_type: instance.capacity_type,
                     price: self.cloud.machine(id).map(|machine| machine.price).unwrap_or_default(),
                 });
-                Observation::Launched { claim: name, instance: *instance }
+                let shortage = self.cloud.shortage(self.now, options).map(Arc::new);
+                Observation::Launched { claim: name, instance: *instance, shortage }
             }
             LaunchAnswer::NoCapacity(offerings) => {
                 self.tell(Happening::NoCapacity { claim: name, offerings: offerings.len() });
                 let until = self.now + SHORTAGE_MEMORY;
-                let failure = LaunchFailure::InsufficientCapacity { offerings, until };
+                let failure =
+                    LaunchFailure::InsufficientCapacity(Shortage { offerings, until, advice: None }.into());
                 Observation::LaunchFailed { claim: name, failure }
             }
             LaunchAnswer::UnknownType(kind) => {

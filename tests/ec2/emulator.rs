@@ -224,6 +224,10 @@ pub fn tag(key: &str, value: &str) -> Tag {
     Tag::builder().key(key).value(value).build()
 }
 
+pub fn tagged(key: &str, value: &str) -> Filter {
+    Filter::builder().name(format!("tag:{key}")).values(value).build()
+}
+
 /// A class whose selectors find what a furnished cloud has, with `more` in its spec.
 pub fn class(more: Value) -> Arc<NodeClass> {
     let mut spec = json!({

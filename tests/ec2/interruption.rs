@@ -40,7 +40,8 @@ async fn a_warning_is_told_until_it_is_acknowledged_and_the_rest_is_dropped() {
     let cloud = Emulator::furnished().await;
     let made = cloud.sqs.create_queue().queue_name(QUEUE).send().await.expect("a queue");
     let url = made.queue_url().expect("an address").to_owned();
-    let instance = cloud.provider().launch(order("a", &["m5.large a spot"])).await.expect("a machine");
+    let instance =
+        cloud.provider().launch(order("a", &["m5.large a spot"])).await.expect("a machine").instance;
     // A new process, which has not seen the machine.
     let provider = cloud.provider();
     let id = instance.provider_id.instance();

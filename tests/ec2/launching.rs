@@ -2,13 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use provisor::io::cloud::{CloudProvider, LaunchOrder};
-use provisor::model::name::ProviderId;
+use provisor::io::cloud::{Bought, CloudProvider, LaunchOrder};
+use provisor::model::name::{ProviderId, TypeName, Zone};
 use provisor::model::observation::LaunchFailure;
 use provisor::model::offering::CapacityType;
 use serde_json::{Value, json};
 
-use super::emulator::{Emulator, claim, class, options, order};
+use super::emulator::{Emulator, claim, class, options, order, tagged};
+
+/// Such as `m5.large a`.
+fn spot(text: &str) -> (TypeName, Zone, CapacityType) {
+    let option = &options(&[&format!("{text} spot")])[0];
+    (option.instance_type, option.zone, option.capacity_type)
+}
 
 fn living(machines: &[Value]) -> Vec<&Value> {
     machines.iter().filter(|machine| machine["state"] == "running" || machine["state"] == "pending").collect()
@@ -27,7 +33,7 @@ async fn a_machine_is_bought_listed_and_ended() {
         class: class(json!({ "tags": { "team": "web" } })),
         options: options(&["m5.large a spot", "m5.large b spot", "m5.xlarge a spot"]),
     };
-    let instance = provider.launch(bought).await.expect("a machine");
+    let instance = provider.launch(bought).await.expect("a machine").instance;
     assert_eq!(instance.instance_type.as_str(), "m5.large");
     assert_eq!(instance.zone.as_str(), "us-east-1a");
     assert_eq!(instance.capacity_type, CapacityType::Spot);
@@ -82,14 +88,17 @@ async fn a_claim_never_gets_two_machines() {
         .provider()
         .launch(order("a", &["m5.large a spot", "m5.large b spot"]))
         .await
-        .expect("a machine");
+        .expect("a machine")
+        .instance;
     let same = cloud
         .provider()
         .launch(order("a", &["m5.large a spot", "m5.large b spot"]))
         .await
-        .expect("a machine");
+        .expect("a machine")
+        .instance;
     assert_eq!(same.provider_id, first.provider_id, "a new process, the same order");
-    let other = cloud.provider().launch(order("a", &["c5.large c on-demand"])).await.expect("a machine");
+    let other = cloud.provider().launch(order("a", &["c5.large c on-demand"])).await;
+    let other = other.expect("a machine").instance;
     assert_eq!(other.provider_id, first.provider_id, "a new process, another order");
     assert_eq!(
         (other.instance_type, other.zone, other.capacity_type),
@@ -100,7 +109,7 @@ async fn a_claim_never_gets_two_machines() {
         again.launch(order("b", &["m5.large a spot"])),
         again.launch(order("b", &["m5.large a spot"]))
     );
-    assert_eq!(one.expect("a machine").provider_id, two.expect("a machine").provider_id, "two at once");
+    assert_eq!(one.expect("a machine"), two.expect("a machine"), "two at once");
     assert_eq!(cloud.machines().await.len(), 2);
 }
 
@@ -134,7 +143,7 @@ async fn a_lost_answer_costs_no_second_machine() {
                 Err(other) => panic!("{other:?}"),
             }
         }
-        let instance = last.expect("it shows in the end");
+        let instance = last.expect("it shows in the end").instance;
         assert_eq!(instance.instance_type.as_str(), "m5.large");
         assert_eq!(cloud.machines().await.len(), 1);
     }
@@ -147,19 +156,22 @@ async fn what_is_sold_out_is_passed_over() {
     let ways =
         ["m5.large a spot", "m5.large b spot", "c5.large a spot", "m5.xlarge a spot", "m5.large a on-demand"];
     cloud.has_no(&[("m5.large", "*", "spot"), ("c5.large", "us-east-1a", "spot")]).await;
-    let next = provider.launch(order("a", &ways)).await.expect("the fourth cheapest");
+    let Bought { instance: next, shortage } = provider.launch(order("a", &ways)).await.expect("the fourth");
+    let dry = shortage.expect("three were asked for in vain");
+    assert_eq!(dry.offerings, ["c5.large a", "m5.large a", "m5.large b"].map(spot), "and the engine is told");
+    assert_eq!(dry.advice, None);
     assert_eq!((next.instance_type.as_str(), next.capacity_type), ("m5.xlarge", CapacityType::Spot));
     cloud.has_no(&[("*", "*", "spot")]).await;
-    let dear = provider.launch(order("b", &ways)).await.expect("on demand");
+    let dear = provider.launch(order("b", &ways)).await.expect("on demand").instance;
     assert_eq!((dear.instance_type.as_str(), dear.capacity_type), ("m5.large", CapacityType::OnDemand));
     cloud.has_no(&[("*", "*", "*")]).await;
     let before = cloud.calls("CreateFleet").await.len();
     let nothing = provider.launch(order("c", &ways)).await;
-    let Err(LaunchFailure::InsufficientCapacity { offerings, until }) = nothing else {
+    let Err(LaunchFailure::InsufficientCapacity(shortage)) = nothing else {
         panic!("nothing is to be had: {nothing:?}");
     };
-    assert_eq!(offerings.len(), ways.len());
-    assert!(until > jiff::Timestamp::from_second(1_700_000_000).expect("a time"));
+    assert_eq!(shortage.offerings.len(), ways.len());
+    assert!(shortage.until > jiff::Timestamp::from_second(1_700_000_000).expect("a time"));
     let asked = cloud.calls("CreateFleet").await.split_off(before);
     assert_eq!(asked.len(), 1, "what had none a moment ago is not asked for again: {asked:?}");
     assert_eq!(asked[0]["parameters"]["TargetCapacitySpecification.DefaultTargetCapacityType"], "on-demand");
@@ -257,6 +269,7 @@ async fn ends_are_told_in_one_call() {
                 .launch(order(&format!("{at}"), &["m5.large a spot"]))
                 .await
                 .expect("a machine")
+                .instance
                 .provider_id,
         );
     }
@@ -272,6 +285,74 @@ async fn ends_are_told_in_one_call() {
     }
     assert!(cloud.calls("TerminateInstances").await.len() < 3, "six ends are not six calls");
     assert!(living(&cloud.machines().await).is_empty());
+}
+
+/// Rows: AWS-439
+#[tokio::test]
+async fn a_subnet_without_addresses_is_left_for_another_of_its_zone() {
+    let cloud = Emulator::furnished().await;
+    let subnets = cloud.ec2.describe_subnets().send().await.expect("subnets");
+    let vpc = subnets.subnets()[0].vpc_id().expect("a network").to_owned();
+    cloud.add_subnet(&vpc, "172.31.200.0/24").await;
+    cloud.add_subnet(&vpc, "172.31.201.0/24").await;
+    let provider = cloud.provider();
+    let small = class(json!({ "subnetSelectorTerms": [{ "tags": { "net": "small" } }] }));
+    let order = |name| LaunchOrder { class: small.clone(), ..order(name, &["m5.large a spot"]) };
+    provider.launch(order("a")).await.expect("a machine");
+    let used = async || {
+        let calls = cloud.calls("CreateFleet").await;
+        let subnet =
+            |call: &Value| call["parameters"]["LaunchTemplateConfigs.1.Overrides.1.SubnetId"].clone();
+        calls.iter().map(subnet).collect::<Vec<Value>>()
+    };
+    let first = used().await[0].clone();
+    let listed = cloud.ec2.describe_subnets().filters(tagged("net", "small")).send().await.expect("subnets");
+    let ids: Vec<Value> = listed.subnets().iter().map(|subnet| json!(subnet.subnet_id())).collect();
+    let other = ids.iter().find(|id| **id != first).expect("two");
+    // The other one has more addresses now, as far as was last seen.
+    cloud.control("full-subnets", json!([other])).await;
+    for name in ["b", "c"] {
+        let bought = provider.launch(order(name)).await.expect("the first has addresses");
+        assert_eq!(bought.shortage, None, "the offering is there, only one subnet is full");
+    }
+    let expected = [&first, other, &first, &first].map(Clone::clone);
+    assert_eq!(used().await, expected, "and it is not asked for again");
+    cloud.control("full-subnets", json!(ids)).await;
+    let Err(LaunchFailure::InsufficientCapacity(shortage)) = provider.launch(order("d")).await else {
+        panic!("no subnet of the zone has an address");
+    };
+    assert_eq!(shortage.offerings, [spot("m5.large a")]);
+    assert_eq!(living(&cloud.machines().await).len(), 3);
+}
+
+#[tokio::test]
+async fn an_account_without_the_role_for_spot_buys_on_demand_and_says_what_to_do() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let refusal = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    cloud.control("no-capacity", json!([["*", "*", "spot", refusal]])).await;
+    let ways = ["m5.large a spot", "m5.large a on-demand"];
+    let bought = provider.launch(order("a", &ways)).await.expect("on demand");
+    assert_eq!(bought.instance.capacity_type, CapacityType::OnDemand);
+    let shortage = bought.shortage.expect("no spot");
+    assert!(shortage.offerings.len() > 100, "of whatever type and zone: {}", shortage.offerings.len());
+    assert!(shortage.offerings.iter().all(|(_, _, kind)| *kind == CapacityType::Spot));
+    let advice = shortage.advice.clone().expect("somebody has to do something");
+    assert_eq!(advice.reason.as_str(), "SpotSLRCreationFailed");
+    assert!(advice.message.contains("aws iam create-service-linked-role"), "{}", advice.message);
+    provider.launch(order("b", &["c5.large c spot", "c5.large c on-demand"])).await.expect("on demand");
+    let asked = cloud.calls("CreateFleet").await;
+    let kinds: Vec<&Value> = asked
+        .iter()
+        .map(|call| &call["parameters"]["TargetCapacitySpecification.DefaultTargetCapacityType"])
+        .collect();
+    assert_eq!(kinds, ["spot", "on-demand", "on-demand"], "no other spot is asked for meanwhile");
+    // The same as an answer to the whole call.
+    let other = Emulator::furnished().await;
+    other.fail("CreateFleet", refusal, 400, 1).await;
+    let bought = other.provider().launch(order("a", &ways)).await.expect("on demand");
+    assert_eq!(bought.instance.capacity_type, CapacityType::OnDemand);
+    assert!(bought.shortage.is_some_and(|shortage| shortage.advice.is_some()));
 }
 
 /// Rows: AWS-437

@@ -19,7 +19,7 @@ async fn a_life_needs_no_more_than_the_policies_allow() {
     let provider = cloud.provider();
     provider.catalog().await.expect("what EC2 sells");
     provider.resolve(class(json!({}))).await.expect("an answer");
-    let instance = provider.launch(order("a", &["m5.large a spot"])).await.expect("a machine");
+    let instance = provider.launch(order("a", &["m5.large a spot"])).await.expect("a machine").instance;
     provider.instances().await.expect("a list");
     provider.terminate(instance.provider_id).await.expect("told");
     provider.notices().await.expect("nothing");

@@ -21,7 +21,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     let bench = &region.bench;
     let (strangers, others) = (bench.plant_strangers(), region.plant_others());
     let (leaked, leaked_since) = (region.plant_leaked(), Timestamp::now());
-    let running = region.start(&[]);
+    let running = region.start(&["--output", "json"]);
 
     bench.wait("pool and class ready", || {
         is_true(&bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready")
@@ -46,6 +46,11 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     for pod in bench.pods() {
         assert!(names.contains(text(&pod, "/spec/nodeName")), "every pod is on a node of ours");
     }
+    // As in the story with simulated machines: kube-scheduler may place one that it tries while its node opens.
+    let log = running.log();
+    let elsewhere = bench.pods_elsewhere(&log);
+    eprintln!("{elsewhere} of 50 pods run elsewhere than planned");
+    assert!(elsewhere <= 10, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
     for node in &nodes {
         let label = |key: &str| node["metadata"]["labels"][key].as_str().unwrap_or_default();
         assert_eq!((label("karpenter.sh/nodepool"), label("generation")), ("general", "one"));

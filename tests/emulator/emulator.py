@@ -6,7 +6,8 @@ With families it sells nothing else, and describes itself much sooner. Prints it
 Everything that is not about a fault goes through to moto unchanged. Control, as JSON:
 
     POST /_emulator/no-capacity   [["m5.large", "us-east-1a", "spot"], ...]  replaces the offerings that have no capacity;
-                                  "*" stands for any value
+                                  "*" stands for any value, and a fourth word for the code of the refusal
+    POST /_emulator/full-subnets  ["subnet-...", ...]   replaces the subnets without a free address
     POST /_emulator/fail          {"action": "CreateFleet", "code": "RequestLimitExceeded", "message": "", "times": 2,
                                    "status": 503, "after": false}   fails the next calls; `after` carries them out first,
                                   so that the caller loses the answer
@@ -91,6 +92,7 @@ class Emulator:
         self.lock = threading.RLock()
         self.calls = []
         self.no_capacity = []
+        self.full_subnets = []
         self.failures = []
         self.delays = {}
         self.parameters = {}
@@ -237,7 +239,9 @@ class Emulator:
             return "InvalidParameterValue"
         for offering in self.no_capacity:
             if all(asked in ("*", has) for asked, has in zip(offering, (kind, zone, capacity_type))):
-                return "InsufficientInstanceCapacity"
+                return offering[3] if len(offering) > 3 else "InsufficientInstanceCapacity"
+        if override.get("SubnetId") in self.full_subnets:
+            return "InsufficientFreeAddressesInSubnet"
         return None
 
     @staticmethod
@@ -374,6 +378,8 @@ class Emulator:
                 answer = self.instances()
             elif name == "no-capacity":
                 self.no_capacity, answer = said, {}
+            elif name == "full-subnets":
+                self.full_subnets, answer = said, {}
             elif name == "fail":
                 self.failures.append(said)
                 answer = {}

@@ -1,16 +1,16 @@
 //! What an error of EC2 means for a launch (aws.md 4.8). Codes are matched, never messages, but where one code says two things.
 
 /// Codes that say "not here, not now": the offering is left alone for a while and another one tried.
-const NO_CAPACITY: [&str; 8] = [
+const NO_CAPACITY: [&str; 7] = [
     "InsufficientInstanceCapacity",
     "MaxSpotInstanceCountExceeded",
     "VcpuLimitExceeded",
     "UnfulfillableCapacity",
     "Unsupported",
-    "InsufficientFreeAddressesInSubnet",
     "MaxFleetCountExceeded",
     "ReservationCapacityExceeded",
 ];
+const SUBNET_FULL: &str = "InsufficientFreeAddressesInSubnet";
 const NO_SPOT_ROLE: &str = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
 const TEMPLATE_GONE: [&str; 2] =
     ["InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"];
@@ -37,6 +37,8 @@ const BUSY: [&str; 9] = [
 pub enum Refusal {
     /// Nothing to be had of one offering.
     NoCapacity,
+    /// No address is left in the subnet that was named; another of the zone may have some.
+    SubnetFull,
     /// The account may not buy spot at all until somebody makes the service-linked role.
     NoSpotRole,
     /// The template that the order names was deleted.
@@ -54,6 +56,7 @@ pub enum Refusal {
 pub fn classify(code: &str, message: &str) -> Refusal {
     match code {
         _ if NO_CAPACITY.contains(&code) => Refusal::NoCapacity,
+        SUBNET_FULL => Refusal::SubnetFull,
         NO_SPOT_ROLE => Refusal::NoSpotRole,
         "IdempotentParameterMismatch" => Refusal::OtherOrder,
         _ if TEMPLATE_GONE.contains(&code) => Refusal::TemplateGone,
@@ -97,6 +100,7 @@ mod tests {
         for code in NO_CAPACITY {
             assert_eq!(classify(code, ""), Refusal::NoCapacity);
         }
+        assert_eq!(classify("InsufficientFreeAddressesInSubnet", ""), Refusal::SubnetFull);
         assert_eq!(classify("AuthFailure.ServiceLinkedRoleCreationNotPermitted", ""), Refusal::NoSpotRole);
         assert_eq!(classify("IdempotentParameterMismatch", ""), Refusal::OtherOrder);
         assert_eq!(classify("RequestLimitExceeded", "slow down"), Refusal::Busy);

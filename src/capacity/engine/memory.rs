@@ -18,8 +18,11 @@ use crate::model::symbol::Symbol;
 const REPEAT_AFTER: SignedDuration = SignedDuration::from_mins(15);
 /// The same thing in other words is told again sooner.
 const REWORD_AFTER: SignedDuration = SignedDuration::from_mins(1);
-/// A change that was not seen in the cluster after so long is taken for lost.
+/// A change that is not seen so long after it was carried out is taken for lost.
 const CONFIRM_WITHIN: SignedDuration = SignedDuration::from_secs(30);
+/// One of which nobody says that it was carried out: an API server or a cloud may take minutes for what it is asked. Whoever forgot
+/// a claim meanwhile would buy another machine for its pods, and end the one that comes.
+const CARRY_OUT_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 /// Notices are forgotten in bulk once there are so many.
 const TOLD_MAX: usize = 50_000;
 
@@ -75,7 +78,7 @@ impl Told {
     }
 }
 
-/// Objects that the engine changed in its own picture and has not seen since: as they were, and since when.
+/// Objects that the engine changed in its own picture and has not seen since: as they were, and when the change counts as lost.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unconfirmed {
     claims: BTreeMap<ClaimName, (Option<Arc<NodeClaim>>, Timestamp)>,
@@ -84,18 +87,19 @@ pub(super) struct Unconfirmed {
 
 impl Unconfirmed {
     pub fn note(&mut self, action: &Action, cluster: &Cluster, now: Timestamp) {
+        let until = now + CARRY_OUT_WITHIN;
         match action {
-            Action::CreateClaim(claim) => drop(self.claims.entry(claim.name).or_insert((None, now))),
+            Action::CreateClaim(claim) => self.claims.entry(claim.name).or_insert((None, now)).1 = until,
             Action::DeleteClaim { claim }
             | Action::UpdateClaim { claim, .. }
             | Action::FinalizeClaim { claim } => {
                 if let Some(known) = cluster.claims.get(claim) {
-                    self.claims.entry(*claim).or_insert_with(|| (Some(known.clone()), now));
+                    self.claims.entry(*claim).or_insert_with(|| (Some(known.clone()), now)).1 = until;
                 }
             }
             Action::UpdateNode { node, .. } | Action::DeleteNode { node } | Action::FinalizeNode { node } => {
                 if let Some(known) = cluster.nodes.get(node) {
-                    self.nodes.entry(*node).or_insert_with(|| (Some(known.clone()), now));
+                    self.nodes.entry(*node).or_insert_with(|| (Some(known.clone()), now)).1 = until;
                 }
             }
             _ => {}
@@ -114,15 +118,25 @@ impl Unconfirmed {
         self.nodes.remove(&name);
     }
 
+    /// What was decided about these is through: the cluster tells what came of it within a time.
+    pub fn carried_out(&mut self, claims: &[ClaimName], nodes: &[NodeName], now: Timestamp) {
+        let until = now + CONFIRM_WITHIN;
+        for name in claims {
+            self.claims.entry(*name).and_modify(|(_, lost_at)| *lost_at = until);
+        }
+        for name in nodes {
+            self.nodes.entry(*name).and_modify(|(_, lost_at)| *lost_at = until);
+        }
+    }
+
     pub fn next(&self) -> Option<Timestamp> {
-        let claims = self.claims.values().map(|(_, since)| *since);
-        let since = claims.chain(self.nodes.values().map(|(_, since)| *since)).min()?;
-        Some(since + CONFIRM_WITHIN)
+        let claims = self.claims.values().map(|(_, until)| *until);
+        claims.chain(self.nodes.values().map(|(_, until)| *until)).min()
     }
 
     /// Takes back what was not seen for too long; tells which claims that concerns.
     pub fn expire(&mut self, now: Timestamp, cluster: &mut Cluster) -> Vec<ClaimName> {
-        self.restore(cluster, |_, since| now.duration_since(since) >= CONFIRM_WITHIN)
+        self.restore(cluster, |_, until| until <= now)
     }
 
     /// Takes back what was assumed of the object that `subject` names, alone or after a slash or a space.
@@ -137,8 +151,8 @@ impl Unconfirmed {
         is_lost: impl Fn(&str, Timestamp) -> bool,
     ) -> Vec<ClaimName> {
         let mut names = Vec::new();
-        self.nodes.retain(|name, (former, since)| {
-            let is_lost = is_lost(name.as_str(), *since);
+        self.nodes.retain(|name, (former, until)| {
+            let is_lost = is_lost(name.as_str(), *until);
             if is_lost {
                 match former.take() {
                     Some(former) => cluster.put_node(former),
@@ -147,8 +161,8 @@ impl Unconfirmed {
             }
             !is_lost
         });
-        self.claims.retain(|name, (former, since)| {
-            let is_lost = is_lost(name.as_str(), *since);
+        self.claims.retain(|name, (former, until)| {
+            let is_lost = is_lost(name.as_str(), *until);
             if is_lost {
                 names.push(*name);
                 match former.take() {

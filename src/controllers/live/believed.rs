@@ -64,6 +64,11 @@ impl Believed {
         None
     }
 
+    /// Whether more is decided about the object than was carried out.
+    pub fn is_writing(&self, object: &ObjectId) -> bool {
+        self.objects.get(object).is_some_and(|known| known.under_way > 0)
+    }
+
     /// These were written, or not; what was held back is believed if nothing else is under way.
     pub fn written(&mut self, objects: &[ObjectId]) -> Vec<Change> {
         let mut believed = Vec::new();

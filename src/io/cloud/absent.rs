@@ -6,7 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    AwsSettings, CloudError, CloudProvider, CloudUnavailable, LaunchOrder, Notices, Receipt, aws_unavailable,
+    AwsSettings, Bought, CloudError, CloudProvider, CloudUnavailable, LaunchOrder, Notices, Receipt,
+    aws_unavailable,
 };
 use crate::model::catalog::Catalog;
 use crate::model::class::{ClassStatus, NodeClass};
@@ -48,7 +49,7 @@ impl CloudProvider for AwsProvider {
         match self.0 {}
     }
 
-    async fn launch(&self, _: LaunchOrder) -> Result<Instance, LaunchFailure> {
+    async fn launch(&self, _: LaunchOrder) -> Result<Bought, LaunchFailure> {
         match self.0 {}
     }
 

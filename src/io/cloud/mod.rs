@@ -17,7 +17,7 @@ use crate::model::catalog::{CapacitySettings, Catalog};
 use crate::model::claim::NodeClaim;
 use crate::model::class::{ClassStatus, NodeClass};
 use crate::model::name::ProviderId;
-use crate::model::observation::{Instance, InterruptionNotice, LaunchFailure};
+use crate::model::observation::{Instance, InterruptionNotice, LaunchFailure, Shortage};
 
 /// A cloud that sells machines for claims.
 pub trait CloudProvider: Send + Sync + 'static {
@@ -30,7 +30,7 @@ pub trait CloudProvider: Send + Sync + 'static {
 
     /// Buys one machine. The same claim never gets two, however often it is ordered: its uid is the idempotency token, and an
     /// instance that already carries its tags is the answer.
-    fn launch(&self, order: LaunchOrder) -> impl Future<Output = Result<Instance, LaunchFailure>> + Send;
+    fn launch(&self, order: LaunchOrder) -> impl Future<Output = Result<Bought, LaunchFailure>> + Send;
 
     /// Tells a machine to stop for good; one that is gone already counts as told.
     fn terminate(&self, instance: ProviderId) -> impl Future<Output = Result<(), CloudError>> + Send;
@@ -52,6 +52,19 @@ pub struct LaunchOrder {
     pub class: Arc<NodeClass>,
     /// Cheapest first.
     pub options: Vec<LaunchOption>,
+}
+
+/// A machine, and what was sold out before it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bought {
+    pub instance: Instance,
+    pub shortage: Option<Arc<Shortage>>,
+}
+
+impl From<Instance> for Bought {
+    fn from(instance: Instance) -> Self {
+        Self { instance, shortage: None }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

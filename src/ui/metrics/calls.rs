@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Metrics;
 use crate::io::clock::Stopwatch;
-use crate::io::cloud::{CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
+use crate::io::cloud::{Bought, CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
 use crate::model::catalog::Catalog;
 use crate::model::class::{ClassStatus, NodeClass};
 use crate::model::name::ProviderId;
@@ -57,7 +57,7 @@ fn without_type(_: &CloudError) -> &'static str {
 
 fn type_of(failure: &LaunchFailure) -> &'static str {
     match failure {
-        LaunchFailure::InsufficientCapacity { .. } => "InsufficientCapacityError",
+        LaunchFailure::InsufficientCapacity(_) => "InsufficientCapacityError",
         LaunchFailure::ClassNotReady { .. } => "NodeClassNotReadyError",
         LaunchFailure::Transient { .. } | LaunchFailure::Refused { .. } => "",
     }
@@ -72,7 +72,7 @@ impl<P: CloudProvider> CloudProvider for Metered<P> {
         self.timed(RESOLVE, self.cloud.resolve(class), without_type).await
     }
 
-    async fn launch(&self, order: LaunchOrder) -> Result<Instance, LaunchFailure> {
+    async fn launch(&self, order: LaunchOrder) -> Result<Bought, LaunchFailure> {
         self.timed(LAUNCH, self.cloud.launch(order), type_of).await
     }
 

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::decision::Planned;
 use provisor::capacity::engine::{Engine, EngineSettings};
-use provisor::model::action::Action;
+use provisor::model::action::{Action, Subject};
 use provisor::model::claim::ConditionType;
 use provisor::model::label::{self, annotation};
 use provisor::model::name::{ClaimName, NodeName, ObjectKey, ProviderId};
-use provisor::model::observation::{Instance, InterruptionNotice, LaunchFailure, Observation};
+use provisor::model::observation::{
+    Advice, Instance, InterruptionNotice, LaunchFailure, Observation, Shortage,
+};
 use provisor::model::offering::CapacityType;
 use provisor::model::pod::{Pod, PodShape};
 use provisor::model::pool::NodePool;
@@ -170,7 +172,8 @@ fn lif_006_a_shortage_of_spot_falls_back_to_on_demand() {
         ["us-west-2a", "us-west-2b"].map(|zone| (kind.into(), zone.into(), CapacityType::Spot))
     });
     let until = now + SignedDuration::from_mins(3);
-    let failure = LaunchFailure::InsufficientCapacity { offerings: offerings.collect(), until };
+    let shortage = Shortage { offerings: offerings.collect(), until, advice: None };
+    let failure = LaunchFailure::InsufficientCapacity(shortage.into());
     engine.observe(now, Observation::LaunchFailed { claim: first, failure });
     let decision = engine.decide(now);
     assert!(decision.actions.iter().any(|one| one.action == Action::DeleteClaim { claim: first }));
@@ -180,6 +183,82 @@ fn lif_006_a_shortage_of_spot_falls_back_to_on_demand() {
     let claim = &engine.cluster().claims[&second];
     let kinds = claim.spec.requirements.get(*label::CAPACITY_TYPE).and_then(Requirement::single);
     assert_eq!(kinds.map(|one| one.as_str()), Some("on-demand"));
+}
+
+/// An API server that takes minutes to write a claim, or a cloud to sell a machine, gets no second order for the same pods.
+#[test]
+fn a_claim_that_is_written_slowly_is_not_forgotten_and_one_that_is_lost_is_made_again() {
+    let mut town = Town::with(|_| ());
+    town.cluster.put_pod(Arc::new(pod("web", None, shape("web", "1"))));
+    let mut engine = town.engine();
+    let (now, first, _) = launch_of(&mut engine, town.now);
+    let made = |engine: &mut Engine, from: i64, to: i64| -> Vec<ClaimName> {
+        let decisions = (from..to).flat_map(|second| engine.decide(now + seconds(second)).actions);
+        let made = decisions.filter_map(|one| match one.action {
+            Action::CreateClaim(claim) => Some(claim.name),
+            _ => None,
+        });
+        made.collect()
+    };
+    assert_eq!(made(&mut engine, 1, 240), []);
+    assert!(engine.cluster().claims.contains_key(&first));
+    let mut slow = engine.clone();
+    let through = Observation::CarriedOut { claims: vec![first], nodes: Vec::new() };
+    engine.observe(now + seconds(240), through);
+    assert_eq!(made(&mut engine, 240, 270), [], "it is seen soon");
+    assert_eq!(made(&mut engine, 270, 290).len(), 1, "it was not");
+    assert!(!engine.cluster().claims.contains_key(&first));
+    // A machine that comes late belongs to its claim.
+    let mut elsewhere = Town::with(|_| ());
+    elsewhere.node("x", "m5.large");
+    let instance = Instance { claim: Some(first), ..elsewhere.instance("x") };
+    slow.observe(now + seconds(240), Observation::Launched { claim: first, instance, shortage: None });
+    let decision = slow.decide(now + seconds(240));
+    assert!(!decision.actions.iter().any(|one| matches!(one.action, Action::Terminate { .. })));
+}
+
+/// What is sold out on the way to a machine is not planned with either, and what people have to do is told once.
+#[test]
+fn a_shortage_beside_a_machine_that_was_bought_counts_for_the_next_ones() {
+    let mut town = Town::with(|pool| {
+        let both = Requirement::new(Operator::In, ["spot".into(), "on-demand".into()]);
+        Arc::make_mut(&mut pool.template).requirements.replace(*label::CAPACITY_TYPE, both);
+    });
+    town.cluster.put_pod(Arc::new(pod("web", None, shape("web", "1"))));
+    let mut engine = town.engine();
+    let (now, first, _) = launch_of(&mut engine, town.now);
+    let types = catalog().instance_types(None);
+    let spot = types.iter().flat_map(|kind| {
+        let zones: Vec<_> = kind.offerings.iter().map(|offering| offering.zone).collect();
+        zones.into_iter().map(move |zone| (kind.name, zone, CapacityType::Spot))
+    });
+    let advice = Advice { reason: "SpotSLRCreationFailed".into(), message: "make the role".into() };
+    let until = now + SignedDuration::from_mins(3);
+    let shortage = Shortage { offerings: spot.collect(), until, advice: Some(advice) };
+    let mut elsewhere = Town::with(|_| ());
+    elsewhere.node("x", "m5.large");
+    let instance = Instance { claim: Some(first), ..elsewhere.instance("x") };
+    engine.observe(now, Observation::Launched { claim: first, instance, shortage: Some(shortage.into()) });
+    engine.observe(now, Observation::Pod(Arc::new(pod("big", None, shape("big", "7")))));
+    let decision = engine.decide(now);
+    let told: Vec<_> = decision
+        .actions
+        .iter()
+        .filter_map(|planned| match &planned.action {
+            Action::Publish(notice) if &*notice.reason == "SpotSLRCreationFailed" => Some(notice.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].subject, told[0].is_warning), (Subject::Claim(first), true));
+    let (now, second, _) = launch_of(&mut engine, now);
+    let kinds = |engine: &Engine, name| {
+        let requirements = &engine.cluster().claims[&name].spec.requirements;
+        requirements.get(*label::CAPACITY_TYPE).and_then(Requirement::single).map(|one| one.to_string())
+    };
+    assert_ne!(first, second);
+    assert_eq!(kinds(&engine, second).as_deref(), Some("on-demand"), "before {until} no spot is counted on");
+    assert!(now < until);
 }
 
 /// Rows: LIF-039, LIF-041

@@ -11,7 +11,7 @@ use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::action::Action;
 use provisor::model::label;
 use provisor::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId};
-use provisor::model::observation::{Instance, LaunchFailure, Observation};
+use provisor::model::observation::{Instance, LaunchFailure, Observation, Shortage};
 use provisor::model::offering::CapacityType;
 use provisor::model::pod::{
     HostPort, Pod, PodPhase, PodShape, PodTerm, PodVolume, Selector, SelectorTerm, Spread,
@@ -208,7 +208,8 @@ impl Fate {
             if self.below(4) == 0 {
                 let offerings = vec![(kind.name, zone, CapacityType::OnDemand)];
                 let until = self.now + SignedDuration::from_secs(20);
-                let failure = LaunchFailure::InsufficientCapacity { offerings, until };
+                let failure =
+                    LaunchFailure::InsufficientCapacity(Shortage { offerings, until, advice: None }.into());
                 return self.see(Observation::LaunchFailed { claim: claim.name, failure });
             }
             let instance = Instance {
@@ -225,7 +226,7 @@ impl Fate {
                 capacity: kind.capacity.clone(),
                 allocatable: kind.allocatable.clone(),
             };
-            return self.see(Observation::Launched { claim: claim.name, instance });
+            return self.see(Observation::Launched { claim: claim.name, instance, shortage: None });
         };
         if self.engine.cluster().node_of(&claim).is_none() {
             self.made += 1;

@@ -8,6 +8,7 @@ use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::action::Action;
 use provisor::model::claim::{ConditionStatus, ConditionType};
 use provisor::model::name::ObjectKey;
+use provisor::model::node::Node;
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
 use provisor::simulator::workload::{Workload, WorkloadKind};
@@ -107,9 +108,11 @@ fn a_node_that_goes_lets_its_pods_wait_again() {
 #[test]
 fn a_nomination_is_given_up_when_its_node_was_open_long_enough() {
     let (world, mut engine) = told();
-    let (told_at, pod) = (world.now(), nominated(&world)[0].clone());
+    let (told_at, pods) = (world.now(), nominated(&world));
+    let (pod, other) = (pods[0].clone(), pods[1].clone());
     engine.observe(told_at, Observation::Pod(pod.clone()));
-    // How long the pod's room is kept if the node is ready so many seconds after the pod was told.
+    // How long the pod's room is kept if the node is ready so many seconds after the pod was told, and another one that was told
+    // is bound as soon as it is.
     let patience = |ready_after: i64, engine: &Engine| {
         let mut engine = engine.clone();
         let now = told_at + SignedDuration::from_secs(ready_after);
@@ -120,6 +123,8 @@ fn a_nomination_is_given_up_when_its_node_was_open_long_enough() {
         claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", now);
         engine.observe(now, Observation::Node(Arc::new(node)));
         engine.observe(now, Observation::Claim(Arc::new(claim)));
+        let bound = Pod { node: other.nominated_node, nominated_node: None, ..(*other).clone() };
+        engine.observe(now, Observation::Pod(Arc::new(bound)));
         (0..400).find(|seconds| {
             engine.decide(now + SignedDuration::from_secs(*seconds));
             engine.cluster().waiting_pods().any(|waiting| waiting.key == pod.key)
@@ -129,6 +134,106 @@ fn a_nomination_is_given_up_when_its_node_was_open_long_enough() {
     assert_eq!(patience(1, &engine), Some(20), "it may have tried it just before");
     engine.observe(told_at, Observation::Pod(Arc::new(Pod { nominated_node: None, ..(*pod).clone() })));
     assert_eq!(patience(10, &engine), Some(20), "it has tried it");
+}
+
+/// kube-scheduler has yet to come to a pod as long as it binds others that were told, and the pod's node has room for it.
+#[test]
+fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
+    let (world, mut engine) = told();
+    let told_at = world.now();
+    let pods = nominated(&world);
+    for pod in &pods {
+        engine.observe(told_at, Observation::Pod(pod.clone()));
+        engine.observe(told_at, Observation::Pod(Arc::new(Pod { nominated_node: None, ..(**pod).clone() })));
+    }
+    let node = pods[0].nominated_node.expect("it is nominated");
+    let open = told_at + SignedDuration::from_secs(1);
+    let cluster = engine.cluster();
+    let mut claim = (**cluster.claim_of(&cluster.nodes[&node]).expect("it was bought")).clone();
+    claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", open);
+    let allocatable = claim.allocatable.clone();
+    let known = Node { allocatable, ..(*cluster.nodes[&node]).clone() };
+    engine.observe(open, Observation::Node(Arc::new(known)));
+    engine.observe(open, Observation::Claim(Arc::new(claim)));
+    let [waiting, next, last] = &pods[..3] else { panic!("three were told") };
+    let bound = |pod: &Pod| Arc::new(Pod { node: Some(node), nominated_node: None, ..pod.clone() });
+    let given_up = |engine: &Engine| {
+        let mut engine = engine.clone();
+        (0..400).find(|seconds| {
+            engine.decide(open + SignedDuration::from_secs(*seconds));
+            engine.cluster().waiting_pods().any(|pod| pod.key == waiting.key)
+        })
+    };
+    let crowded = |engine: &Engine| {
+        let mut engine = engine.clone();
+        let mut stranger = (*bound(last)).clone();
+        stranger.key = ObjectKey::new("default", "stranger");
+        stranger.uid = provisor::model::name::Uid("stranger".into());
+        stranger.shape = Arc::new(shape("stranger", "64"));
+        engine.observe(open, Observation::Pod(Arc::new(stranger)));
+        engine
+    };
+    assert_eq!(given_up(&engine), Some(300), "it has not begun");
+    assert_eq!(given_up(&crowded(&engine)), Some(3), "somebody took the room, and nothing else happens");
+    engine.observe(open + SignedDuration::from_secs(15), Observation::Pod(bound(next)));
+    assert_eq!(given_up(&engine), Some(35), "it went on for fifteen seconds");
+    assert_eq!(given_up(&crowded(&engine)), Some(18), "who took whose room is clear then");
+    engine.observe(open + SignedDuration::from_secs(30), Observation::Pod(bound(last)));
+    assert_eq!(given_up(&engine), Some(50));
+    assert_eq!(given_up(&crowded(&engine)), Some(33), "ever later");
+    engine.observe(open + SignedDuration::from_secs(90), Observation::Pod(bound(&pods[3])));
+    assert_eq!(given_up(&crowded(&engine)), Some(60), "and at the latest then");
+}
+
+/// How many of so many small pods are told their first node where twenty large ones wait, too, and how many of these.
+fn told_of_a_crowd(small: u32, more: impl Fn(&mut PodShape)) -> (usize, usize) {
+    let mut world = World::new(5, at(NOW), catalog(), Habits::default());
+    world.apply(Observation::Class(Arc::new(class("default"))));
+    world.apply(Observation::Pool(Arc::new(pool("default"))));
+    let deployment = |name: &str, shape: PodShape, replicas| {
+        Workload::new(ObjectKey::new("default", name), WorkloadKind::Deployment, Arc::new(shape), replicas)
+    };
+    let mut shape_of_small = shape("small", "200m");
+    more(&mut shape_of_small);
+    world.add_workload(deployment("small", shape_of_small, small));
+    world.add_workload(deployment("large", shape("large", "3500m"), 20));
+    let (mut told, mut first) = (BTreeSet::new(), BTreeSet::new());
+    let until = world.now() + SignedDuration::from_mins(4);
+    live(&mut world, &mut engine(true), until, |_, decision| {
+        let made = decision.actions.iter().filter_map(|planned| match &planned.action {
+            Action::CreateClaim(claim) => Some(claim.name),
+            _ => None,
+        });
+        if first.is_empty() {
+            first.extend(made);
+        }
+        for planned in &decision.actions {
+            let is_first = first.iter().any(|claim| planned.reason.message.starts_with(claim.as_str()));
+            if let Action::NominatePod { pod, .. } = &planned.action
+                && is_first
+            {
+                told.insert(*pod);
+            }
+        }
+    });
+    assert!(world.objects().pods.values().all(|pod| pod.is_ready));
+    let of = |app: &str| told.iter().filter(|pod| pod.name.starts_with(app)).count();
+    (of("small"), of("large"))
+}
+
+#[test]
+fn of_a_crowd_the_smallest_pods_that_fit_anywhere_are_not_told() {
+    let (small, large) = told_of_a_crowd(150, |_| ());
+    assert!(small > 120 && large == 20, "few are told, all that are not bound before: {small}, {large}");
+    let (small, large) = told_of_a_crowd(400, |_| ());
+    assert!(small == 0 && large > 10, "{small}, {large}");
+    let zone = |shape: &mut PodShape| {
+        shape.node_selector.insert(*provisor::model::label::ZONE, "us-west-2a".into());
+    };
+    assert!(told_of_a_crowd(400, zone).0 > 300, "not every room is good for these");
+    let larger =
+        |shape: &mut PodShape| shape.requests.set(*provisor::model::quantity::resource::MEMORY, 1 << 30);
+    assert!(told_of_a_crowd(400, larger).0 > 300, "nor for these: the others ask for less memory");
 }
 
 #[test]

@@ -129,7 +129,10 @@ fn what_was_launched_for_a_claim_that_cannot_be_read_is_no_stray() {
     let mut engine = town.engine();
     let name = ClaimName::new("b-claim");
     engine.observe(town.now, Observation::Unreadable(Unreadable::Claim { name, machine: None }));
-    engine.observe(town.now, Observation::Launched { claim: name, instance: town.instance("b") });
+    engine.observe(
+        town.now,
+        Observation::Launched { claim: name, instance: town.instance("b"), shortage: None },
+    );
     assert_eq!(touched(&mut engine, &town, 0), ["a"].into());
 
     engine.observe(town.now, Observation::ClaimGone(name));

@@ -31,6 +31,10 @@ fn twenty_processes_that_are_killed_at_work_come_to_the_same_end() {
     for (at, stage) in stages.into_iter().enumerate() {
         bench.deploy(&format!("large-{at}"), 1, "9", "1Gi");
         bench.deploy(&format!("small-{at}"), 3, "250m", "256Mi");
+        if at == WITH_LEASE {
+            // Two more die while they start: one waits for the lease of a dead one, the other for nothing.
+            [&[][..], &["--no-lease"]].into_iter().for_each(|more| killer.strike_early(start(more)));
+        }
         let running = start(if at < WITH_LEASE { &[] } else { &["--no-lease"] });
         killer.strike(running, stage);
     }
@@ -51,6 +55,7 @@ fn twenty_processes_that_are_killed_at_work_come_to_the_same_end() {
     let stages = [Stage::Condemned, Stage::Booting, Stage::Draining];
     for stage in stages.into_iter().map(Some).chain([None; 5]) {
         killer.strike(start(&["--no-lease"]), stage);
+        killer.strike_early(start(&["--no-lease"]));
     }
     let running = start(&["--no-lease"]);
     let is_new = |node: &Value| text(node, "/metadata/labels/generation") == "two";

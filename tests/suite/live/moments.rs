@@ -79,6 +79,14 @@ impl<'b> Killer<'b> {
         self.struck.push(under_way);
     }
 
+    /// Kills `running`, which was started just now, while it starts: it reads, asks for the lease, or does what comes first.
+    pub fn strike_early(&mut self, running: Running) {
+        let after = Duration::from_millis(self.draw(1_500));
+        std::thread::sleep(after);
+        running.kill();
+        eprintln!("killed {after:?} after it was started");
+    }
+
     fn draw(&mut self, below: u64) -> u64 {
         self.chance =
             self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

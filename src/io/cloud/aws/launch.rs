@@ -17,7 +17,7 @@ use aws_sdk_ec2::types::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::super::LaunchOrder;
+use super::super::{Bought, LaunchOrder};
 use super::failure::CallFailure;
 use super::resolve::{ec2_tags, image_version, unready};
 use super::{Resolved, Shared};
@@ -28,8 +28,9 @@ use crate::api::ec2::template::{self, LaunchTemplate, Purpose};
 use crate::api::ec2::userdata::{self, Boot};
 use crate::io::clock;
 use crate::model::action::LaunchOption;
+use crate::model::class::Subnet;
 use crate::model::name::{ProviderId, TypeName, Zone};
-use crate::model::observation::{Instance, LaunchFailure};
+use crate::model::observation::{Advice, Instance, LaunchFailure, Shortage};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::symbol::Symbol;
 
@@ -56,10 +57,33 @@ pub(super) struct Orders {
     last: Timestamp,
 }
 
+/// What the orders for one claim tell about other machines.
+#[derive(Debug, Default)]
+struct Learned {
+    sold_out: BTreeSet<OfferingKey>,
+    /// The account has to be changed before it can buy spot.
+    is_without_spot: bool,
+}
+
+impl Learned {
+    fn shortage(self, until: Timestamp) -> Shortage {
+        let advice = self.is_without_spot.then(|| Advice {
+            reason: Symbol::new("SpotSLRCreationFailed"),
+            message: "the account has no role for spot (AuthFailure.ServiceLinkedRoleCreationNotPermitted): \
+                      run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once; \
+                      on-demand is bought until then where it is allowed"
+                .into(),
+        });
+        Shortage { offerings: self.sold_out.into_iter().collect(), until, advice }
+    }
+}
+
 /// How one order ended.
 enum Outcome {
     Bought(Box<Instance>),
     NoCapacity,
+    /// No address was left where it was to be; another subnet of the zone has some.
+    SubnetFull,
     Failed(LaunchFailure),
     /// A template is gone that was there a minute ago.
     TemplateGone,
@@ -73,7 +97,7 @@ struct Group<'a> {
 }
 
 impl Shared {
-    pub(super) async fn launch(&self, order: LaunchOrder) -> Result<Instance, LaunchFailure> {
+    pub(super) async fn launch(&self, order: LaunchOrder) -> Result<Bought, LaunchFailure> {
         let claim = &order.claim;
         let uid = claim.uid;
         let now = clock::now();
@@ -89,7 +113,7 @@ impl Shared {
         if (was_ordered || !is_fresh)
             && let Some(instance) = self.bought_before(&order).await?
         {
-            return Ok(instance);
+            return Ok(instance.into());
         }
         let resolved = self
             .resolved(&order.class)
@@ -106,8 +130,10 @@ impl Shared {
         Ok(found.map(|found| self.instance(&found)))
     }
 
-    async fn buy(&self, order: &LaunchOrder, resolved: &Resolved) -> Result<Instance, LaunchFailure> {
+    async fn buy(&self, order: &LaunchOrder, resolved: &Resolved) -> Result<Bought, LaunchFailure> {
         let now = clock::now();
+        let until = now + SHORTAGE;
+        let mut learned = Learned::default();
         let types = self.catalog_now().instance_types(Some(&order.class));
         let kinds: BTreeMap<TypeName, &InstanceType> = types.iter().map(|kind| (kind.name, kind)).collect();
         let zones: BTreeSet<Zone> = resolved.status.subnets.iter().map(|subnet| subnet.zone).collect();
@@ -127,9 +153,13 @@ impl Shared {
         for round in rounds(asked.iter().copied().filter(|option| !self.is_short(key(option), now))) {
             let mut is_retried = false;
             loop {
-                match self.order_round(order, resolved, &kinds, &round).await? {
-                    Outcome::Bought(instance) => return Ok(*instance),
+                match self.order_round(order, resolved, &kinds, &round, &mut learned).await? {
+                    Outcome::Bought(instance) => {
+                        let shortage = (!learned.sold_out.is_empty()).then(|| learned.shortage(until).into());
+                        return Ok(Bought { instance: *instance, shortage });
+                    }
                     Outcome::NoCapacity => break,
+                    Outcome::SubnetFull => {}
                     Outcome::Failed(failure) => return Err(failure),
                     Outcome::TemplateGone if !is_retried => is_retried = true,
                     Outcome::TemplateGone => {
@@ -138,15 +168,15 @@ impl Shared {
                     }
                     Outcome::OtherOrder => {
                         if let Some(instance) = self.bought_before(order).await? {
-                            return Ok(instance);
+                            return Ok(instance.into());
                         }
                         self.wait_for_other_order(order, clock::now())?;
                     }
                 }
             }
         }
-        let until = now + SHORTAGE;
-        Err(LaunchFailure::InsufficientCapacity { offerings: asked.into_iter().map(key).collect(), until })
+        learned.sold_out.extend(asked.into_iter().map(key));
+        Err(LaunchFailure::InsufficientCapacity(learned.shortage(until).into()))
     }
 
     /// The token is taken, and no machine carries the claim's uid. Either one was bought and does not show yet, or nothing
@@ -170,18 +200,17 @@ impl Shared {
         resolved: &Resolved,
         kinds: &BTreeMap<TypeName, &InstanceType>,
         round: &[&LaunchOption],
+        learned: &mut Learned,
     ) -> Result<Outcome, LaunchFailure> {
         let Some(first) = round.first() else { return Ok(Outcome::NoCapacity) };
         let capacity_type = first.capacity_type;
         let groups = self.groups(order, resolved, kinds, round)?;
-        let mut subnets = BTreeMap::new();
         let mut configs = Vec::new();
         let mut names = Vec::new();
         for group in &groups {
             let name = self.ensure_template(&group.template).await.map_err(CallFailure::of_launch)?;
             let overrides = group.options.iter().filter_map(|(option, image)| {
-                let subnet = self.subnet(&resolved.status.subnets, option.zone)?;
-                subnets.insert(option.zone, subnet);
+                let subnet = self.subnet(&resolved.status.subnets, option.zone)?.id;
                 Some(
                     FleetLaunchTemplateOverridesRequest::builder()
                         .instance_type(Ec2Type::from(option.instance_type.as_str()))
@@ -206,22 +235,28 @@ impl Shared {
             names.push(name);
         }
         let answer = self.create_fleet(order, resolved, capacity_type, configs).await;
-        match answer {
-            Ok(answer) => Ok(self.read_answer(order, resolved, kinds, round, &names, &answer)),
-            Err(failure) => Ok(match failure.refusal {
-                Refusal::TemplateGone => {
-                    self.forget_templates(&names);
-                    Outcome::TemplateGone
-                }
+        let outcome = match answer {
+            Ok(answer) => self.read_answer(order, resolved, kinds, round, learned, &answer),
+            Err(failure) => match failure.refusal {
+                Refusal::TemplateGone => Outcome::TemplateGone,
                 Refusal::OtherOrder => Outcome::OtherOrder,
-                Refusal::NoCapacity => {
-                    self.note_shortages(round.iter().map(|option| key(option)));
+                Refusal::NoCapacity | Refusal::SubnetFull => {
+                    self.note_shortages(round.iter().map(|option| key(option)), learned);
+                    self.use_up_token(order);
+                    Outcome::NoCapacity
+                }
+                Refusal::NoSpotRole => {
+                    self.close_spot(kinds, learned);
                     self.use_up_token(order);
                     Outcome::NoCapacity
                 }
                 _ => Outcome::Failed(failure.of_launch()),
-            }),
+            },
+        };
+        if matches!(outcome, Outcome::TemplateGone) {
+            self.forget_templates(&names);
         }
+        Ok(outcome)
     }
 
     async fn create_fleet(
@@ -277,15 +312,21 @@ impl Shared {
         resolved: &Resolved,
         kinds: &BTreeMap<TypeName, &InstanceType>,
         round: &[&LaunchOption],
-        names: &[String],
+        learned: &mut Learned,
         answer: &CreateFleetOutput,
     ) -> Outcome {
         let errors = answer.errors();
         let refusals: Vec<Refusal> = errors.iter().map(refusal).collect();
+        let mut may_fit_elsewhere = false;
         for (error, refusal) in errors.iter().zip(&refusals) {
             match refusal {
-                Refusal::NoSpotRole => self.note_shortages(round.iter().map(|option| key(option))),
-                Refusal::NoCapacity => self.note_shortages(offerings_of(error, round)),
+                Refusal::NoSpotRole => self.close_spot(kinds, learned),
+                Refusal::SubnetFull if self.has_other_subnet(&resolved.status.subnets, error) => {
+                    may_fit_elsewhere = true;
+                }
+                Refusal::NoCapacity | Refusal::SubnetFull => {
+                    self.note_shortages(offerings_of(error, round), learned);
+                }
                 _ => {}
             }
         }
@@ -293,19 +334,18 @@ impl Shared {
             return Outcome::Bought(Box::new(instance));
         }
         if refusals.contains(&Refusal::TemplateGone) {
-            self.forget_templates(names);
             self.use_up_token(order);
             return Outcome::TemplateGone;
         }
         self.use_up_token(order);
-        let other = errors
-            .iter()
-            .zip(&refusals)
-            .find(|(_, refusal)| !matches!(refusal, Refusal::NoCapacity | Refusal::NoSpotRole));
+        let other = errors.iter().zip(&refusals).find(|(_, refusal)| {
+            !matches!(refusal, Refusal::NoCapacity | Refusal::SubnetFull | Refusal::NoSpotRole)
+        });
         match other {
+            None if may_fit_elsewhere => Outcome::SubnetFull,
             // An empty answer without errors: EC2 found nothing and does not say why.
             None => {
-                self.note_shortages(round.iter().map(|option| key(option)));
+                self.note_shortages(round.iter().map(|option| key(option)), learned);
                 Outcome::NoCapacity
             }
             Some((error, refusal)) => Outcome::Failed(
@@ -421,16 +461,41 @@ impl Shared {
     }
 
     fn is_short(&self, offering: OfferingKey, now: Timestamp) -> bool {
-        self.memory().shortages.get(&offering).is_some_and(|until| now < *until)
+        let memory = self.memory();
+        let is_closed =
+            offering.2 == CapacityType::Spot && memory.spot_closed.is_some_and(|until| now < until);
+        is_closed || memory.shortages.get(&offering).is_some_and(|until| now < *until)
     }
 
-    fn note_shortages(&self, offerings: impl IntoIterator<Item = OfferingKey>) {
+    fn note_shortages(&self, offerings: impl IntoIterator<Item = OfferingKey>, learned: &mut Learned) {
         let now = clock::now();
         let mut memory = self.memory();
         memory.shortages.retain(|_, until| now < *until);
         for offering in offerings {
             memory.shortages.insert(offering, now + SHORTAGE);
+            learned.sold_out.insert(offering);
         }
+    }
+
+    /// The account can buy no spot at all, of whatever type.
+    fn close_spot(&self, kinds: &BTreeMap<TypeName, &InstanceType>, learned: &mut Learned) {
+        self.memory().spot_closed = Some(clock::now() + SHORTAGE);
+        learned.is_without_spot = true;
+        let offerings = kinds.values().flat_map(|kind| {
+            let spot = kind.offerings.iter().filter(|offering| offering.capacity_type == CapacityType::Spot);
+            spot.map(|offering| (kind.name, offering.zone, CapacityType::Spot))
+        });
+        learned.sold_out.extend(offerings);
+    }
+
+    /// The subnet of which `error` speaks has no address left, until somebody looks again; whether another one of its zone has
+    /// some.
+    fn has_other_subnet(&self, subnets: &[Subnet], error: &CreateFleetError) -> bool {
+        let chosen = error.launch_template_and_overrides().and_then(|chosen| chosen.overrides());
+        let id = chosen.and_then(|chosen| chosen.subnet_id());
+        let Some(full) = subnets.iter().find(|subnet| Some(subnet.id.as_str()) == id) else { return false };
+        self.memory().addresses_taken.insert(full.id, i64::from(full.addresses_free));
+        self.subnet(subnets, full.zone).is_some_and(|next| self.memory().addresses_free(next) > 0)
     }
 }
 

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use catalog::describe_catalog;
 
-use super::{CloudError, CloudProvider, CloudUnavailable, LaunchOrder, Notices, Receipt};
+use super::{Bought, CloudError, CloudProvider, CloudUnavailable, LaunchOrder, Notices, Receipt};
 use crate::api::ec2::spec::ClassSpec;
 use crate::io::clock;
 use crate::model::catalog::{Catalog, OnDemandPrices};
@@ -102,10 +102,19 @@ struct Memory {
     /// Addresses that machines bought since the last look will take.
     addresses_taken: BTreeMap<Symbol, i64>,
     shortages: BTreeMap<launch::OfferingKey, Timestamp>,
+    /// No spot can be bought before.
+    spot_closed: Option<Timestamp>,
     orders: BTreeMap<Uid, launch::Orders>,
     /// Provider ids of our machines by the cloud's own id.
     instances: BTreeMap<Symbol, ProviderId>,
     queue_url: Option<String>,
+}
+
+impl Memory {
+    /// Addresses that `subnet` has for the next machine, less what those on their way will take.
+    fn addresses_free(&self, subnet: &Subnet) -> i64 {
+        i64::from(subnet.addresses_free) - self.addresses_taken.get(&subnet.id).copied().unwrap_or(0)
+    }
 }
 
 /// A class, what it says, and what its selectors found.
@@ -208,16 +217,12 @@ impl Shared {
     }
 
     /// The subnet of a zone with most free addresses, counting those that machines on their way will take.
-    fn subnet(&self, subnets: &[Subnet], zone: Zone) -> Option<Symbol> {
+    fn subnet<'s>(&self, subnets: &'s [Subnet], zone: Zone) -> Option<&'s Subnet> {
         let memory = self.memory();
-        let free = |subnet: &Subnet| {
-            i64::from(subnet.addresses_free) - memory.addresses_taken.get(&subnet.id).copied().unwrap_or(0)
-        };
         subnets
             .iter()
             .filter(|subnet| subnet.zone == zone)
-            .max_by_key(|subnet| (free(subnet), std::cmp::Reverse(subnet.id)))
-            .map(|subnet| subnet.id)
+            .max_by_key(|subnet| (memory.addresses_free(subnet), std::cmp::Reverse(subnet.id)))
     }
 }
 
@@ -236,7 +241,7 @@ impl CloudProvider for AwsProvider {
         Ok(self.shared.resolve_anew(&class).await?.status.clone())
     }
 
-    async fn launch(&self, order: LaunchOrder) -> Result<Instance, LaunchFailure> {
+    async fn launch(&self, order: LaunchOrder) -> Result<Bought, LaunchFailure> {
         self.shared.launch(order).await
     }
 

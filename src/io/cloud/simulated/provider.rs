@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::kubelet::{Kubelet, Machine};
 use crate::io::clock;
-use crate::io::cloud::{CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
+use crate::io::cloud::{Bought, CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
 use crate::model::catalog::Catalog;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::class::{AmiFamily, ClassStatus, Image, NodeClass, SecurityGroup, Subnet};
@@ -22,7 +22,7 @@ use crate::model::condition::{Condition, ConditionStatus};
 use crate::model::label;
 use crate::model::name::{ProviderId, TypeName, Uid, Zone};
 use crate::model::node::Node;
-use crate::model::observation::{Instance, LaunchFailure, Observation};
+use crate::model::observation::{Instance, LaunchFailure, Observation, Shortage};
 use crate::model::offering::CapacityType;
 use crate::model::requirement::{Requirement, Requirements};
 use crate::model::symbol::Symbol;
@@ -183,7 +183,7 @@ impl CloudProvider for SimulatedProvider {
         Ok(resolved(&class, &self.catalog))
     }
 
-    async fn launch(&self, order: LaunchOrder) -> Result<Instance, LaunchFailure> {
+    async fn launch(&self, order: LaunchOrder) -> Result<Bought, LaunchFailure> {
         let now = clock::now();
         let mut account = self.account();
         let instance_id = instance_id(order.claim.uid);
@@ -193,12 +193,13 @@ impl CloudProvider for SimulatedProvider {
             if let Some(machine) = account.machines.get_mut(&known.provider_id) {
                 machine.instance.claim = known.claim;
             }
-            return Ok(known);
+            return Ok(known.into());
         }
         self.draw_shortages(&mut account, &order, now);
         let Some(option) = account.cloud.first_open(now, &order.options).copied() else {
             let offerings = order.options.iter().map(key).collect();
-            return Err(LaunchFailure::InsufficientCapacity { offerings, until: now + SHORTAGE_MEMORY });
+            let shortage = Shortage { offerings, until: now + SHORTAGE_MEMORY, advice: None };
+            return Err(LaunchFailure::InsufficientCapacity(shortage.into()));
         };
         let types = self.catalog.instance_types(Some(&order.class));
         let Some(kind) = types.iter().find(|kind| kind.name == option.instance_type) else {
@@ -220,7 +221,8 @@ impl CloudProvider for SimulatedProvider {
             allocatable: kind.allocatable.clone(),
         };
         self.boot(&mut account, instance.clone(), &order.claim);
-        Ok(instance)
+        let shortage = account.cloud.shortage(now, &order.options).map(Arc::new);
+        Ok(Bought { instance, shortage })
     }
 
     async fn terminate(&self, instance: ProviderId) -> Result<(), CloudError> {
