@@ -62,11 +62,11 @@ fn twenty_processes_that_are_killed_at_work_buy_and_end_each_machine_once() {
         [Some(Stage::Bought), None, None, Some(Stage::Booting), Some(Stage::Bought), None, None, None];
     let bought = stages.len();
     for (at, stage) in stages.into_iter().enumerate() {
-        deploy(&region, at);
         if at == WITH_LEASE {
             // Two more die while they start: one waits for the lease of a dead one, the other for nothing.
             [&[][..], &["--no-lease"]].into_iter().for_each(|more| killer.strike_early(region.start(more)));
         }
+        deploy(&region, at);
         killer.strike(region.start(if at < WITH_LEASE { &[] } else { &["--no-lease"] }), stage);
     }
     let running = region.start(&["--no-lease"]);

@@ -29,12 +29,12 @@ fn twenty_processes_that_are_killed_at_work_come_to_the_same_end() {
     let stages = [Some(Stage::Booting), None, None, Some(Stage::Booting), None, None, None, None];
     let bought = stages.len();
     for (at, stage) in stages.into_iter().enumerate() {
-        bench.deploy(&format!("large-{at}"), 1, "9", "1Gi");
-        bench.deploy(&format!("small-{at}"), 3, "250m", "256Mi");
         if at == WITH_LEASE {
             // Two more die while they start: one waits for the lease of a dead one, the other for nothing.
             [&[][..], &["--no-lease"]].into_iter().for_each(|more| killer.strike_early(start(more)));
         }
+        bench.deploy(&format!("large-{at}"), 1, "9", "1Gi");
+        bench.deploy(&format!("small-{at}"), 3, "250m", "256Mi");
         let running = start(if at < WITH_LEASE { &[] } else { &["--no-lease"] });
         killer.strike(running, stage);
     }
