@@ -242,6 +242,11 @@ impl Cluster {
         self.pods_of(node).chain(self.guests.get(&node).into_iter().flat_map(BTreeMap::values))
     }
 
+    /// How many pods have room kept for them.
+    pub(crate) fn expected(&self) -> usize {
+        self.guest_at.len()
+    }
+
     pub(crate) fn is_expected(&self, pod: ObjectKey) -> bool {
         self.guest_at.contains_key(&pod)
     }

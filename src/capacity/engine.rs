@@ -327,8 +327,11 @@ impl Engine {
                     self.endings.refused(pod, at);
                     self.touch_node_of(pod);
                 }
+                let known = self.unconfirmed.len();
                 let names = self.unconfirmed.take_back(subject, &mut self.cluster);
-                self.look_again(names);
+                if self.unconfirmed.len() < known {
+                    self.look_again(names);
+                }
                 self.report_again(subject);
             }
             Observation::Budget(_)
@@ -673,7 +676,12 @@ impl Engine {
     /// What was decided about these claims and others did not come to pass: whatever relied on it is open again.
     fn look_again(&mut self, claims: Vec<ClaimName>) {
         self.revision += 1;
-        claims.into_iter().for_each(|name| self.claims_due.touch(name));
+        for name in claims {
+            self.claims_due.touch(name);
+            if !self.cluster.claims.contains_key(&name) {
+                self.nominations.forget_claim(name);
+            }
+        }
     }
 
     fn advise(&mut self, out: &mut Steps) {

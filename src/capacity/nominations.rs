@@ -27,8 +27,8 @@ use crate::model::quantity::Resources;
 
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
-/// So long it may take kube-scheduler where it has too much to do: none waits longer in its queues. It is surely busy as long
-/// as it has bound none of those that were told since the node is ready, or binds one of them at least every `PATIENCE`.
+/// So long it may take kube-scheduler where it has too much to do: none waits longer in its queues. It counts as busy as
+/// long as it has bound none of those that were told since the node is ready, or binds one of them at least every `PATIENCE`.
 const PATIENCE_MOST: SignedDuration = SignedDuration::from_mins(5);
 /// A nomination that was written so long before the node was ready, and stands, was not tried since.
 const EVIDENCE: SignedDuration = SignedDuration::from_secs(5);
@@ -64,6 +64,8 @@ struct Told {
     at: Timestamp,
     /// The pod was seen with it.
     is_heard: bool,
+    /// When kube-scheduler was last seen to have cleared it.
+    cleared: Option<Timestamp>,
 }
 
 impl Nominations {
@@ -117,9 +119,9 @@ impl Nominations {
         let mut pods: Vec<Arc<Pod>> = planned.filter(|pod| !fits_anywhere(pod)).cloned().collect();
         // Where there is no time for all, small ones find another place more easily.
         pods.sort_by_key(|pod| Reverse((pod.shape.requests.cpu(), pod.shape.requests.memory())));
-        for pod in pods.into_iter().take(TOLD_MAX.saturating_sub(self.told.len())) {
+        for pod in pods.into_iter().take(TOLD_MAX.saturating_sub(cluster.expected())) {
             let (key, uid) = (pod.key, pod.uid);
-            self.told.insert(uid, Told { node, at: now, is_heard: false });
+            self.told.insert(uid, Told { node, at: now, is_heard: false, cleared: None });
             self.unheard.insert(key, now + UNHEARD);
             cluster.expect(key, node);
             let message = format!("{claim} was bought for it");
@@ -184,7 +186,13 @@ impl Nominations {
                 Some(bound) => (bound + PATIENCE).min(longest),
             };
             for pod in pods {
-                match if self.is_untried(pod, node, cluster) { longest } else { until } {
+                let until = match self.is_untried(pod, node, cluster) {
+                    true => longest,
+                    // It was tried there, and something but room stands against it.
+                    false if self.was_refused(pod, since, cluster) => since + PATIENCE,
+                    false => until,
+                };
+                match until {
                     until if now < until => wait(until),
                     _ => void.push(pod),
                 }
@@ -192,6 +200,12 @@ impl Nominations {
         }
         void.iter().for_each(|pod| cluster.expect_no_more(*pod));
         (void, next)
+    }
+
+    /// Whether kube-scheduler has tried the pod since its node is open, and cleared what it was told.
+    fn was_refused(&self, pod: ObjectKey, since: Timestamp, cluster: &Cluster) -> bool {
+        let told = cluster.pods.get(&pod).and_then(|pod| self.told.get(&pod.uid));
+        told.and_then(|told| told.cleared).is_some_and(|cleared| cleared >= since)
     }
 
     /// Whether kube-scheduler has surely not tried the pod since `node` is ready: it has never said so of it, or it would have
@@ -220,6 +234,7 @@ impl Nominations {
             }
             None if told.is_heard => {
                 told.is_heard = false;
+                told.cleared = Some(now);
                 self.unheard.insert(pod.key, now);
                 pod
             }
@@ -240,8 +255,10 @@ impl Nominations {
             (!is_left).then_some((pod.clone(), node))
         });
         let ours: Vec<(Arc<Pod>, NodeName)> = ours.collect();
-        self.told
-            .extend(ours.iter().map(|(pod, node)| (pod.uid, Told { node: *node, at: now, is_heard: true })));
+        self.told.extend(
+            ours.iter()
+                .map(|(pod, node)| (pod.uid, Told { node: *node, at: now, is_heard: true, cleared: None })),
+        );
         ours.into_iter().map(|(pod, _)| self.as_counted(pod, now)).collect()
     }
 

@@ -106,6 +106,10 @@ impl Unconfirmed {
         }
     }
 
+    pub fn len(&self) -> usize {
+        self.claims.len() + self.nodes.len()
+    }
+
     pub fn has_claim(&self, name: ClaimName) -> bool {
         self.claims.contains_key(&name)
     }

@@ -147,7 +147,8 @@ pub async fn acquire(
                 let spec = lease.get("spec").cloned().unwrap_or_default();
                 let since = match &seen {
                     Some((known, since)) if *known == spec => *since,
-                    _ => began,
+                    // It may have been written at any moment until it was read.
+                    _ => Instant::now(),
                 };
                 seen = Some((spec, since));
                 let who = holder(lease);
@@ -187,20 +188,25 @@ fn hold(
         tokio::spawn(async move {
             // As it was written last; after a failure nobody knows.
             let mut lease = Some(taken);
-            let mut began = began;
+            let mut next = began + settings.period;
+            // Two tries fit in before the deadline.
+            let patience = (settings.deadline() - settings.period) / 2;
             loop {
-                tokio::time::sleep_until(began + settings.period).await;
-                began = Instant::now();
-                // Another try has to fit in before the deadline.
+                tokio::time::sleep_until(next).await;
+                let began = Instant::now();
+                next = began + settings.period;
                 let renewed = renew(&kube, &settings, lease.take(), clock());
-                match tokio::time::timeout(settings.deadline() / 2, renewed).await {
+                match tokio::time::timeout(patience, renewed).await {
                     Ok(Ok(Some(written))) => {
                         permit.extend(began + settings.deadline());
                         lease = Some(written);
                     }
                     Ok(Ok(None)) => return permit.revoke(),
                     Ok(Err(error)) => tracing::warn!("{error}; the lease is not renewed"),
-                    Err(_) => tracing::warn!("renewing the lease takes too long; it is tried again"),
+                    Err(_) => {
+                        tracing::warn!("renewing the lease takes too long; it is tried again");
+                        next = Instant::now();
+                    }
                 }
                 if !permit.is_valid() {
                     return permit.revoke();

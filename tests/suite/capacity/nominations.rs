@@ -174,6 +174,11 @@ fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
         engine
     };
     assert_eq!(given_up(&engine), Some(300), "it has not begun");
+    let mut refused = engine.clone();
+    refused.observe(open + SignedDuration::from_secs(1), Observation::Pod(waiting.clone()));
+    let cleared = Pod { nominated_node: None, ..(**waiting).clone() };
+    refused.observe(open + SignedDuration::from_secs(2), Observation::Pod(Arc::new(cleared)));
+    assert_eq!(given_up(&refused), Some(20), "it tried the pod there, and did not want it");
     assert_eq!(given_up(&crowded(&engine)), Some(3), "somebody took the room, and nothing else happens");
     engine.observe(open + SignedDuration::from_secs(15), Observation::Pod(bound(next)));
     assert_eq!(given_up(&engine), Some(35), "it went on for fifteen seconds");

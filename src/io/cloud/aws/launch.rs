@@ -150,6 +150,12 @@ impl Shared {
             );
             return Err(LaunchFailure::Refused { message: message.into() });
         }
+        // What an earlier order found, and could not tell because nothing came of it.
+        learned
+            .sold_out
+            .extend(asked.iter().map(|option| key(option)).filter(|key| self.is_short(*key, now)));
+        learned.is_without_spot = self.memory().spot_closed.is_some_and(|until| now < until)
+            && asked.iter().any(|option| option.capacity_type == CapacityType::Spot);
         for round in rounds(asked.iter().copied().filter(|option| !self.is_short(key(option), now))) {
             let mut is_retried = false;
             loop {
@@ -479,8 +485,10 @@ impl Shared {
 
     /// The account can buy no spot at all, of whatever type.
     fn close_spot(&self, kinds: &BTreeMap<TypeName, &InstanceType>, learned: &mut Learned) {
+        if std::mem::replace(&mut learned.is_without_spot, true) {
+            return;
+        }
         self.memory().spot_closed = Some(clock::now() + SHORTAGE);
-        learned.is_without_spot = true;
         let offerings = kinds.values().flat_map(|kind| {
             let spot = kind.offerings.iter().filter(|offering| offering.capacity_type == CapacityType::Spot);
             spot.map(|offering| (kind.name, offering.zone, CapacityType::Spot))
