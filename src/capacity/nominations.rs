@@ -7,7 +7,7 @@
 //! and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
 //!
 //! Each pod that is told is a request to the API server, and kube-scheduler judges every node with and without those that are
-//! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one most are not.
+//! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one not all others.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -80,7 +80,7 @@ impl Nominations {
     }
 
     /// `claims` are made together for `pods`.
-    pub fn expect<'p>(
+    pub fn note_crowd<'p>(
         &mut self,
         claims: impl Iterator<Item = ClaimName>,
         pods: impl Iterator<Item = &'p Arc<Pod>> + Clone,
@@ -192,9 +192,10 @@ impl Nominations {
                     false if self.was_refused(pod, since, cluster) => since + PATIENCE,
                     false => until,
                 };
-                match until {
-                    until if now < until => wait(until),
-                    _ => void.push(pod),
+                if now < until {
+                    wait(until);
+                } else {
+                    void.push(pod);
                 }
             }
         }

@@ -288,14 +288,20 @@ async fn ends_are_told_in_one_call() {
     assert!(living(&cloud.machines().await).is_empty());
 }
 
-/// Rows: AWS-439
-#[tokio::test]
-async fn a_subnet_without_addresses_is_left_for_another_of_its_zone() {
+/// A furnished cloud with two more subnets in its first zone, tagged `net=small`.
+async fn with_two_small_subnets() -> Emulator {
     let cloud = Emulator::furnished().await;
     let subnets = cloud.ec2.describe_subnets().send().await.expect("subnets");
     let vpc = subnets.subnets()[0].vpc_id().expect("a network").to_owned();
     cloud.add_subnet(&vpc, "172.31.200.0/24").await;
     cloud.add_subnet(&vpc, "172.31.201.0/24").await;
+    cloud
+}
+
+/// Rows: AWS-439
+#[tokio::test]
+async fn a_subnet_without_addresses_is_left_for_another_of_its_zone() {
+    let cloud = with_two_small_subnets().await;
     let provider = cloud.provider();
     let small = class(json!({ "subnetSelectorTerms": [{ "tags": { "net": "small" } }] }));
     let order = |name| LaunchOrder { class: small.clone(), ..order(name, &["m5.large a spot"]) };
@@ -359,11 +365,7 @@ async fn an_account_without_the_role_for_spot_buys_on_demand_and_says_what_to_do
 /// Rows: AWS-437
 #[tokio::test]
 async fn machines_spread_over_the_subnets_of_a_zone_by_free_addresses() {
-    let cloud = Emulator::furnished().await;
-    let subnets = cloud.ec2.describe_subnets().send().await.expect("subnets");
-    let vpc = subnets.subnets()[0].vpc_id().expect("a network").to_owned();
-    cloud.add_subnet(&vpc, "172.31.200.0/24").await;
-    cloud.add_subnet(&vpc, "172.31.201.0/24").await;
+    let cloud = with_two_small_subnets().await;
     let provider = cloud.provider();
     let mut used = BTreeSet::new();
     let small = class(json!({ "subnetSelectorTerms": [{ "tags": { "net": "small" } }] }));

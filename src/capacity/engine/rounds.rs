@@ -207,7 +207,7 @@ impl Engine {
         let mut steps = Steps::default();
         let bought_for = purchase.claims.iter().flat_map(|(_, pods)| pods);
         let made = purchase.claims.iter().map(|(claim, _)| claim.name);
-        self.nominations.expect(made, bought_for.filter_map(|key| view.pods.get(key)));
+        self.nominations.note_crowd(made, bought_for.filter_map(|key| view.pods.get(key)));
         let mut hosting = Hosting::of(&room, &solution);
         for (claim, pods) in &purchase.claims {
             hosting.bought(pods, Place::Claim(claim.name));

@@ -157,12 +157,15 @@ mod tests {
         let mut believed = Believed::default();
         let object = (Kind::Node, ObjectKey::new("", "n"));
         assert!(believed.watched(change(1)).is_some(), "nothing of it is written");
+        assert!(!believed.is_writing(&object));
         believed.writing(&[object, object]);
         assert!(believed.watched(change(2)).is_none());
         assert!(believed.answered(change(5)).is_none());
         assert!(believed.watched(change(3)).is_none(), "the watch is slower than the answer");
         assert!(believed.written(&[object]).is_empty(), "another write is under way");
+        assert!(believed.is_writing(&object));
         let told = believed.written(&[object]);
+        assert!(!believed.is_writing(&object));
         assert_eq!(told.iter().map(|change| change.version.0).collect::<Vec<_>>(), [5]);
         assert!(believed.watched(change(5)).is_none(), "known already");
         assert!(believed.watched(change(6)).is_some());

@@ -158,14 +158,20 @@ fn launch_of(engine: &mut Engine, from: Timestamp) -> (Timestamp, ClaimName, usi
     panic!("nothing was launched");
 }
 
-/// Rows: LIF-006
-#[test]
-fn lif_006_a_shortage_of_spot_falls_back_to_on_demand() {
+/// A pod waits, and its pool may buy spot or on demand.
+fn town_of_both() -> Town {
     let mut town = Town::with(|pool| {
         let both = Requirement::new(Operator::In, ["spot".into(), "on-demand".into()]);
         Arc::make_mut(&mut pool.template).requirements.replace(*label::CAPACITY_TYPE, both);
     });
     town.cluster.put_pod(Arc::new(pod("web", None, shape("web", "1"))));
+    town
+}
+
+/// Rows: LIF-006
+#[test]
+fn lif_006_a_shortage_of_spot_falls_back_to_on_demand() {
+    let town = town_of_both();
     let mut engine = town.engine();
     let (now, first, _) = launch_of(&mut engine, town.now);
     let offerings = ["m5.large", "m5.xlarge", "m5.2xlarge"].into_iter().flat_map(|kind| {
@@ -220,11 +226,7 @@ fn a_claim_that_is_written_slowly_is_not_forgotten_and_one_that_is_lost_is_made_
 /// What is sold out on the way to a machine is not planned with either, and what people have to do is told once.
 #[test]
 fn a_shortage_beside_a_machine_that_was_bought_counts_for_the_next_ones() {
-    let mut town = Town::with(|pool| {
-        let both = Requirement::new(Operator::In, ["spot".into(), "on-demand".into()]);
-        Arc::make_mut(&mut pool.template).requirements.replace(*label::CAPACITY_TYPE, both);
-    });
-    town.cluster.put_pod(Arc::new(pod("web", None, shape("web", "1"))));
+    let town = town_of_both();
     let mut engine = town.engine();
     let (now, first, _) = launch_of(&mut engine, town.now);
     let types = catalog().instance_types(None);
