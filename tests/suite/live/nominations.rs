@@ -44,9 +44,14 @@ fn the_pods_that_a_node_was_bought_for_are_told_of_it() {
         .map(|(request, node)| (text(request, "/objectRef/name"), node))
         .collect();
     assert!(!told.is_empty(), "they were told\n{}", bench.logs());
+    // A pod whose room others took is planned and told again; another plan within a minute is not told in the log.
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
     for (pod, node) in told {
+        first.entry(pod).or_insert(node);
+    }
+    for (pod, node) in first {
         let claims = &plan[&format!("{}/{pod}", bench.namespace)];
         let claim = &claim_of[node];
-        assert!(claims.contains(claim), "{pod} was planned on {claims:?}, not on {claim}");
+        assert!(claims.contains(claim), "{pod} was planned on {claims:?}, not on {claim}\n{log}");
     }
 }
