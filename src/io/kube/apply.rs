@@ -80,7 +80,13 @@ impl Writer {
                 _ => drop(metadata.remove("ownerReferences")),
             }
         }
-        match self.kube.create(Kind::NodeClaim.resource(), None, &object).await {
+        let make = || self.kube.create(Kind::NodeClaim.resource(), None, &object);
+        let mut made = make().await;
+        if made.as_ref().is_err_and(KubeError::is_unanswered) {
+            // It may be there all the same, and must not be taken for lost: its pods would have another one made.
+            made = make().await;
+        }
+        match made {
             Ok(created) => self.read(Kind::NodeClaim, created),
             Err(error) if error.already_exists() => self.fetch(Kind::NodeClaim, claim.name.0).await,
             Err(error) => Err(error),

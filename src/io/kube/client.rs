@@ -89,6 +89,11 @@ impl KubeError {
         self.code() == 429
     }
 
+    /// What was asked for may have been done all the same.
+    pub fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Refused { code: 504, .. })
+    }
+
     /// Whether the same request may succeed later: nothing about it is wrong.
     pub fn is_transient(&self) -> bool {
         match self {
