@@ -23,7 +23,10 @@ fn slow() -> Region {
 /// One machine is replaced at a time, so that each kill on the way hits something. Empty ones go together: one after the other,
 /// each would take the fifteen seconds in which it is looked at twice.
 fn slowly(generation: &str) -> String {
-    environment(generation).replace(r#"nodes = "40%""#, r#"nodes = "1", reasons = ["Drifted"]"#)
+    let environment = environment(generation);
+    let slow = environment.replace(r#"nodes = "40%""#, r#"nodes = "1", reasons = ["Drifted"]"#);
+    assert_ne!(slow, environment, "the budget is there to be narrowed");
+    slow
 }
 
 /// One pod that needs a machine of its own, and some that fit beside it.

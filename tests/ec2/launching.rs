@@ -332,6 +332,30 @@ async fn a_subnet_without_addresses_is_left_for_another_of_its_zone() {
     assert_eq!(living(&cloud.machines().await).len(), 3);
 }
 
+/// Rows: AWS-439
+#[tokio::test]
+async fn an_order_that_is_refused_as_a_whole_for_want_of_addresses_goes_to_another_subnet() {
+    let cloud = with_two_small_subnets().await;
+    let provider = cloud.provider();
+    let small = class(json!({ "subnetSelectorTerms": [{ "tags": { "net": "small" } }] }));
+    let order = |name| LaunchOrder { class: small.clone(), ..order(name, &["m5.large a spot"]) };
+    let refusal = "InsufficientFreeAddressesInSubnet";
+    cloud.fail("CreateFleet", refusal, 400, 1).await;
+    let bought = provider.launch(order("a")).await.expect("the other one has addresses");
+    assert_eq!(bought.shortage, None, "the offering is there");
+    let calls = cloud.calls("CreateFleet").await;
+    let subnets: BTreeSet<&str> = calls
+        .iter()
+        .filter_map(|call| call["parameters"]["LaunchTemplateConfigs.1.Overrides.1.SubnetId"].as_str())
+        .collect();
+    assert_eq!((calls.len(), subnets.len()), (2, 2), "{calls:?}");
+    cloud.fail("CreateFleet", refusal, 400, 9).await;
+    let Err(LaunchFailure::InsufficientCapacity(shortage)) = provider.launch(order("b")).await else {
+        panic!("no subnet of the zone has an address");
+    };
+    assert_eq!(shortage.offerings, [spot("m5.large a")]);
+}
+
 #[tokio::test]
 async fn an_account_without_the_role_for_spot_buys_on_demand_and_says_what_to_do() {
     let cloud = Emulator::furnished().await;

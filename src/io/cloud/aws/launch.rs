@@ -246,10 +246,21 @@ impl Shared {
             Err(failure) => match failure.refusal {
                 Refusal::TemplateGone => Outcome::TemplateGone,
                 Refusal::OtherOrder => Outcome::OtherOrder,
-                Refusal::NoCapacity | Refusal::SubnetFull => {
-                    self.note_shortages(round.iter().map(|option| key(option)), learned);
+                Refusal::SubnetFull => {
                     self.use_up_token(order);
-                    Outcome::NoCapacity
+                    let subnets = &resolved.status.subnets;
+                    let zones: BTreeSet<Zone> = round.iter().map(|option| option.zone).collect();
+                    // It does not say which subnet it means: any that was asked for.
+                    let asked = zones.into_iter().filter_map(|zone| Some(self.subnet(subnets, zone)?.id));
+                    let asked: Vec<Symbol> = asked.collect();
+                    match asked.into_iter().filter(|full| self.has_other_subnet(subnets, *full)).count() {
+                        0 => self.no_capacity(round, learned),
+                        _ => Outcome::SubnetFull,
+                    }
+                }
+                Refusal::NoCapacity => {
+                    self.use_up_token(order);
+                    self.no_capacity(round, learned)
                 }
                 Refusal::NoSpotRole => {
                     self.close_spot(kinds, learned);
@@ -327,7 +338,10 @@ impl Shared {
         for (error, refusal) in errors.iter().zip(&refusals) {
             match refusal {
                 Refusal::NoSpotRole => self.close_spot(kinds, learned),
-                Refusal::SubnetFull if self.has_other_subnet(&resolved.status.subnets, error) => {
+                Refusal::SubnetFull
+                    if subnet_of(error)
+                        .is_some_and(|full| self.has_other_subnet(&resolved.status.subnets, full)) =>
+                {
                     may_fit_elsewhere = true;
                 }
                 Refusal::NoCapacity | Refusal::SubnetFull => {
@@ -350,10 +364,7 @@ impl Shared {
         match other {
             None if may_fit_elsewhere => Outcome::SubnetFull,
             // An empty answer without errors: EC2 found nothing and does not say why.
-            None => {
-                self.note_shortages(round.iter().map(|option| key(option)), learned);
-                Outcome::NoCapacity
-            }
+            None => self.no_capacity(round, learned),
             Some((error, refusal)) => Outcome::Failed(
                 CallFailure {
                     call: "CreateFleet",
@@ -496,15 +507,24 @@ impl Shared {
         learned.sold_out.extend(offerings);
     }
 
-    /// The subnet of which `error` speaks has no address left, until somebody looks again; whether another one of its zone has
-    /// some.
-    fn has_other_subnet(&self, subnets: &[Subnet], error: &CreateFleetError) -> bool {
-        let chosen = error.launch_template_and_overrides().and_then(|chosen| chosen.overrides());
-        let id = chosen.and_then(|chosen| chosen.subnet_id());
-        let Some(full) = subnets.iter().find(|subnet| Some(subnet.id.as_str()) == id) else { return false };
+    /// Nothing of what the round asks for is for sale.
+    fn no_capacity(&self, round: &[&LaunchOption], learned: &mut Learned) -> Outcome {
+        self.note_shortages(round.iter().map(|option| key(option)), learned);
+        Outcome::NoCapacity
+    }
+
+    /// The subnet `full` has no address left, until somebody looks again; whether another one of its zone has some.
+    fn has_other_subnet(&self, subnets: &[Subnet], full: Symbol) -> bool {
+        let Some(full) = subnets.iter().find(|subnet| subnet.id == full) else { return false };
         self.memory().addresses_taken.insert(full.id, i64::from(full.addresses_free));
         self.subnet(subnets, full.zone).is_some_and(|next| self.memory().addresses_free(next) > 0)
     }
+}
+
+/// The subnet of which `error` speaks.
+fn subnet_of(error: &CreateFleetError) -> Option<Symbol> {
+    let chosen = error.launch_template_and_overrides()?.overrides()?;
+    chosen.subnet_id().map(Symbol::new)
 }
 
 fn key(option: &LaunchOption) -> OfferingKey {
