@@ -34,7 +34,8 @@ const PATIENCE_MOST: SignedDuration = SignedDuration::from_mins(5);
 const EVIDENCE: SignedDuration = SignedDuration::from_secs(5);
 /// After so long without another of those that were told being bound, who took whose room is clear.
 const SETTLED: SignedDuration = SignedDuration::from_secs(3);
-/// Nobody waits longer for that.
+/// Nobody waits longer for that, but pods of a crowd: they wait for `PATIENCE_MOST`, because what is bought for each of them while
+/// others find their places stands empty afterwards.
 const SETTLED_MOST: SignedDuration = SignedDuration::from_mins(1);
 /// Of more pods than this that are planned together, those that fit anywhere are not told.
 const CROWD: usize = 200;
@@ -53,8 +54,9 @@ pub(crate) struct Nominations {
     unheard: BTreeMap<ObjectKey, Timestamp>,
     /// When one of those that were told was last bound.
     bound: Option<Timestamp>,
-    /// Of claims that were made for a crowd, what its smallest pods ask for: any room that was bought for a pod of it holds them.
-    smallest: BTreeMap<ClaimName, Arc<Resources>>,
+    /// Claims that were made for a crowd, and what its smallest pods ask for, if all others ask for as much of everything: any
+    /// room that was bought for a pod of it holds them.
+    crowds: BTreeMap<ClaimName, Option<Arc<Resources>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +77,7 @@ impl Nominations {
             told: BTreeMap::new(),
             unheard: BTreeMap::new(),
             bound: None,
-            smallest: BTreeMap::new(),
+            crowds: BTreeMap::new(),
         }
     }
 
@@ -85,17 +87,15 @@ impl Nominations {
         claims: impl Iterator<Item = ClaimName>,
         pods: impl Iterator<Item = &'p Arc<Pod>> + Clone,
     ) {
-        if self.is_wanted
-            && pods.clone().nth(CROWD).is_some()
-            && let Some(smallest) = smallest_of(pods.map(|pod| &pod.shape.requests)).map(Arc::new)
-        {
-            self.smallest.extend(claims.map(|claim| (claim, smallest.clone())));
+        if self.is_wanted && pods.clone().nth(CROWD).is_some() {
+            let smallest = smallest_of(pods.map(|pod| &pod.shape.requests)).map(Arc::new);
+            self.crowds.extend(claims.map(|claim| (claim, smallest.clone())));
         }
     }
 
     /// Nothing comes of it any more.
     pub fn forget_claim(&mut self, claim: ClaimName) {
-        self.smallest.remove(&claim);
+        self.crowds.remove(&claim);
     }
 
     /// The machine of `claim` has become `node`: the pods that are planned there are told before it opens to all, and have their
@@ -111,7 +111,7 @@ impl Nominations {
         let mut steps = Steps::default();
         let waits =
             |pod: &&Arc<Pod>| pod.node.is_none() && pod.deleted.is_none() && pod.nominated_node.is_none();
-        let smallest = self.smallest.get(&claim).cloned();
+        let smallest = self.crowds.get(&claim).cloned().flatten();
         let fits_anywhere =
             |pod: &Arc<Pod>| smallest.as_deref() == Some(&pod.shape.requests) && pod.shape.fits_anywhere();
         let planned = plans.pods_of(claim).filter(|_| self.is_wanted);
@@ -177,11 +177,11 @@ impl Nominations {
             let Some(since) = claim.conditions.true_since(ConditionType::Initialized) else { continue };
             let mut wait = |until: Timestamp| next = Some(next.map_or(until, |next| next.min(until)));
             let longest = since + PATIENCE_MOST;
+            let is_of_crowd = self.crowds.contains_key(&claim.name);
+            let settled_most = if is_of_crowd { longest } else { since + SETTLED_MOST };
             let until = match self.bound.filter(|bound| *bound >= since) {
                 // The room was taken: some of them find another place, as soon as it is clear who took it.
-                bound if !has_room(node, cluster) => {
-                    (bound.unwrap_or(since) + SETTLED).min(since + SETTLED_MOST)
-                }
+                bound if !has_room(node, cluster) => (bound.unwrap_or(since) + SETTLED).min(settled_most),
                 None => longest,
                 Some(bound) => (bound + PATIENCE).min(longest),
             };

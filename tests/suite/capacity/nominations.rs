@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::action::Action;
 use provisor::model::claim::{ConditionStatus, ConditionType};
-use provisor::model::name::ObjectKey;
+use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::Node;
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
@@ -57,9 +57,12 @@ fn small_pods_do_not_take_the_room_that_was_bought_for_large_ones() {
     }
 }
 
-/// A town with a node that joins for two pods, an engine that told them, and the moment.
+/// A world in which a node joins, and an engine that has told its pods of it.
 fn told() -> (World, Engine) {
-    let mut world = crowd(3);
+    told_in(crowd(3))
+}
+
+fn told_in(mut world: World) -> (World, Engine) {
     let mut engine = engine(true);
     let mut has_told = false;
     while !has_told {
@@ -136,62 +139,106 @@ fn a_nomination_is_given_up_when_its_node_was_open_long_enough() {
     assert_eq!(patience(10, &engine), Some(20), "it has tried it");
 }
 
-/// kube-scheduler has yet to come to a pod as long as it binds others that were told, and the pod's node has room for it.
-#[test]
-fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
-    let (world, mut engine) = told();
-    let told_at = world.now();
-    let pods = nominated(&world);
-    for pod in &pods {
-        engine.observe(told_at, Observation::Pod(pod.clone()));
-        engine.observe(told_at, Observation::Pod(Arc::new(Pod { nominated_node: None, ..(**pod).clone() })));
+/// An engine that has told pods of a node which opens now, and that kube-scheduler has tried all of them before.
+struct Opened {
+    engine: Engine,
+    pods: Vec<Arc<Pod>>,
+    node: NodeName,
+    at: Timestamp,
+}
+
+impl Opened {
+    fn of((world, mut engine): (World, Engine)) -> Self {
+        let told_at = world.now();
+        let pods = nominated(&world);
+        for pod in &pods {
+            engine.observe(told_at, Observation::Pod(pod.clone()));
+            let cleared = Pod { nominated_node: None, ..(**pod).clone() };
+            engine.observe(told_at, Observation::Pod(Arc::new(cleared)));
+        }
+        let node = pods[0].nominated_node.expect("it is nominated");
+        let at = told_at + SignedDuration::from_secs(1);
+        let cluster = engine.cluster();
+        let mut claim = (**cluster.claim_of(&cluster.nodes[&node]).expect("it was bought")).clone();
+        claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", at);
+        let allocatable = claim.allocatable.clone();
+        let known = Node { allocatable, ..(*cluster.nodes[&node]).clone() };
+        engine.observe(at, Observation::Node(Arc::new(known)));
+        engine.observe(at, Observation::Claim(Arc::new(claim)));
+        Self { engine, pods, node, at }
     }
-    let node = pods[0].nominated_node.expect("it is nominated");
-    let open = told_at + SignedDuration::from_secs(1);
-    let cluster = engine.cluster();
-    let mut claim = (**cluster.claim_of(&cluster.nodes[&node]).expect("it was bought")).clone();
-    claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", open);
-    let allocatable = claim.allocatable.clone();
-    let known = Node { allocatable, ..(*cluster.nodes[&node]).clone() };
-    engine.observe(open, Observation::Node(Arc::new(known)));
-    engine.observe(open, Observation::Claim(Arc::new(claim)));
-    let [waiting, next, last] = &pods[..3] else { panic!("three were told") };
-    let bound = |pod: &Pod| Arc::new(Pod { node: Some(node), nominated_node: None, ..pod.clone() });
-    let given_up = |engine: &Engine| {
-        let mut engine = engine.clone();
-        (0..400).find(|seconds| {
-            engine.decide(open + SignedDuration::from_secs(*seconds));
-            engine.cluster().waiting_pods().any(|pod| pod.key == waiting.key)
-        })
-    };
-    let crowded = |engine: &Engine| {
-        let mut engine = engine.clone();
-        let mut stranger = (*bound(last)).clone();
+
+    fn after(&self, seconds: i64) -> Timestamp {
+        self.at + SignedDuration::from_secs(seconds)
+    }
+
+    fn bound(&self, pod: &Pod) -> Pod {
+        Pod { node: Some(self.node), nominated_node: None, ..pod.clone() }
+    }
+
+    /// After so many seconds another of those that were told is bound.
+    fn bind(&mut self, pod: usize, seconds: i64) {
+        let bound = self.bound(&self.pods[pod]);
+        self.engine.observe(self.after(seconds), Observation::Pod(Arc::new(bound)));
+    }
+
+    /// The same with a node that has no room left.
+    fn crowded(&self) -> Engine {
+        let mut stranger = self.bound(&self.pods[0]);
         stranger.key = ObjectKey::new("default", "stranger");
         stranger.uid = provisor::model::name::Uid("stranger".into());
         stranger.shape = Arc::new(shape("stranger", "64"));
-        engine.observe(open, Observation::Pod(Arc::new(stranger)));
+        let mut engine = self.engine.clone();
+        engine.observe(self.at, Observation::Pod(Arc::new(stranger)));
         engine
-    };
-    assert_eq!(given_up(&engine), Some(300), "it has not begun");
-    let mut refused = engine.clone();
-    refused.observe(open + SignedDuration::from_secs(1), Observation::Pod(waiting.clone()));
-    let cleared = Pod { nominated_node: None, ..(**waiting).clone() };
-    refused.observe(open + SignedDuration::from_secs(2), Observation::Pod(Arc::new(cleared)));
-    assert_eq!(given_up(&refused), Some(20), "it tried the pod there, and did not want it");
-    assert_eq!(given_up(&crowded(&engine)), Some(3), "somebody took the room, and nothing else happens");
-    engine.observe(open + SignedDuration::from_secs(15), Observation::Pod(bound(next)));
-    assert_eq!(given_up(&engine), Some(35), "it went on for fifteen seconds");
-    assert_eq!(given_up(&crowded(&engine)), Some(18), "who took whose room is clear then");
-    engine.observe(open + SignedDuration::from_secs(30), Observation::Pod(bound(last)));
-    assert_eq!(given_up(&engine), Some(50));
-    assert_eq!(given_up(&crowded(&engine)), Some(33), "ever later");
-    engine.observe(open + SignedDuration::from_secs(90), Observation::Pod(bound(&pods[3])));
-    assert_eq!(given_up(&crowded(&engine)), Some(60), "and at the latest then");
+    }
+
+    /// After how many seconds the first pod waits again.
+    fn given_up(&self, engine: &Engine) -> Option<i64> {
+        let mut engine = engine.clone();
+        (0..400).find(|seconds| {
+            engine.decide(self.after(*seconds));
+            engine.cluster().waiting_pods().any(|pod| pod.key == self.pods[0].key)
+        })
+    }
 }
 
-/// How many of so many small pods are told their first node where twenty large ones wait, too, and how many of these.
-fn told_of_a_crowd(small: u32, more: impl Fn(&mut PodShape)) -> (usize, usize) {
+/// kube-scheduler has yet to come to a pod as long as it binds others that were told, and the pod's node has room for it.
+#[test]
+fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
+    let mut opened = Opened::of(told());
+    let engine = opened.engine.clone();
+    let waiting = opened.pods[0].clone();
+    assert_eq!(opened.given_up(&engine), Some(300), "it has not begun");
+    let mut refused = engine;
+    refused.observe(opened.after(1), Observation::Pod(waiting.clone()));
+    let cleared = Pod { nominated_node: None, ..(*waiting).clone() };
+    refused.observe(opened.after(2), Observation::Pod(Arc::new(cleared)));
+    assert_eq!(opened.given_up(&refused), Some(20), "it tried the pod there, and did not want it");
+    assert_eq!(opened.given_up(&opened.crowded()), Some(3), "others took the room, and nothing else happens");
+    opened.bind(1, 15);
+    assert_eq!(opened.given_up(&opened.engine), Some(35), "it went on for fifteen seconds");
+    assert_eq!(opened.given_up(&opened.crowded()), Some(18), "who took whose room is clear then");
+    opened.bind(2, 30);
+    assert_eq!(opened.given_up(&opened.engine), Some(50));
+    assert_eq!(opened.given_up(&opened.crowded()), Some(33), "ever later");
+    opened.bind(3, 90);
+    assert_eq!(opened.given_up(&opened.crowded()), Some(60), "and at the latest then");
+}
+
+/// What is bought for a pod of a crowd while the others find their places stands empty afterwards.
+#[test]
+fn who_took_whose_room_in_a_crowd_is_waited_for_longer() {
+    let mut opened = Opened::of(told_in(large_crowd(400, zone)));
+    assert_eq!(opened.given_up(&opened.crowded()), Some(3), "nothing else happens");
+    for (pod, (seconds, until)) in [(90, 93), (200, 203), (299, 300)].into_iter().enumerate() {
+        opened.bind(1 + pod, seconds);
+        assert_eq!(opened.given_up(&opened.crowded()), Some(until));
+    }
+}
+
+/// So many small pods and twenty large ones that wait.
+fn large_crowd(small: u32, more: impl Fn(&mut PodShape)) -> World {
     let mut world = World::new(5, at(NOW), catalog(), Habits::default());
     world.apply(Observation::Class(Arc::new(class("default"))));
     world.apply(Observation::Pool(Arc::new(pool("default"))));
@@ -202,6 +249,17 @@ fn told_of_a_crowd(small: u32, more: impl Fn(&mut PodShape)) -> (usize, usize) {
     more(&mut shape_of_small);
     world.add_workload(deployment("small", shape_of_small, small));
     world.add_workload(deployment("large", shape("large", "3500m"), 20));
+    world
+}
+
+/// No room in another zone is good for it.
+fn zone(shape: &mut PodShape) {
+    shape.node_selector.insert(*provisor::model::label::ZONE, "us-west-2a".into());
+}
+
+/// How many of so many small pods are told their first node where twenty large ones wait, too, and how many of these.
+fn told_of_a_crowd(small: u32, more: impl Fn(&mut PodShape)) -> (usize, usize) {
+    let mut world = large_crowd(small, more);
     let (mut told, mut first) = (BTreeSet::new(), BTreeSet::new());
     let until = world.now() + SignedDuration::from_mins(4);
     live(&mut world, &mut engine(true), until, |_, decision| {
@@ -232,9 +290,6 @@ fn of_a_crowd_the_smallest_pods_that_fit_anywhere_are_not_told() {
     assert!(small > 120 && large == 20, "few are told, all that are not bound before: {small}, {large}");
     let (small, large) = told_of_a_crowd(400, |_| ());
     assert!(small == 0 && large > 10, "{small}, {large}");
-    let zone = |shape: &mut PodShape| {
-        shape.node_selector.insert(*provisor::model::label::ZONE, "us-west-2a".into());
-    };
     assert!(told_of_a_crowd(400, zone).0 > 300, "not every room is good for these");
     let larger =
         |shape: &mut PodShape| shape.requests.set(*provisor::model::quantity::resource::MEMORY, 1 << 30);
