@@ -60,6 +60,19 @@ fn a_rule_looks_at_the_nodes_of_every_affinity_term() {
     assert_eq!(spread_of(&world, ZONE), [2, 2]);
 }
 
+#[test]
+fn a_term_that_no_node_can_meet_gives_no_domains() {
+    let one = web().spread(by(ZONE, 1)).or(&[("tier", In, &["front"])]).or(&[(ZONE, In, &[Z1])]);
+    let mut world = World::plain();
+    world.run(&many(4, &one));
+    assert_eq!(spread_of(&world, ZONE), [4]);
+    // A pool that gives the label in one more zone makes that a domain.
+    let front = pool("front").label("tier", "front").require(ZONE, In, &[Z2]).weight(10);
+    let mut world = World::new(vec![pool("default"), front], ladder(8));
+    world.run(&many(4, &one));
+    assert_eq!(spread_of(&world, ZONE), [2, 2]);
+}
+
 /// Rows: SCH-261, SCH-262
 #[test]
 fn a_zone_label_of_the_pool_is_its_only_domain() {

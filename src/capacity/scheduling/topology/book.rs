@@ -143,7 +143,8 @@ pub(in super::super) struct RuleBook {
     classes_by_label: FastMap<(Symbol, Symbol), Vec<ClassId>>,
     /// Domains that pools offer, with the templates that offer each.
     offered: BTreeMap<Symbol, BTreeMap<Symbol, Vec<usize>>>,
-    template_taints: Vec<Vec<Taint>>,
+    /// By template: what its nodes may be, and their taints.
+    sold: Vec<(Requirements, Vec<Taint>)>,
 }
 
 impl RuleBook {
@@ -152,7 +153,10 @@ impl RuleBook {
         Self {
             namespaces: cluster.known_namespaces().collect(),
             offered: offered_domains(templates),
-            template_taints: templates.iter().map(|template| template.taints().to_vec()).collect(),
+            sold: templates
+                .iter()
+                .map(|template| (template.requirements.clone(), template.taints().to_vec()))
+                .collect(),
             ..Self::default()
         }
     }
@@ -468,7 +472,14 @@ impl RuleBook {
         let mut givers = Vec::new();
         if !table.is_by_host {
             for (domain, templates) in self.offered.get(&rule.key).into_iter().flatten() {
-                if templates.iter().any(|template| rule.filter.tolerates(&self.template_taints[*template])) {
+                // A node there that the pod's own demands keep it from is none that the rule looks at.
+                let is_seen = |template: &usize| {
+                    let (requirements, taints) = &self.sold[*template];
+                    let mut there = requirements.clone();
+                    there.add(rule.key, Requirement::one(*domain));
+                    rule.filter.accepts(&there, taints, Undefined::WellKnown)
+                };
+                if templates.iter().any(is_seen) {
                     offered.insert(table.number(*domain));
                 }
             }
