@@ -217,11 +217,27 @@ impl Bin {
         Ok(Admission { outlook, held, is_min_values_relaxed })
     }
 
+    /// What it costs at the least with what is on it now.
+    pub fn price(&self, around: &mut Surroundings) -> Option<UsdPerHour> {
+        let of = &around.sight.templates[self.template];
+        around.sight.outlooks.price(self.outlook, of, &self.requests)
+    }
+
+    /// The same once it becomes this.
+    pub fn price_as(
+        &self,
+        becomes: &Admission,
+        requests: &[i64],
+        around: &mut Surroundings,
+    ) -> Option<UsdPerHour> {
+        let of = &around.sight.templates[self.template];
+        around.sight.outlooks.price(becomes.outlook, of, requests)
+    }
+
     /// Whether it still is of its price if it becomes this.
     pub fn affords(&self, becomes: &Admission, requests: &[i64], around: &mut Surroundings) -> bool {
         let Some(most) = self.price_max else { return true };
-        let of = &around.sight.templates[self.template];
-        around.sight.outlooks.price(becomes.outlook, of, requests).is_some_and(|price| price <= most)
+        self.price_as(becomes, requests, around).is_some_and(|price| price <= most)
     }
 
     /// Takes the pod in.

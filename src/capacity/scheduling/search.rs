@@ -7,12 +7,13 @@
 //! Where not all pods find a place, less important ones may have taken it. Then they are placed again, the most important first, and
 //! that answer is given if it serves those better.
 //!
-//! Filling one node before the next is opened makes the largest machines, which are not the cheapest. So many pods that new nodes are bought for
-//! are placed a second time, by price ([`by_price`]), and the cheaper answer is given.
+//! Filling one node before the next is opened makes the largest machines, which are not the cheapest. So pods that new nodes are bought for are
+//! placed again, many by price ([`by_price`]), few by what each adds to the bill ([`by_increase`]), and the cheaper answer is given.
 //!
 //! Equal pods are one demand, and what a demand was refused is remembered: rooms and new nodes only ever shrink, so all but
 //! topology's refusals are final. What is left to ask is a set of marks, and the first mark is asked first.
 
+mod by_increase;
 mod by_price;
 mod by_priority;
 
@@ -64,13 +65,23 @@ pub(crate) fn solve_on(ground: &mut Ground, request: &Request) -> Solution {
         Some(fairer) => (fairer, Turn::ByPriority),
         None => (first, Turn::BySize),
     };
-    by_price::cheaper(ground, request, &solution, turn).unwrap_or(solution)
+    let solution = by_price::cheaper(ground, request, &solution, turn).unwrap_or(solution);
+    by_increase::cheaper(ground, request, &solution, turn).unwrap_or(solution)
 }
 
 fn answer(ground: &mut Ground, request: &Request, turn: Turn) -> Solution {
     let mut search = Search { turn, ..Search::begin(request, ground) };
     search.run();
     search.solution()
+}
+
+/// Which of the new nodes that take a pod it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// The first; a node is opened when there is none.
+    First,
+    /// The one that it makes dearer by the least, be it one that is opened for it.
+    Cheapest,
 }
 
 /// Whose turn it is first.
@@ -199,6 +210,7 @@ struct Failure {
 struct Search<'a, 'g> {
     request: &'a Request<'a>,
     turn: Turn,
+    fit: Fit,
     settings: &'a Settings,
     ground: &'g mut Ground,
     layout: Layout,
@@ -214,6 +226,14 @@ struct Search<'a, 'g> {
     /// Some pod waits for others, and all that could come before has.
     has_waited: bool,
     is_last_call: bool,
+}
+
+/// A new node that takes a pod: what it is, what it becomes, and what is asked of it then.
+struct Taker<'b> {
+    index: usize,
+    bin: &'b Bin,
+    becomes: Admission,
+    requests: &'b [i64],
 }
 
 /// What a new node looks at before it takes a pod.
@@ -291,6 +311,7 @@ impl<'a, 'g> Search<'a, 'g> {
             settings: request.settings,
             request,
             turn: Turn::BySize,
+            fit: Fit::First,
             layout,
             on_rooms: FastMap::default(),
             demands,
@@ -529,9 +550,17 @@ impl<'a, 'g> Search<'a, 'g> {
             self.take_room(pod, room, &guest);
             return Ok(());
         }
-        let (index, admission) = match self.first_bin(at, &guest) {
+        let found = match self.fit {
+            Fit::First => self.first_bin(at, &guest),
+            Fit::Cheapest => self.cheapest_bin(at, &guest),
+        };
+        let (index, admission) = match found {
             Some(found) => found,
-            None => self.new_bin(at, &guest)?,
+            None => {
+                let (bin, admission) = self.new_bin(at, &guest)?;
+                self.layout.bins.push(Rc::new(bin));
+                (self.layout.bins.len() - 1, admission)
+            }
         };
         self.take_bin(pod, index, &guest, admission);
         Ok(())
@@ -612,6 +641,10 @@ impl<'a, 'g> Search<'a, 'g> {
         }
     }
 
+    fn surroundings(&mut self) -> Surroundings<'_> {
+        surroundings(self.ground, &self.layout.topology, &self.layout.reservations, self.request)
+    }
+
     /// The first existing node that takes the pod, or whether `only` that one does.
     fn first_room(&mut self, at: usize, guest: &Guest, only: Option<usize>) -> Option<usize> {
         let Guest { demand, level, volumes, stances } = guest;
@@ -667,6 +700,16 @@ impl<'a, 'g> Search<'a, 'g> {
 
     /// The first of the new nodes that takes the pod, the emptiest and then the oldest first.
     fn first_bin(&mut self, at: usize, guest: &Guest) -> Option<(usize, Admission)> {
+        self.find_bin(at, guest, |_, _| true)
+    }
+
+    /// The first of the new nodes, in that order, that takes the pod and is wanted.
+    fn find_bin(
+        &mut self,
+        at: usize,
+        guest: &Guest,
+        mut is_wanted: impl FnMut(&Taker, &mut Surroundings) -> bool,
+    ) -> Option<(usize, Admission)> {
         if self.layout.bins.is_empty() {
             return None;
         }
@@ -691,7 +734,12 @@ impl<'a, 'g> Search<'a, 'g> {
                     surroundings(self.ground, &self.layout.topology, &self.layout.reservations, self.request);
                 match bin.admits(index, guest, &mut around) {
                     Ok(admission) if !bin.affords(&admission, &requests, &mut around) => {}
-                    Ok(admission) => return Some((index, admission)),
+                    Ok(becomes) => {
+                        let taker = Taker { index, bin, becomes, requests: &requests };
+                        if is_wanted(&taker, &mut around) {
+                            return Some((index, taker.becomes));
+                        }
+                    }
                     Err(refused) if refused.is_final() => memory.bins.insert(index),
                     Err(_) => {}
                 }
@@ -701,7 +749,7 @@ impl<'a, 'g> Search<'a, 'g> {
     }
 
     /// A new node of the heaviest pool that can.
-    fn new_bin(&mut self, at: usize, guest: &Guest) -> Result<(usize, Admission), Refusals> {
+    fn new_bin(&mut self, at: usize, guest: &Guest) -> Result<(Bin, Admission), Refusals> {
         // With rules, some nodes that refused now may not refuse later.
         let mut is_final = guest.stances.is_empty() && self.layout.reservations.is_empty();
         let mut by_pool = Vec::new();
@@ -712,10 +760,7 @@ impl<'a, 'g> Search<'a, 'g> {
                 None => self.open_bin(index, guest),
             };
             match opened {
-                Ok((bin, admission)) => {
-                    self.layout.bins.push(Rc::new(bin));
-                    return Ok((self.layout.bins.len() - 1, admission));
-                }
+                Ok(opened) => return Ok(opened),
                 Err(refused) => {
                     let is_deferred = refused == Refused::Reserved;
                     by_pool.push((index, refused.clone()));

@@ -453,3 +453,27 @@ fn what_a_limit_refuses_is_packed_again() {
     let ratio = price(&solution.new_nodes).0 as f64 / bound.0 as f64;
     assert!(ratio < 1.7, "{ratio}");
 }
+
+#[test]
+fn a_pod_goes_onto_the_node_that_it_makes_dearer_by_the_least() {
+    let mut world = World::new(vec![pool("default")], ladder(8));
+    let apart = pod("apart").label("app", "apart").cpu("0.8").far(near(HOSTNAME, with_label("app", "apart")));
+    let mut pods = many(4, &apart);
+    pods.extend(many(4, &pod("picky").cpu("0.1").select(INSTANCE_TYPE, "fake-it-7")));
+    let round = world.run(&pods);
+    let largest = |node: &&NewNode| node.launch().instance_type.to_string() == "fake-it-7";
+    // Each emptiest node would take one of them, and would have to be of the largest type.
+    assert_eq!((round.new_nodes().len(), round.new_nodes().iter().filter(largest).count()), (4, 1));
+}
+
+#[test]
+fn many_small_nodes_have_to_save_more_than_a_few_large_ones() {
+    // Two of the second cost a little less than one of the first.
+    for (price, count) in [(0.49, 1), (0.45, 1), (0.40, 2)] {
+        let large = machine("large", &[("cpu", "8"), ("memory", "64Gi"), ("pods", "50")], &everywhere(1.0));
+        let small = machine("small", &[("cpu", "4"), ("memory", "32Gi"), ("pods", "50")], &everywhere(price));
+        let mut world = World::new(vec![pool("default")], vec![large, small]);
+        let round = world.run(&many(2, &pod("a").cpu("3").memory("1Gi")));
+        assert_eq!(round.new_nodes().len(), count, "{price}");
+    }
+}

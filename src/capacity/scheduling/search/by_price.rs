@@ -76,14 +76,16 @@ pub(super) fn cheaper(
         let has_opened = search.packing.as_ref().is_some_and(|packing| packing.has_opened);
         has_opened.then(|| search.solution())
     });
-    let better = answers.filter(|second| {
-        second.unschedulable.len() <= first.unschedulable.len()
-            && unserved(request, second) <= unserved(request, first)
-            && by_weight(request, second) >= by_weight(request, first)
-            && cost(second) < cost(first)
-            && with_risk(second) < with_risk(first)
-    });
-    better.min_by_key(with_risk)
+    answers.filter(|second| saves(request, second, first, UsdPerHour::ZERO)).min_by_key(with_risk)
+}
+
+/// Whether `second` costs less by more than `least`, and nobody has to pay for that otherwise.
+pub(super) fn saves(request: &Request, second: &Solution, first: &Solution, least: UsdPerHour) -> bool {
+    second.unschedulable.len() <= first.unschedulable.len()
+        && unserved(request, second) <= unserved(request, first)
+        && by_weight(request, second) >= by_weight(request, first)
+        && cost(second).0 < cost(first).0 - least.0
+        && with_risk(second).0 < with_risk(first).0 - least.0
 }
 
 /// For whom new nodes may be packed: all who have one in `first`; and, if limits hold some of those nodes back, all but their pods, because
@@ -127,7 +129,7 @@ fn by_weight(request: &Request, solution: &Solution) -> Vec<usize> {
     counts.into_values().collect()
 }
 
-fn cost(solution: &Solution) -> UsdPerHour {
+pub(super) fn cost(solution: &Solution) -> UsdPerHour {
     solution.new_nodes.iter().map(NewNode::price).sum()
 }
 
