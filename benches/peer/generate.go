@@ -28,6 +28,7 @@ var kinds = []kind{
 	{"hard-pools", "20 weighted pools, 20 DaemonSets, 800 types, 200 ReplicaSets with rules", 10000, hardPools},
 	{"hard-existing", "waiting pods, and one node for each of them with 15 pods on it", 2000, hardExisting},
 	{"hard-unschedulable", "one half fits on no machine there is; 400 types", 10000, hardUnschedulable},
+	{"varied", "a small cluster of any sort: pools, nodes, daemons and rules are drawn; some 130 types", 60, varied},
 }
 
 func kindNames() []string {
