@@ -306,6 +306,17 @@ impl<'t> Reading<'t> {
             (name, namespace) => format!("{kind} {namespace}/{name}"),
         };
         match self.reader.parse_noting(&value) {
+            Ok((Object::Unknown(unknown), _)) if &*unknown.kind == "Status" => {
+                let said = text(value.get("message"));
+                let error = FieldError {
+                    path: "kind".into(),
+                    message: format!("is the refusal of an API server instead of what was asked for: {said}"),
+                    help: Some("see to it that who exports may list these objects, and export again".into()),
+                    stage: Stage::Admission,
+                    is_of_key: false,
+                };
+                self.wrong.push(Wrong { document, path, object: label(), errors: vec![error] });
+            }
             Ok((Object::Unknown(unknown), _)) => {
                 let count = self.skipped.entry((unknown.api_version, unknown.kind)).or_default();
                 *count += 1;

@@ -11,6 +11,8 @@ use crate::gitops::window::matches;
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
 
+const UNKNOWN: &str = "not known without a snapshot or a simulation.toml for it";
+
 /// How much more a proposal may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostIncrease {
@@ -27,7 +29,7 @@ pub struct Gates {
     pub denials: bool,
     /// Environments whose base is not valid, so that nothing is known of what changes.
     pub unknown_bases: bool,
-    /// Pods that lose their place.
+    /// Pods that lose their place; and, where nobody knows of pods, pools that go.
     pub unschedulable: bool,
     /// Pools with running nodes that are removed.
     pub destructive: bool,
@@ -74,11 +76,19 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
             (count > 0).then(|| format!("{} in {}", counted(count, "pod"), environment.name))
         });
         let lost: Vec<String> = lost.collect();
-        let message = match lost.is_empty() {
-            true => "no pod loses its place".into(),
-            false => format!("without a place: {}", lost.join(", ")),
+        let unknown: Vec<&EnvironmentReview> =
+            changed.iter().filter(|environment| environment.pods.is_none()).copied().collect();
+        // Where a pool goes, so may the only place of some pod.
+        let is_in_doubt = unknown
+            .iter()
+            .any(|environment| environment.change == Change::Removed || !destroyed(environment).is_empty());
+        let names: Vec<&str> = unknown.iter().map(|environment| environment.name.as_str()).collect();
+        let message = match (lost.is_empty(), names.is_empty()) {
+            (false, _) => format!("without a place: {}", lost.join(", ")),
+            (true, true) => "no pod loses its place".into(),
+            (true, false) => format!("{}: {UNKNOWN}", names.join(", ")),
         };
-        say("unschedulable", lost.is_empty(), message);
+        say("unschedulable", lost.is_empty() && !is_in_doubt, message);
     }
     if gates.destructive {
         let gone: Vec<String> = changed.iter().flat_map(|environment| destroyed(environment)).collect();
@@ -109,7 +119,7 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
     }
     for environment in &changed {
         let name = &environment.name;
-        let unknown = format!("{name}: not known without a snapshot or a simulation.toml for it");
+        let unknown = format!("{name}: {UNKNOWN}");
         if let Some(ceiling) = gates.spend_ceiling {
             let (passed, message) = match costs(environment) {
                 Some((_, after)) => (after <= ceiling, format!("{name}: ${after}/h of ${ceiling}/h")),

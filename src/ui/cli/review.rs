@@ -95,7 +95,7 @@ pub struct Args {
     #[arg(long, value_name = "RFC3339")]
     now: Option<Timestamp>,
     /// Exit with 5 if the snapshot is older than this; without it a snapshot of more than seven days is only a warning
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", requires = "snapshot", value_parser = duration)]
     max_snapshot_age: Option<SignedDuration>,
     /// Treat a snapshot that is too old as stale
     #[arg(long)]

@@ -337,6 +337,9 @@ fn rev_021_an_old_snapshot_is_told_and_a_broken_one_is_an_error() {
         "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{\"kind\": \"Pod\"",
         "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: { name: a }\nspec: { template: 5 }\n",
         "\u{0}\u{1}",
+        "{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": []}",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: a }\n",
+        "{\"kind\": \"Status\", \"apiVersion\": \"v1\", \"status\": \"Failure\", \"message\": \"Unauthorized\", \"code\": 401}",
     ] {
         std::fs::write(proposal.path().join("cluster.yaml"), broken).expect("written");
         let output = at(old, "");

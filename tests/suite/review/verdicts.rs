@@ -108,6 +108,30 @@ fn rev_020_without_demand_no_number_is_made_up() {
     // Not knowing is no pass.
     let review = proposal.json("--base base --max-usd-per-hour 10", 1);
     assert_eq!(review["gates"][1]["passed"], false);
+    assert!(
+        review["gates"][0]["message"].as_str().unwrap().starts_with("prod: not known without"),
+        "{review}"
+    );
+}
+
+#[test]
+fn a_pool_or_an_environment_that_goes_where_nobody_knows_of_pods_is_no_pass() {
+    let two = format!("{PROD}[pools.more]\nstrategy = \"on-demand\"\n");
+    let files: [(&str, &str); 3] =
+        [("fleet.toml", FLEET), ("environments/prod.toml", &two), ("environments/dev.toml", PROD)];
+    let mut proposal = Proposal::new(&files);
+    proposal.edit("environments/prod.toml", "[pools.more]\nstrategy = \"on-demand\"\n", "");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let review = proposal.json("--base base", 1);
+    assert_eq!((&review["mode"], &review["gates"][0]["passed"]), (&"static".into(), &false.into()));
+    proposal.json("--base base --fail-on none", 0);
+    proposal.git(&["branch", "pool-gone"]);
+    proposal.commit(&[("environments/dev.toml", None)]);
+    let review = proposal.json("--base pool-gone", 1);
+    assert_eq!(
+        review["gates"][0]["message"],
+        "dev: not known without a snapshot or a simulation.toml for it"
+    );
 }
 
 #[test]

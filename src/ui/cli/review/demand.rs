@@ -214,6 +214,13 @@ fn of_snapshot(
         None => format!("The cluster of {environment} is that of a snapshot without any time stamp."),
     };
     let cluster = picture.into_cluster(catalog, now);
+    if cluster.nodes.is_empty() && cluster.pods.is_empty() {
+        return Err(Failure::input(format!(
+            "{}: there is neither a node nor a pod in it, so it says nothing of what the proposal does; did what should have \
+             written it fail? Without --snapshot the objects alone are compared",
+            file.display()
+        )));
+    }
     let stage = Box::new(Stage::new(cluster, now, EngineSettings::default()));
     let played = Played::Snapshot { environment, stage };
     Ok(Source { played, sentence, data_as_of, remarks: Vec::new(), prices: None })
