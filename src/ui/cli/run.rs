@@ -124,6 +124,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     if args.live.is_wanted() {
         return live::run(args, console);
     }
+    if let Some(failure) = args.live.in_vain() {
+        return Err(failure);
+    }
     say(
         console,
         &format!(

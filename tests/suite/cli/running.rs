@@ -68,6 +68,24 @@ fn a_repository_that_is_moved_away_is_missed_soon_and_so_is_its_return() {
     run.until("update NodePool/a");
 }
 
+/// Nobody would scrape an address that is not served, or trust a lease that is not taken.
+#[test]
+fn flags_of_a_real_cluster_are_refused_without_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for flag in
+        ["--metrics-address 127.0.0.1:0", "--health-address 127.0.0.1:0", "--namespace a", "--no-lease"]
+    {
+        let output = super::run(dir.path(), &format!("run --repo . --env prod {flag}"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(64), "{said}");
+        let name = flag.split(' ').next().expect("a flag");
+        assert!(
+            said.contains(&format!("{name} is for a real cluster")) && said.contains("--kubeconfig"),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn every_request_to_end_gets_a_last_word() {
     // Whoever runs the tests may have told their children to mind no terminal.

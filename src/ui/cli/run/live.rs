@@ -100,6 +100,20 @@ impl LiveArgs {
         self.kubeconfig.is_some() || self.cloud.is_some()
     }
 
+    /// Flags that were given although there is no real cluster for them.
+    pub fn in_vain(&self) -> Option<Failure> {
+        let given = [
+            ("--metrics-address", self.endpoints.metrics_address.is_some()),
+            ("--health-address", self.endpoints.health_address.is_some()),
+            ("--namespace", self.namespace.is_some()),
+            ("--no-lease", self.no_lease),
+        ];
+        let (flag, _) = given.into_iter().find(|(_, is_given)| *is_given)?;
+        let help =
+            "Name the cluster with --kubeconfig FILE, or, in a pod of it, who sells machines with --cloud.";
+        Some(Failure::usage(format!("{flag} is for a real cluster, and none is named")).help(help))
+    }
+
     fn address(&self) -> Address {
         Address { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
     }
