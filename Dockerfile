@@ -21,7 +21,17 @@ RUN apt-get update && apt-get install --yes --no-install-recommends ca-certifica
 COPY --from=build /provisor /usr/local/bin/provisor
 COPY deploy/ci/provisor-comment /usr/local/bin/provisor-comment
 
-# For clusters: nothing else. Repositories by https; `ssh://` needs an image with ssh, such as the one above.
+# For clusters that follow a repository by ssh, which knows its user by name. `docker build --target ssh`
+FROM debian:12-slim AS ssh
+RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates openssh-client \
+    && rm -rf /var/lib/apt/lists/* \
+    && echo "provisor:x:65532:65532:provisor:/tmp:/usr/sbin/nologin" >> /etc/passwd
+COPY --from=build /provisor /provisor
+ENV XDG_CACHE_HOME=/tmp
+USER 65532:65532
+ENTRYPOINT ["/provisor"]
+
+# For clusters: nothing else. Repositories by https; by ssh with the image above.
 FROM scratch
 COPY --from=build /empty/ /
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt

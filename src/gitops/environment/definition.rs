@@ -48,7 +48,7 @@ fn spec() -> Schema {
         ("reason", Schema::text("Why; people read it wherever the environment is shown.").not_empty()),
         ("until", Schema::moment("When it ends by itself.")),
     ];
-    let suspension = Schema::object("While it is here, nothing is written.", suspension);
+    let suspension = Schema::object("That nothing is to be written, why and by whom.", suspension);
     let fields = [
         ("source", source()),
         ("path", Schema::text("The directory of the fleet inside the repository; unset: its top.")),
@@ -58,7 +58,7 @@ fn spec() -> Schema {
         ("windows", windows()),
         ("suspend", suspension.required(&["reason"])),
     ];
-    Schema::object("What is followed, and under which rules.", fields).required(&["source"])
+    Schema::object("What is followed, and under which rules. `provisor run` is told by its command line and does not read them here.", fields).required(&["source"])
 }
 
 fn source() -> Schema {

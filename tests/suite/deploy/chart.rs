@@ -52,6 +52,21 @@ fn the_chart_brings_the_kinds_and_refuses_what_it_does_not_know() {
 }
 
 #[test]
+fn the_keys_of_a_private_repository_are_mounted_where_the_program_looks() {
+    let objects = rendered(&["--set", "source.credentials=fleet"]);
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a Deployment");
+    let pod = &deployment["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().expect("volumes");
+    let volume = volumes.iter().find(|volume| volume["secret"]["secretName"] == "fleet").expect("the Secret");
+    let container = &pod["containers"][0];
+    let mounts = container["volumeMounts"].as_array().expect("mounts");
+    let mount = mounts.iter().find(|mount| mount["name"] == volume["name"]).expect("a mount of it");
+    assert_eq!(mount["readOnly"], true);
+    let argument = format!("--credentials={}", mount["mountPath"].as_str().expect("a path"));
+    assert!(container["args"].as_array().expect("arguments").contains(&json!(argument)));
+}
+
+#[test]
 fn a_real_cloud_needs_no_right_to_make_nodes() {
     let rules = |cloud: [&str; 2]| {
         let objects = rendered(&cloud);
