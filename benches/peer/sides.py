@@ -1,11 +1,9 @@
-"""What both comparisons need: the Go program of this folder, its inputs, and processes of which one knows what they took."""
+"""What both comparisons need: the Go program of this folder, and how a program is missed."""
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -49,41 +47,3 @@ def build_peer(cache):
             raise Failure("the Go program was not built; what Go said stands above")
         os.replace(unfinished, built)
     return built, name
-
-
-def make_input(peer, name, cache, kind, pods, seed):
-    """A directory with the input, made once for each state of the sources."""
-    there = os.path.join(cache, "inputs", f"{name}-{seed}", f"{kind}-{pods or 'usual'}")
-    if not os.path.exists(there):
-        os.makedirs(os.path.dirname(there), exist_ok=True)
-        unfinished = tempfile.mkdtemp(dir=os.path.dirname(there))
-        done = subprocess.run([peer, "generate", "--kind", kind, "--pods", str(pods), "--seed", str(seed), "--out", unfinished])
-        if done.returncode:
-            shutil.rmtree(unfinished)
-            raise Failure(f"the input {kind} was not made")
-        os.replace(unfinished, there)
-    return there
-
-
-def measured(command, cores, into):
-    """Runs a command on the last `cores` processors: seconds, and bytes of memory at its peak. What it prints is in `into`."""
-    def pin():
-        if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
-
-    since = time.monotonic()
-    with open(into, "wb") as out:
-        try:
-            process = subprocess.Popen(command, stdout=out, preexec_fn=pin)
-        except OSError as error:
-            raise Failure(f"{command[0]} does not start: {error.strerror}") from error
-    try:
-        _, status, usage = os.wait4(process.pid, 0)
-    except BaseException:
-        process.kill()
-        raise
-    took = time.monotonic() - since
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise Failure(f"exit code {process.returncode}: {' '.join(command)}")
-    return took, usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)

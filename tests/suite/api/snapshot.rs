@@ -97,6 +97,16 @@ fn a_file_that_nobody_wrote_into_is_no_empty_cluster() {
     }
 }
 
+/// As `kubectl get --raw` leaves it where the account may not list.
+#[test]
+fn the_refusal_of_an_api_server_is_no_cluster() {
+    let status =
+        "{\"kind\": \"Status\", \"apiVersion\": \"v1\",\n \"message\": \"pods is forbidden\", \"code\": 403}";
+    let error = refused(status);
+    assert!(error.starts_with("cluster.yaml:1:"), "{error}");
+    assert!(error.contains("refusal of an API server") && error.contains("pods is forbidden"), "{error}");
+}
+
 #[test]
 fn a_controller_with_pods_gets_no_more() {
     let replica_set = "
