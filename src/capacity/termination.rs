@@ -29,8 +29,9 @@ const STUCK: SignedDuration = SignedDuration::from_secs(60);
 /// First and longest wait between two tries to evict a pod.
 const EVICTION_LEAST: SignedDuration = SignedDuration::from_millis(100);
 const EVICTION_MOST: SignedDuration = SignedDuration::from_secs(10);
-/// How long an eviction that was asked for is left to answer before it is asked for again.
-const EVICTION_PATIENCE: SignedDuration = SignedDuration::from_secs(30);
+/// How long an eviction that was asked for is left to answer before it is asked for again: longer than a request may take, so that
+/// no pod is asked twice.
+const EVICTION_PATIENCE: SignedDuration = SignedDuration::from_secs(75);
 /// When a machine that was told to end is asked about again.
 const TERMINATION_RETRY: SignedDuration = SignedDuration::from_secs(60);
 /// Pods of the classes system-cluster-critical and system-node-critical have at least this priority.

@@ -141,7 +141,12 @@ fn a_spot_machine_is_taken_back(region: &Region) {
     let ready = ready.get().unwrap_or_else(|| panic!("nothing took its place\n{}", bench.logs()));
     let mut evicted = bench.evictions_granted();
     evicted.retain(|request| leaving.contains(text(request, EVICTED_UID)));
-    assert_eq!(evicted.len(), leaving.len(), "each of its pods was asked once");
+    let asked = || {
+        evicted.iter().map(|request| (text(request, EVICTED_UID), text(request, "/requestReceivedTimestamp")))
+    };
+    let each: BTreeSet<&str> = asked().map(|(uid, _)| uid).collect();
+    assert_eq!(each.len(), leaving.len(), "each of its pods was asked");
+    assert_eq!(evicted.len(), leaving.len(), "none was asked twice: {:#?}", asked().collect::<Vec<_>>());
     let moment = |request: &Value| text(request, "/requestReceivedTimestamp").parse().expect("a moment");
     let last: Timestamp = evicted.iter().map(moment).max().expect("it had pods");
     assert!(ready < last, "ready at {ready}, and the last pod was asked to leave at {last}");
@@ -190,7 +195,9 @@ fn every_notice_is_heard_and_what_is_none_is_dropped(region: &Region, running: &
         bench.wait("told at its node", || events().iter().any(is_it));
     }
     assert_eq!(region.state_of(&id_of(advised)), "running", "advice is not followed");
-    assert!(bench.claims_made().len() <= made + 2, "each is replaced at most once");
+    // One for each, and one more where kube-scheduler gave the room that was bought for a pod to another.
+    let bought = bench.claims_made().split_off(made);
+    assert!(bought.len() <= 4, "for two nodes {bought:?} were bought\n{}", running.log());
     bench.wait("the queue is empty", || region.waiting_messages() == 0);
     let log = running.log();
     let dropped: Vec<&str> = log.lines().filter(|line| line.contains("in the queue was dropped")).collect();

@@ -111,7 +111,8 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
 
 /// Pods that may go anywhere run where they were planned. kube-scheduler forgets the plan of a pod that it tries before its node
 /// is ready, and is told it again; a pod that it tries in the very moment in which the node opens may run elsewhere, and then
-/// what was packed tightly may need one node more. Equal pods stand for each other.
+/// what was packed tightly may need one node more, which stays empty if the pod finds room after all. Equal pods stand for each
+/// other.
 #[test]
 fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     let bench = Bench::new();
@@ -134,6 +135,6 @@ fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     assert!(made <= planned.len() + 1, "{made} were bought, {} were planned\n{log}", planned.len());
     let pods = bench.pods();
     let used: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
-    assert_eq!(used.len(), made, "every node is used");
+    assert!(used.len() >= planned.len(), "of {} planned nodes {} are used", planned.len(), used.len());
     bench.expect_untouched(&strangers);
 }
