@@ -16,14 +16,15 @@
 mod by_increase;
 mod by_price;
 mod by_priority;
+mod turn;
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
+use self::turn::{By, Turn, sooner};
 use super::amounts::{self, Amounts};
 use super::bin::{Admission, Bin, Guest, Surroundings};
 use super::bound::lower_bound;
@@ -38,7 +39,7 @@ use super::topology::{HostId, Leaving, RuleId, Sight, Spot, Stance, Topology};
 use super::{Mode, Place, Request, Settings, Solution, Unschedulable};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::money::UsdPerHour;
-use crate::model::name::PoolName;
+use crate::model::name::{ObjectKey, PoolName};
 use crate::model::pod::{HostPort, Pod};
 use crate::model::quantity::{Resources, resource};
 
@@ -57,16 +58,16 @@ pub fn solve_bounded(request: &Request) -> (Solution, UsdPerHour) {
 
 /// The same in a picture that is prepared: `ground` is that of the request's cluster.
 pub(crate) fn solve_on(ground: &mut Ground, request: &Request) -> Solution {
-    let first = answer(ground, request, Turn::BySize);
+    let first = answer(ground, request, Turn::BY_SIZE);
     if matches!(request.mode, Mode::Simulation { .. }) {
         return first;
     }
     let (solution, turn) = match by_priority::fairer(ground, request, &first) {
-        Some(fairer) => (fairer, Turn::ByPriority),
-        None => (first, Turn::BySize),
+        Some(fairer) => (fairer, Turn::BY_PRIORITY),
+        None => (first, Turn::BY_SIZE),
     };
     let solution = by_price::cheaper(ground, request, &solution, turn).unwrap_or(solution);
-    by_increase::cheaper(ground, request, &solution, turn).unwrap_or(solution)
+    by_increase::better(ground, request, &solution, turn).unwrap_or(solution)
 }
 
 fn answer(ground: &mut Ground, request: &Request, turn: Turn) -> Solution {
@@ -76,31 +77,14 @@ fn answer(ground: &mut Ground, request: &Request, turn: Turn) -> Solution {
 }
 
 /// Which of the new nodes that take a pod it gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Fit {
     /// The first; a node is opened when there is none.
     First,
     /// The one that it makes dearer by the least, be it one that is opened for it.
     Cheapest,
-}
-
-/// Whose turn it is first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    BySize,
-    /// By size only among the equally important.
-    ByPriority,
-}
-
-impl Turn {
-    fn order(self, one: &Pod, other: &Pod) -> Ordering {
-        match self {
-            Self::BySize => sooner(one, other),
-            Self::ByPriority => {
-                other.shape.priority.cmp(&one.shape.priority).then_with(|| sooner(one, other))
-            }
-        }
-    }
+    /// The one that it makes dearer by the least; a node is opened when there is none.
+    CheapestOpen,
 }
 
 /// Where a question ended: others about more pods of the same picture go on from there.
@@ -163,22 +147,6 @@ pub(crate) fn arrange(pods: &mut [Arc<Pod>]) {
     pods.sort_by(|one, other| sooner(one, other));
 }
 
-/// CPU, then memory, largest first; then the older; then by what they are, so that names decide only between equals.
-fn sooner(one: &Pod, other: &Pod) -> Ordering {
-    let size = |pod: &Pod| (pod.shape.requests.cpu(), pod.shape.requests.memory());
-    let age = |pod: &Pod| (pod.created.is_none(), pod.created);
-    let shapes = || match Arc::ptr_eq(&one.shape, &other.shape) {
-        true => Ordering::Equal,
-        false => one.shape.cmp(&other.shape),
-    };
-    let name = |pod: &Pod| (pod.uid, pod.key);
-    size(other)
-        .cmp(&size(one))
-        .then_with(|| age(one).cmp(&age(other)))
-        .then_with(shapes)
-        .then_with(|| name(one).cmp(&name(other)))
-}
-
 /// What became of one demand so far.
 #[derive(Default)]
 struct Record {
@@ -219,6 +187,8 @@ struct Search<'a, 'g> {
     /// By room: which placement it was, and of which pod of the request.
     on_rooms: FastMap<usize, Vec<(usize, usize)>>,
     failed: Vec<(usize, Failure)>,
+    /// How badly pods fared in an earlier answer.
+    grievances: FastMap<ObjectKey, i64>,
     /// Pods for which new nodes are packed first.
     packing: Option<by_price::Packing>,
     /// By affinity rule: whether it selects pods that are not bound by it.
@@ -310,13 +280,14 @@ impl<'a, 'g> Search<'a, 'g> {
         let mut search = Self {
             settings: request.settings,
             request,
-            turn: Turn::BySize,
+            turn: Turn::BY_SIZE,
             fit: Fit::First,
             layout,
             on_rooms: FastMap::default(),
             demands,
             records: Vec::new(),
             failed: Vec::new(),
+            grievances: FastMap::default(),
             packing: None,
             has_free_members: FastMap::default(),
             has_waited: false,
@@ -396,14 +367,6 @@ impl<'a, 'g> Search<'a, 'g> {
             let failure = last.remove(&pod).expect("a pod is queued again only with its failure");
             self.failed.push((pod, failure));
         }
-    }
-
-    fn ordered(&self) -> Vec<usize> {
-        let pods = self.request.pods;
-        let mut order: Vec<usize> = (0..pods.len()).collect();
-        // Runs that are in order already cost next to nothing.
-        order.sort_by(|one, other| self.turn.order(&pods[*one], &pods[*other]));
-        order
     }
 
     /// Puts pods where they were planned before, those first that were planned first, as far as that still holds; the others in
@@ -552,7 +515,7 @@ impl<'a, 'g> Search<'a, 'g> {
         }
         let found = match self.fit {
             Fit::First => self.first_bin(at, &guest),
-            Fit::Cheapest => self.cheapest_bin(at, &guest),
+            Fit::Cheapest | Fit::CheapestOpen => self.cheapest_bin(at, &guest),
         };
         let (index, admission) = match found {
             Some(found) => found,

@@ -477,3 +477,64 @@ fn many_small_nodes_have_to_save_more_than_a_few_large_ones() {
         assert_eq!(round.new_nodes().len(), count, "{price}");
     }
 }
+
+#[test]
+fn those_who_fared_worst_choose_first_the_next_time() {
+    let machines = [("cheap", 0.4), ("gold", 5.0)];
+    let types = machines.map(|(name, price)| {
+        machine(name, &[("cpu", "8"), ("memory", "64Gi"), ("pods", "50")], &everywhere(price))
+    });
+    let mut world = World::new(vec![pool("default")], types.to_vec());
+    let room = [("cpu", "4"), ("memory", "16Gi"), ("pods", "10")];
+    world.put_node("there", &[(INSTANCE_TYPE, "gold")], &room);
+    let large = pod("large").cpu("4").memory("1Gi");
+    let picky = pod("picky").cpu("3").memory("1Gi").select(INSTANCE_TYPE, "gold");
+    let round = world.run(&[large, picky]);
+    // By size the large one takes the room that is there, and the other one needs gold of its own.
+    assert_eq!(world.host_of("picky"), Some("there"));
+    let bought: Vec<String> =
+        round.new_nodes().iter().map(|node| node.launch().instance_type.to_string()).collect();
+    assert_eq!(bought, ["cheap"]);
+}
+
+#[test]
+fn those_who_must_be_together_choose_first_where_they_would_be_left_over() {
+    let eight = machine("eight", &[("cpu", "8"), ("memory", "64Gi"), ("pods", "50")], &everywhere(0.4));
+    let mut world = World::new(vec![pool("default")], vec![eight]);
+    let together = pod("set").cpu("1").memory("1Gi").label("app", "set");
+    let mut pods = many(6, &together.near(near(HOSTNAME, with_label("app", "set"))));
+    pods.push(pod("large").cpu("6").memory("1Gi"));
+    let round = world.run(&pods);
+    // By size the first of them joins the large one, where there is room for two.
+    assert_eq!((world.waiting(), round.new_nodes().len()), (0, 2));
+}
+
+/// In the order of their size alone they cost 1.038 times the bound.
+#[test]
+fn pods_under_rules_are_tried_in_several_orders() {
+    let sizes = [8_usize, 16, 32, 64];
+    let of = |cpu: usize| {
+        let room = [("cpu", format!("{cpu}")), ("memory", "500Gi".into()), ("pods", "50".into())];
+        let room: Vec<(&str, &str)> = room.iter().map(|(name, amount)| (*name, &**amount)).collect();
+        machine(
+            &format!("c.{cpu}"),
+            &room,
+            &everywhere(0.02 + 0.0125 * cpu as f64 - 0.00001 * (cpu * cpu) as f64),
+        )
+    };
+    let mut world = World::new(vec![pool("default")], sizes.map(of).to_vec());
+    let mut pods = Vec::new();
+    for name in ["a", "b", "c"] {
+        pods.extend(many(40, &pod(name).cpu("12500m").memory("4Gi").label("app", name)));
+    }
+    let apart = pod("d").cpu("12500m").memory("4Gi").label("app", "d");
+    pods.extend(many(40, &apart.far(near(HOSTNAME, with_label("app", "d")))));
+    for (name, cpu) in [("e", "9"), ("f", "9500m"), ("g", "10"), ("h", "12")] {
+        let own = pod(name).cpu(cpu).memory("4Gi").label("app", name);
+        pods.extend(many(40, &own.spread(spread(ZONE, 1, with_label("app", name)))));
+    }
+    world.put_pods(&pods);
+    let (solution, bound) = bounded(&world);
+    let ratio = price(&solution.new_nodes).0 as f64 / bound.0 as f64;
+    assert!(ratio < 1.025, "{ratio}");
+}

@@ -1,20 +1,30 @@
 //! The third construction: a pod goes onto the new node that it makes dearer by the least, or onto one of its own if that costs less.
+//! It is tried with and without the latter, and in several orders: what is best for one pod need not be for those that come after it.
 //!
 //! Filling the emptiest node first puts a pod that only few types suit on many nodes, each of which then has to be one of those types.
 //! This looks at all new nodes for each pod, so it is for a few hundred pods; for more, [`by_price`](super::by_price) packs whole machines.
 
 use super::super::bin::{Admission, Guest};
+use super::super::demand::DemandId;
 use super::super::ground::Ground;
 use super::super::{Request, Solution};
 use super::by_price::{cost, saves};
-use super::{Fit, Search, Turn};
+use super::by_priority::unserved;
+use super::{By, Fit, Search, Turn};
+use crate::model::hash::{FastMap, FastSet};
 use crate::model::money::UsdPerHour;
+use crate::model::name::ObjectKey;
+
+/// In what orders. Those who fared worst in the best answer so far come first in the last ones, as in squeaky wheel optimisation (Joslin
+/// and Clements, 1999).
+const ORDERS: [By; 7] =
+    [By::Cpu, By::Turns, By::Memory, By::Company, By::Grievance, By::Grievance, By::Grievance];
 
 /// More pods than this are not placed again.
 const PODS_MAX: usize = 2_000;
 
-/// Of pods that get new nodes and of those nodes: a greater product is too much work.
-const PAIRS_MAX: usize = 20_000;
+/// Each try looks at so many pairs of pods that get new nodes and of those nodes; all tries together at no more than this.
+const PAIRS_MAX: usize = 400_000;
 
 /// A plan that saves less than one part in so many is not worth another look.
 const SAVING_MIN: i64 = 200;
@@ -22,21 +32,49 @@ const SAVING_MIN: i64 = 200;
 /// A few large nodes are easier to keep to than many small ones, so each node more has to save as much as one in so many of them costs.
 const NODE_WORTH: i64 = 10;
 
-/// An answer to `request` that is cheaper than `first`, and in which no more pods have no place.
-pub(super) fn cheaper(
+/// An answer to `request` in which fewer pods have no place than in `first`, or that is cheaper and leaves over the same.
+pub(super) fn better(
     ground: &mut Ground,
     request: &Request,
     first: &Solution,
     turn: Turn,
 ) -> Option<Solution> {
     let pods: usize = first.new_nodes.iter().map(|node| node.pods.len()).sum();
-    if pods < 2 || request.pods.len() > PODS_MAX || pods * first.new_nodes.len() > PAIRS_MAX {
+    if pods == 0 || request.pods.len() < 2 || request.pods.len() > PODS_MAX {
         return None;
     }
-    let mut search = Search { turn, fit: Fit::Cheapest, ..Search::begin(request, ground) };
-    search.run();
-    let second = search.solution();
-    saves(request, &second, first, least_saving(first, &second)).then_some(second)
+    let fits = [Fit::First, Fit::Cheapest, Fit::CheapestOpen];
+    let tries = ORDERS.into_iter().flat_map(|by| fits.map(|fit| (by, fit)));
+    let mut tried: FastSet<(Vec<DemandId>, Fit)> = FastSet::default();
+    let mut best: Option<Solution> = None;
+    for (by, fit) in tries.skip(1).take(PAIRS_MAX / (pods * first.new_nodes.len())) {
+        let than = best.as_ref().unwrap_or(first);
+        let grievances = if by == By::Grievance { grievances(than) } else { FastMap::default() };
+        let turn = Turn { by, ..turn };
+        let mut search = Search { turn, fit, grievances, ..Search::begin(request, ground) };
+        let order = search.ordered();
+        if !tried.insert((order.into_iter().map(|pod| search.demands[pod]).collect(), fit)) {
+            continue;
+        }
+        search.run();
+        let answer = search.solution();
+        if unserved(request, &answer) < unserved(request, than)
+            || saves(request, &answer, than, least_saving(than, &answer))
+        {
+            best = Some(answer);
+        }
+    }
+    best
+}
+
+/// How badly each pod fares: one without a place worst, others by their part of what their new node costs.
+fn grievances(solution: &Solution) -> FastMap<ObjectKey, i64> {
+    let left = solution.unschedulable.iter().map(|left| (left.pod, i64::MAX));
+    let placed = solution.new_nodes.iter().flat_map(|node| {
+        let part = node.price().0 / (node.pods.len() as i64).max(1);
+        node.pods.iter().map(move |pod| (*pod, part))
+    });
+    left.chain(placed).collect()
 }
 
 fn least_saving(first: &Solution, second: &Solution) -> UsdPerHour {
@@ -46,7 +84,8 @@ fn least_saving(first: &Solution, second: &Solution) -> UsdPerHour {
 }
 
 impl Search<'_, '_> {
-    /// Of the new nodes that take the pod, the one that it makes dearer by the least; none if one of its own is cheaper.
+    /// Of the new nodes that take the pod, the one that it makes dearer by the least; none if one of its own is cheaper and may be
+    /// opened beside them.
     pub(super) fn cheapest_bin(&mut self, at: usize, guest: &Guest) -> Option<(usize, Admission)> {
         let mut best: Option<(UsdPerHour, usize)> = None;
         let free = self.find_bin(at, guest, |taker, around| {
@@ -63,7 +102,8 @@ impl Search<'_, '_> {
             return free;
         }
         let (more, index) = best?;
-        if let Ok((bin, admission)) = self.new_bin(at, guest)
+        if self.fit == Fit::Cheapest
+            && let Ok((bin, admission)) = self.new_bin(at, guest)
             && let Some(own) = bin.price_as(&admission, &guest.demand.requests, &mut self.surroundings())
             && own < more
         {

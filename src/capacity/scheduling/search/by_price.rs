@@ -5,7 +5,7 @@
 //! pods that were refused, and all that was not asked here, come after them in the usual order. Nodes that were opened for their price
 //! take those only as far as it lasts.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::super::demand::{DemandId, Level};
 use super::super::ground::Ground;
 use super::super::packing::pack;
 use super::super::{NewNode, Request, Solution};
-use super::by_priority::unserved;
+use super::by_priority::{unserved, unserved_requests};
 use super::{Search, Turn, surroundings};
 use crate::model::action::LaunchOption;
 use crate::model::hash::{FastMap, FastSet};
@@ -37,6 +37,7 @@ const TYPES_AMPLE: usize = 20;
 const ROUNDS: usize = 6;
 
 /// What new nodes are packed for.
+#[derive(Default)]
 pub(super) struct Packing {
     /// Pods of the request that get new nodes anyway.
     pods: FastSet<usize>,
@@ -81,11 +82,23 @@ pub(super) fn cheaper(
 
 /// Whether `second` costs less by more than `least`, and nobody has to pay for that otherwise.
 pub(super) fn saves(request: &Request, second: &Solution, first: &Solution, least: UsdPerHour) -> bool {
-    second.unschedulable.len() <= first.unschedulable.len()
-        && unserved(request, second) <= unserved(request, first)
+    serves(request, second, first)
         && by_weight(request, second) >= by_weight(request, first)
         && cost(second).0 < cost(first).0 - least.0
         && with_risk(second).0 < with_risk(first).0 - least.0
+}
+
+/// Whether no fewer pods have a place, and, where they are as many, none that ask for less.
+fn serves(request: &Request, second: &Solution, first: &Solution) -> bool {
+    match unserved(request, second).cmp(&unserved(request, first)) {
+        Ordering::Less => true,
+        Ordering::Greater => false,
+        Ordering::Equal => {
+            let (cpu, memory) = unserved_requests(request, second);
+            let (cpu_before, memory_before) = unserved_requests(request, first);
+            cpu <= cpu_before && memory <= memory_before
+        }
+    }
 }
 
 /// For whom new nodes may be packed: all who have one in `first`; and, if limits hold some of those nodes back, all but their pods, because
@@ -106,11 +119,11 @@ fn packings(request: &Request, first: &Solution) -> Vec<Packing> {
     let mut packings = Vec::new();
     if limited.is_empty() {
         let bill = Some(cost(first));
-        packings.push(Packing { pods: of_free, before: FastSet::default(), bill, has_opened: false });
+        packings.push(Packing { pods: of_free, bill, ..Packing::default() });
     } else {
         let all = of_limited.union(&of_free).copied().collect();
-        packings.push(Packing { pods: all, before: FastSet::default(), bill: None, has_opened: false });
-        packings.push(Packing { pods: of_free, before: of_limited, bill: None, has_opened: false });
+        packings.push(Packing { pods: all, ..Packing::default() });
+        packings.push(Packing { pods: of_free, before: of_limited, ..Packing::default() });
     }
     packings.retain(|packing| packing.pods.len() >= PODS_MIN);
     packings

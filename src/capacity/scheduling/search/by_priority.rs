@@ -10,6 +10,7 @@ use super::super::{Request, Solution};
 use super::{Turn, answer};
 use crate::model::hash::FastSet;
 use crate::model::name::ObjectKey;
+use crate::model::quantity::{Bytes, Millicores};
 
 /// How many pods of one priority have no place.
 type Unserved = (i32, usize);
@@ -22,7 +23,7 @@ pub(super) fn fairer(ground: &mut Ground, request: &Request, first: &Solution) -
     if others.all(|pod| pod.shape.priority >= highest) {
         return None;
     }
-    let second = answer(ground, request, Turn::ByPriority);
+    let second = answer(ground, request, Turn::BY_PRIORITY);
     (unserved(request, &second) < left).then_some(second)
 }
 
@@ -37,4 +38,18 @@ pub(super) fn unserved(request: &Request, solution: &Solution) -> Vec<Unserved> 
         *counts.entry(pod.shape.priority).or_default() += 1;
     }
     counts.into_iter().rev().collect()
+}
+
+/// CPU and memory that pods without a place ask for.
+pub(super) fn unserved_requests(request: &Request, solution: &Solution) -> (Millicores, Bytes) {
+    let mut sums = (Millicores(0), Bytes(0));
+    if solution.unschedulable.is_empty() {
+        return sums;
+    }
+    let left: FastSet<ObjectKey> = solution.unschedulable.iter().map(|left| left.pod).collect();
+    for pod in request.pods.iter().filter(|pod| left.contains(&pod.key)) {
+        sums.0.0 = sums.0.0.saturating_add(pod.shape.requests.cpu().0);
+        sums.1.0 = sums.1.0.saturating_add(pod.shape.requests.memory().0);
+    }
+    sums
 }

@@ -421,6 +421,11 @@ impl RuleBook {
         self.rules[rule].group.rule.selects(of.namespace, &of.labels)
     }
 
+    /// Whether pods have to be near others by it, or wish to be.
+    pub fn is_of_nearness(&self, rule: RuleId) -> bool {
+        self.rules[rule].group.rule.kind == Kind::Affinity
+    }
+
     pub fn len(&self) -> usize {
         self.rules.len()
     }

@@ -1,0 +1,147 @@
+//! In what order pods are placed.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::super::demand::{Demand, DemandId};
+use super::super::topology::RuleId;
+use super::Search;
+use crate::model::hash::FastMap;
+use crate::model::pod::Pod;
+use crate::model::quantity::{Bytes, Millicores};
+
+/// Whose turn it is first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// What comes next counts only among the equally important.
+    pub is_by_priority: bool,
+    pub by: By,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// CPU, then memory, largest first.
+    Cpu,
+    /// The same, but of pods that ask for as much one of each kind in turn.
+    Turns,
+    /// Memory, then CPU, largest first.
+    Memory,
+    /// Whom others must be near, then those others, then the rest, each by CPU.
+    Company,
+    /// Who fared worst in an earlier answer.
+    Grievance,
+}
+
+impl Turn {
+    pub const BY_SIZE: Self = Self { is_by_priority: false, by: By::Cpu };
+    pub const BY_PRIORITY: Self = Self { is_by_priority: true, ..Self::BY_SIZE };
+
+    fn importance(self, one: &Pod, other: &Pod) -> Ordering {
+        match self.is_by_priority {
+            true => other.shape.priority.cmp(&one.shape.priority),
+            false => Ordering::Equal,
+        }
+    }
+
+    fn size(self, one: &Pod, other: &Pod) -> Ordering {
+        let memory = |pod: &Pod| pod.shape.requests.memory();
+        match self.by {
+            By::Memory => memory(other).cmp(&memory(one)).then_with(|| sooner(one, other)),
+            By::Cpu | By::Turns | By::Company | By::Grievance => sooner(one, other),
+        }
+    }
+}
+
+/// What a pod is to others by rules of nearness that have to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Company {
+    /// Others must be near it.
+    Leads,
+    /// It must be near others.
+    Follows,
+    None,
+}
+
+/// CPU, then memory, largest first; then the older; then by what they are, so that names decide only between equals.
+pub(super) fn sooner(one: &Pod, other: &Pod) -> Ordering {
+    let age = |pod: &Pod| (pod.created.is_none(), pod.created);
+    let shapes = || match Arc::ptr_eq(&one.shape, &other.shape) {
+        true => Ordering::Equal,
+        false => one.shape.cmp(&other.shape),
+    };
+    let name = |pod: &Pod| (pod.uid, pod.key);
+    size(other)
+        .cmp(&size(one))
+        .then_with(|| age(one).cmp(&age(other)))
+        .then_with(shapes)
+        .then_with(|| name(one).cmp(&name(other)))
+}
+
+fn size(pod: &Pod) -> (Millicores, Bytes) {
+    (pod.shape.requests.cpu(), pod.shape.requests.memory())
+}
+
+impl Search<'_, '_> {
+    pub(super) fn ordered(&mut self) -> Vec<usize> {
+        let pods = self.request.pods;
+        let mut order: Vec<usize> = (0..pods.len()).collect();
+        let companies = if self.turn.by == By::Company { self.companies() } else { FastMap::default() };
+        let company = |pod: usize| companies.get(&self.demands[pod]);
+        let grievance = |pod: usize| self.grievances.get(&pods[pod].key).copied().unwrap_or_default();
+        // Runs that are in order already cost next to nothing.
+        order.sort_by(|one, other| {
+            let importance = self.turn.importance(&pods[*one], &pods[*other]);
+            let company = || company(*one).cmp(&company(*other));
+            let grievance = || grievance(*other).cmp(&grievance(*one));
+            let size = || self.turn.size(&pods[*one], &pods[*other]);
+            importance.then_with(company).then_with(grievance).then_with(size)
+        });
+        if self.turn.by == By::Turns {
+            self.take_turns(&mut order);
+        }
+        order
+    }
+
+    /// Puts those first of whose kind fewer came before, among those that ask for as much.
+    fn take_turns(&self, order: &mut [usize]) {
+        let pods = self.request.pods;
+        let mut met: FastMap<DemandId, usize> = FastMap::default();
+        let mut before: FastMap<usize, usize> = FastMap::default();
+        for pod in order.iter() {
+            let met = met.entry(self.demands[*pod]).or_default();
+            before.insert(*pod, *met);
+            *met += 1;
+        }
+        order.sort_by(|one, other| {
+            let size = |pod: usize| size(&pods[pod]);
+            let importance = self.turn.importance(&pods[*one], &pods[*other]);
+            importance
+                .then_with(|| size(*other).cmp(&size(*one)))
+                .then_with(|| before[one].cmp(&before[other]))
+        });
+    }
+
+    fn companies(&mut self) -> FastMap<DemandId, Company> {
+        let waiting: BTreeSet<DemandId> = self.demands.iter().copied().collect();
+        let waiting: Vec<Arc<Demand>> = waiting.into_iter().map(|id| self.ground.demands.get(id)).collect();
+        let follows = |demand: &Demand| !demand.shape.affinity_required.is_empty();
+        let mut rules: BTreeSet<RuleId> = BTreeSet::new();
+        for demand in waiting.iter().filter(|demand| follows(demand)) {
+            let owned =
+                self.level(demand, 0).map(|level| level.owned.iter().map(|(rule, _)| *rule).collect());
+            let owned: Vec<RuleId> = owned.unwrap_or_default();
+            rules.extend(owned.into_iter().filter(|rule| self.ground.book.is_of_nearness(*rule)));
+        }
+        let company = |demand: &Arc<Demand>| {
+            let is_led = |rule: &RuleId| self.ground.book.selects(*rule, demand.standing.class);
+            let company = match () {
+                () if rules.iter().any(is_led) => Company::Leads,
+                () if follows(demand) => Company::Follows,
+                () => Company::None,
+            };
+            (demand.id, company)
+        };
+        waiting.iter().map(company).collect()
+    }
+}
