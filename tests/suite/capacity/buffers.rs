@@ -298,6 +298,22 @@ fn sch_940_real_pods_come_before_kept_room() {
     assert_eq!(pods, [ObjectKey::new("default", "web")]);
 }
 
+/// By CPU the largest pod alone is placed, and three times the room beside it; the other two fill the node instead of it.
+#[test]
+fn one_more_real_pod_is_worth_any_kept_room() {
+    let mut town = town_with("1", 3);
+    town.change_pool("default", |pool| pool.limits = Some(amounts(&[("cpu", "8")])));
+    for (name, cpu, memory) in
+        [("large", "4500m", "256Mi"), ("wide", "4300m", "2Gi"), ("slim", "3500m", "2Gi")]
+    {
+        let requests = amounts(&[("cpu", cpu), ("memory", memory), ("pods", "1")]);
+        town.cluster.put_pod(Arc::new(pod(name, None, PodShape { requests, ..shape(name, cpu) })));
+    }
+    let plan = planning::plan(&town.cluster, town.now, &town.settings);
+    let pods: Vec<_> = plan.provisioning.new_nodes.iter().flat_map(|node| node.pods.clone()).collect();
+    assert_eq!(pods, ["wide", "slim"].map(|name| ObjectKey::new("default", name)));
+}
+
 /// The room was planned before the pod came, and is still the pod's.
 #[test]
 fn sch_940_a_real_pod_takes_the_room_that_was_kept() {

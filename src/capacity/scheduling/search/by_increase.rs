@@ -32,7 +32,7 @@ const SAVING_MIN: i64 = 200;
 /// A few large nodes are easier to keep to than many small ones, so each node more has to save as much as one in so many of them costs.
 const NODE_WORTH: i64 = 10;
 
-/// An answer to `request` in which fewer pods have no place than in `first`, or that is cheaper and leaves over the same.
+/// An answer to `request` in which fewer pods have no place than in `first`, or that is cheaper and leaves over none that ask for more.
 pub(super) fn better(
     ground: &mut Ground,
     request: &Request,
