@@ -11,12 +11,15 @@ use jiff::{SignedDuration, Timestamp};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::disruption::budgets::next_change;
 use crate::capacity::disruption::marking::marked;
-use crate::capacity::disruption::{Command, Destination, Step, has_to_move, join, next_step, quiet_at};
+use crate::capacity::disruption::{
+    Command, Destination, Method, Step, has_to_move, join, next_step, price_of, quiet_at,
+};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
 use crate::capacity::scheduling::{NewNode, Place, Supply, is_going, is_reschedulable};
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label;
+use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, TypeName, Zone};
 use crate::model::offering::CapacityType;
 use crate::model::pod::{Pod, PodPhase};
@@ -34,6 +37,10 @@ pub struct SettledNode {
     pub instance_type: Option<TypeName>,
     pub zone: Option<Zone>,
     pub capacity_type: Option<CapacityType>,
+    /// Zero for nobody's of ours.
+    pub price: UsdPerHour,
+    /// Without those of daemons.
+    pub pods: usize,
 }
 
 /// The cluster at the end.
@@ -44,6 +51,49 @@ pub struct Settled {
     pub steps: u64,
     /// Nothing was left to do.
     pub quiescent: bool,
+    /// How late it is by then.
+    pub until: Timestamp,
+    /// What the nodes of ours cost before the first step.
+    pub before: UsdPerHour,
+    /// One entry for each thing that was carried out.
+    pub history: Vec<Done>,
+    /// Pods that wait at the end.
+    pub pending: usize,
+}
+
+/// Something that was carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Done {
+    pub at: Timestamp,
+    pub what: What,
+    /// Nodes that went, nodes that came.
+    pub removed: usize,
+    pub started: usize,
+    /// Pods that had to leave a node.
+    pub evictions: usize,
+    /// Pods that waited and got a place.
+    pub bound: usize,
+    /// What the nodes of ours cost afterwards.
+    pub bill: UsdPerHour,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Machines under way joined; pods that needed a place got one; what a static pool lacks was bought.
+    Provisioning,
+    /// Nodes that were on their way out went.
+    Termination,
+    Disruption(Method),
+}
+
+impl What {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provisioning => "provisioning",
+            Self::Termination => "termination",
+            Self::Disruption(method) => method.as_str(),
+        }
+    }
 }
 
 /// A cluster in which nothing is left to do, or that never gets there.
@@ -55,12 +105,22 @@ pub struct Rest {
     pub steps: u64,
     /// Nothing was left to do.
     pub quiescent: bool,
+    pub history: Vec<Done>,
 }
 
-/// Carries out all that is to be done from `now` on, and names the nodes that are there then.
+/// Carries out all that is to be done from `now` on, and tells what is there then.
 pub fn settle(cluster: &Cluster, now: Timestamp, settings: &EngineSettings) -> Settled {
+    let supply = Supply::of(cluster, &settings.scheduling);
     let rest = come_to_rest(cluster, now, settings, &Patience::default());
-    Settled { nodes: nodes_of(&rest.cluster), steps: rest.steps, quiescent: rest.quiescent }
+    Settled {
+        nodes: nodes_of(&rest.cluster, &supply),
+        steps: rest.steps,
+        quiescent: rest.quiescent,
+        until: rest.now,
+        before: bill(cluster, &supply),
+        history: rest.history,
+        pending: rest.cluster.waiting_pods().count(),
+    }
 }
 
 /// How long to wait once nothing is left to do.
@@ -85,7 +145,11 @@ pub fn come_to_rest(
         now,
         settings,
         made: last_made(cluster),
+        bill: UsdPerHour::ZERO,
+        doing: Doing::default(),
+        history: Vec::new(),
     };
+    settling.bill = bill(cluster, &settling.supply);
     let (mut steps, mut quiescent) = (0, false);
     while steps < STEPS_MAX {
         if settling.step() {
@@ -100,7 +164,8 @@ pub fn come_to_rest(
             break;
         }
     }
-    Rest { cluster: settling.cluster, now: settling.now, steps, quiescent }
+    let Settling { cluster, now, history, .. } = settling;
+    Rest { cluster, now, steps, quiescent, history }
 }
 
 /// How new nodes are called.
@@ -118,6 +183,18 @@ struct Settling<'a> {
     now: Timestamp,
     settings: &'a EngineSettings,
     made: u64,
+    bill: UsdPerHour,
+    doing: Doing,
+    history: Vec<Done>,
+}
+
+/// What the thing that is being carried out has come to so far.
+#[derive(Default)]
+struct Doing {
+    removed: usize,
+    started: usize,
+    evictions: usize,
+    bound: usize,
 }
 
 impl Settling<'_> {
@@ -125,7 +202,13 @@ impl Settling<'_> {
     fn step(&mut self) -> bool {
         let arrived = self.join_launched();
         let placed = self.place_pods();
+        if arrived || placed {
+            self.note(What::Provisioning);
+        }
         let left = self.remove_going();
+        if left {
+            self.note(What::Termination);
+        }
         if arrived || placed || left {
             return true;
         }
@@ -140,10 +223,20 @@ impl Settling<'_> {
         for node in &new_nodes {
             self.add(node);
         }
+        if !new_nodes.is_empty() {
+            self.note(What::Provisioning);
+        }
         for command in commands {
             self.carry_out(&command);
+            self.note(What::Disruption(command.method));
         }
         has_commands
+    }
+
+    /// Writes down what was done.
+    fn note(&mut self, what: What) {
+        let Doing { removed, started, evictions, bound } = std::mem::take(&mut self.doing);
+        self.history.push(Done { at: self.now, what, removed, started, evictions, bound, bill: self.bill });
     }
 
     /// Machines that are on their way arrive.
@@ -159,7 +252,9 @@ impl Settling<'_> {
             .cloned()
             .collect();
         for claim in &waiting {
-            join(&mut self.cluster, claim, NodeName(claim.name.0), self.now);
+            let name = NodeName(claim.name.0);
+            join(&mut self.cluster, claim, name, self.now);
+            self.bill += price_at(&self.cluster, &self.supply, name);
         }
         !waiting.is_empty()
     }
@@ -232,6 +327,8 @@ impl Settling<'_> {
         let name = NodeName::new(&format!("{MADE}{}", self.made));
         let claim = planning::buy(&self.cluster, &self.supply, node, self.settings, self.now, self.made)?;
         join(&mut self.cluster, &claim, name, self.now);
+        self.doing.started += 1;
+        self.bill += node.price();
         Some(name)
     }
 
@@ -249,6 +346,10 @@ impl Settling<'_> {
                 is_unschedulable: false,
                 ..(*pod).clone()
             };
+            match pod.node {
+                Some(_) => self.doing.evictions += 1,
+                None => self.doing.bound += 1,
+            }
             self.cluster.put_pod(Arc::new(bound));
             let claim = self.cluster.nodes.get(&name).and_then(|node| self.cluster.claim_of(node));
             touched.extend(claim.map(|claim| (claim.name, ())));
@@ -263,9 +364,12 @@ impl Settling<'_> {
 
     /// The node goes; what it ran and has to run on waits for another place.
     fn remove(&mut self, node: NodeName, claim: Option<ClaimName>) {
+        self.bill = self.bill - price_at(&self.cluster, &self.supply, node);
+        self.doing.removed += 1;
         let pods: Vec<Arc<Pod>> = self.cluster.pods_of(node).cloned().collect();
         for pod in pods {
             if has_to_move(&pod) {
+                self.doing.evictions += 1;
                 let waiting = Pod {
                     node: None,
                     phase: PodPhase::Pending,
@@ -306,7 +410,21 @@ impl Settling<'_> {
     }
 }
 
-fn nodes_of(cluster: &Cluster) -> Vec<SettledNode> {
+/// What `node` costs; nothing if it is nobody's of ours.
+fn price_at(cluster: &Cluster, supply: &Supply, node: NodeName) -> UsdPerHour {
+    let known = cluster.nodes.get(&node);
+    let pool = known.and_then(|node| node.labels.get(&*label::NODEPOOL));
+    match (known, pool) {
+        (Some(node), Some(pool)) => price_of(node, &supply.sold(PoolName(*pool))),
+        _ => UsdPerHour::ZERO,
+    }
+}
+
+fn bill(cluster: &Cluster, supply: &Supply) -> UsdPerHour {
+    cluster.nodes.keys().map(|name| price_at(cluster, supply, *name)).sum()
+}
+
+fn nodes_of(cluster: &Cluster, supply: &Supply) -> Vec<SettledNode> {
     let of = |node: &Arc<crate::model::node::Node>| {
         let label = |key| node.labels.get(&key).copied();
         SettledNode {
@@ -315,6 +433,8 @@ fn nodes_of(cluster: &Cluster) -> Vec<SettledNode> {
             instance_type: label(*label::INSTANCE_TYPE).map(TypeName),
             zone: label(*label::ZONE).map(Zone),
             capacity_type: label(*label::CAPACITY_TYPE).and_then(|kind| CapacityType::parse(&kind)),
+            price: price_at(cluster, supply, node.name),
+            pods: cluster.pods_of(node.name).filter(|pod| has_to_move(pod)).count(),
         }
     };
     cluster.nodes.values().map(of).collect()

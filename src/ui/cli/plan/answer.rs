@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::document::{
     Advice, Buffer, Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning,
-    Reason, Settled, SettledNode, StaticPool, Taint, Unschedulable,
+    Reason, Settled, SettledNode, SettledStep, StaticPool, Taint, Unschedulable,
 };
 use crate::capacity::buffers::{self, Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
@@ -127,8 +127,33 @@ fn settled(end: &settle::Settled) -> Settled {
         instance_type: node.instance_type.map_or_else(String::new, |name| name.to_string()),
         zone: node.zone.map_or_else(String::new, |zone| zone.to_string()),
         capacity_type: node.capacity_type.map_or_else(String::new, |kind| kind.to_string()),
+        usd_per_hour: node.pool.map(|_| node.price.to_string()),
+        pods: node.pods as u64,
     };
-    Settled { nodes: end.nodes.iter().map(node).collect(), steps: end.steps, quiescent: end.quiescent }
+    let step = |done: &settle::Done| SettledStep {
+        at: done.at.to_string(),
+        method: done.what.as_str().to_owned(),
+        nodes: done.removed as u64,
+        new_nodes: done.started as u64,
+        pods: (done.evictions + done.bound) as u64,
+        usd_per_hour: done.bill.to_string(),
+    };
+    let sum = |count: fn(&settle::Done) -> usize| end.history.iter().map(count).sum::<usize>() as u64;
+    let bill: UsdPerHour = end.nodes.iter().map(|node| node.price).sum();
+    Settled {
+        nodes: end.nodes.iter().map(node).collect(),
+        steps: end.steps,
+        quiescent: end.quiescent,
+        until: end.until.to_string(),
+        start_usd_per_hour: end.before.to_string(),
+        usd_per_hour: bill.to_string(),
+        evictions: sum(|done| done.evictions),
+        bound: sum(|done| done.bound),
+        pending: end.pending as u64,
+        nodes_removed: sum(|done| done.removed),
+        nodes_started: sum(|done| done.started),
+        history: end.history.iter().map(step).collect(),
+    }
 }
 
 /// Counts new nodes over the whole plan.

@@ -239,6 +239,36 @@ pub struct Settled {
     pub steps: u64,
     /// Whether really nothing was left to do when it ended.
     pub quiescent: bool,
+    /// How late it is by then.
+    pub until: String,
+    /// What the nodes of pools cost before the first step, and at the end.
+    pub start_usd_per_hour: String,
+    pub usd_per_hour: String,
+    /// Pods that had to leave a node, each time counted.
+    pub evictions: u64,
+    /// Pods that waited and got a place.
+    pub bound: u64,
+    /// Pods that wait at the end.
+    pub pending: u64,
+    pub nodes_removed: u64,
+    pub nodes_started: u64,
+    /// One entry for each thing that was carried out, in order.
+    pub history: Vec<SettledStep>,
+}
+
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SettledStep {
+    pub at: String,
+    /// `provisioning`, `termination`, or the method of a command.
+    pub method: String,
+    /// Nodes that went, nodes that came.
+    pub nodes: u64,
+    pub new_nodes: u64,
+    /// Pods that moved or got a place.
+    pub pods: u64,
+    /// What the nodes of pools cost afterwards.
+    pub usd_per_hour: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -250,6 +280,11 @@ pub struct SettledNode {
     pub instance_type: String,
     pub zone: String,
     pub capacity_type: String,
+    /// Absent for a node that no pool owns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usd_per_hour: Option<String>,
+    /// Without those of DaemonSets.
+    pub pods: u64,
 }
 
 /// What the repository would change in the cluster. All fields are absent without a repository.

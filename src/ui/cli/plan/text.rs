@@ -84,7 +84,20 @@ pub fn render(plan: &PlanDocument, console: &Console) -> String {
             nodes.row([&node.name, pool, &node.instance_type, &node.zone, &node.capacity_type]);
         }
         let end = if settled.quiescent { "nothing is left to do" } else { "not settled" };
+        let mut history = Table::new(&["TIME", "METHOD", "NODES GO", "COME", "PODS MOVE", "$/H"]);
+        for step in &settled.history {
+            let counts = [step.nodes, step.new_nodes, step.pods].map(|count| count.to_string());
+            let [go, come, pods] = &counts;
+            history.row([&step.at, &step.method, go, come, pods, &step.usd_per_hour]);
+        }
+        part("What is carried out", history);
         part(&format!("After {}: {end}", counted(settled.steps, "step")), nodes);
+        parts.push(format!(
+            "${} an hour before, ${} after; {}\n",
+            settled.start_usd_per_hour,
+            settled.usd_per_hour,
+            counted(settled.evictions, "eviction")
+        ));
     }
     parts.push(format!("{}\n", summary(plan)));
     parts.join("\n")
