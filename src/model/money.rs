@@ -18,6 +18,12 @@ pub struct PriceError(String);
 impl UsdPerHour {
     pub const ZERO: Self = Self(0);
 
+    /// So much of it as `part` is of `whole`, rounded down; nothing of nothing.
+    pub fn share(self, part: Self, whole: Self) -> Self {
+        let share = i128::from(self.0) * i128::from(part.0) / i128::from(whole.0).max(1);
+        Self(i64::try_from(share).unwrap_or(i64::MAX))
+    }
+
     /// What this price costs over `duration`, in micro-dollars, rounded down.
     pub fn over(self, duration: SignedDuration) -> Usd {
         let micros = i128::from(self.0) * duration.as_millis() / 3_600_000;

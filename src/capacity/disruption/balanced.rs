@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::candidates::{Candidate, worth};
-use super::consolidation::Refused;
 use super::cost;
+use super::removal::Refused;
 use super::round::Round;
 use crate::model::money::UsdPerHour;
 use crate::model::name::PoolName;

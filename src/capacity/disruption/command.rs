@@ -147,7 +147,8 @@ impl Command {
                     (0, true) => "its pods fit on other nodes".to_string(),
                     (0, false) => "their pods fit on other nodes".to_string(),
                     (_, true) => "a cheaper node will do".to_string(),
-                    (_, false) => "one cheaper node will do for all of them".to_string(),
+                    (1, false) => "one cheaper node will do for all of them".to_string(),
+                    (_, false) => "cheaper nodes will do for all of them".to_string(),
                 }
             }
         };

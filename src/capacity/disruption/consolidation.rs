@@ -1,221 +1,340 @@
-//! Whether a set of nodes can be given back because their pods fit elsewhere, or on one node that costs less.
+//! Which nodes are given back because their pods fit elsewhere for less money.
+//!
+//! Candidates are offered one after the other, what saves most per disruption first. Each is taken if its pods, and those that earlier ones
+//! had put on it, find places on what stays or on new nodes, and if all of that together then costs less than before. One that cannot go
+//! stops nobody else, and is offered once more at the end: others that went may have made it possible. So the set that goes need be no run
+//! of the order, and several nodes may be replaced by several.
+//!
+//! Pods are put where nobody will want to move them again soon: on nodes that stay for certain, then on those that are least worth
+//! emptying. Nodes whose pods share new ones go together in one command, and all that need nothing new in another.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::candidates::Candidate;
-use super::command::{Command, Method, destinations};
+use super::balanced::Totals;
+use super::budgets::{Allowance, allowances};
+use super::candidates::{Candidate, Class};
+use super::command::{Command, Destination};
 use super::cost;
+use super::hysteresis::Averages;
+use super::removal::{FITS, Refused, best, decide, needed_by_waiting_pods, suited, wants};
 use super::round::Round;
-use crate::capacity::provisioning::missing_values;
-use crate::capacity::scheduling::NewNode;
-use crate::model::action::LaunchOption;
-use crate::model::claim::ConditionType;
+use crate::capacity::scheduling::{Chain, Fit, Link, Place, To};
 use crate::model::hash::FastMap;
-use crate::model::label;
 use crate::model::money::UsdPerHour;
-use crate::model::name::TypeName;
-use crate::model::offering::CapacityType;
-use crate::model::pool::ConsolidationPolicy;
-use crate::model::requirement::Requirement;
+use crate::model::name::{NodeName, ObjectKey, PoolName};
+use crate::model::pod::Pod;
+use crate::model::pool::DisruptionReason;
 
-/// How many cheaper types a single spot node must have before it is replaced by another: fifteen, as in Karpenter, so
-/// that the new one is not itself replaced at once.
-const SPOT_TYPES_LEAST: usize = 15;
+/// The most nodes of one command: a hundred, as in Karpenter.
+const NODES_MAX: usize = 100;
+/// So often those that could not go are offered again, as long as others went meanwhile.
+const TURNS_MAX: usize = 3;
 
-/// Why nothing comes of a set.
-pub(super) type Refused = (&'static str, String);
-
-/// Whether `candidate` may be consolidated at all.
-pub(super) fn wants(round: &Round, candidate: &Candidate) -> Result<(), Refused> {
-    let no = |code, message: String| Err((code, message));
-    let Some(pool) = round.cluster.pools.get(&candidate.pool) else {
-        return no("PoolNotFound", format!("nodepool not found (NodePool={})", candidate.pool));
-    };
-    if pool.is_static() {
-        return no(
-            "StaticPool",
-            format!("NodePool \"{}\" is static, its nodes are not consolidated", pool.name),
-        );
+/// All commands that would start now, at most so many; they are started in `round`.
+pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
+    let mut candidates = wanting(round);
+    if candidates.is_empty() || commands_max == 0 {
+        return Vec::new();
     }
-    let Some(node) = round.cluster.nodes.get(&candidate.node) else {
-        return no("NotManaged", "the node is gone".into());
-    };
-    if !candidate.is_of_known_type {
-        let shown = node.labels.get(&*label::INSTANCE_TYPE).map_or("", |name| name.as_str());
-        return no("InstanceTypeNotFound", format!("Instance Type \"{shown}\" not found"));
+    sort(&mut candidates);
+    let allowances = allowances(&round.cluster, DisruptionReason::Underutilized, round.now);
+    let question = Question { totals: Totals::of(round), averages: Averages::of(&candidates) };
+    let sweep = Sweep::over(round, &question, &candidates, allowances.clone());
+    let Sweep { groups, destinations, refused, over_budget, .. } = sweep;
+    let Question { totals, .. } = question;
+    for (candidate, why) in refused {
+        note(round, &candidate, why);
     }
-    for key in [*label::CAPACITY_TYPE, *label::ZONE] {
-        if !node.labels.contains_key(&key) {
-            return no("LabelMissing", format!("Node does not have label \"{key}\""));
+    for candidate in over_budget {
+        let allowance = &allowances[&candidate.pool];
+        let why = allowance.why(candidate.pool, DisruptionReason::Underutilized);
+        note(round, &candidate, ("BudgetExhausted", why));
+        hold_if_it_would_go(round, &totals, &candidate, allowance);
+    }
+    let mut commands = Vec::new();
+    for set in sets(groups) {
+        if commands.len() < commands_max {
+            start(round, &totals, &set, &destinations, &mut commands);
         }
     }
-    if pool.disruption.consolidate_after.duration.is_none() {
-        return no("ConsolidationDisabled", format!("NodePool \"{}\" has consolidation disabled", pool.name));
-    }
-    if !round.claim(candidate).conditions.is_true(ConditionType::Consolidatable) {
-        let after = &pool.disruption.consolidate_after;
-        return no(
-            "NotConsolidatable",
-            format!("its pods have not been quiet for {after} (consolidateAfter)"),
-        );
-    }
-    if candidate.is_empty() {
-        return no("Empty", "the node is empty, which is not consolidation's business".into());
-    }
-    if pool.disruption.policy == ConsolidationPolicy::WhenEmpty {
-        let message =
-            format!("NodePool \"{}\" has consolidation policy WhenEmpty, but node is not empty", pool.name);
-        return no("PolicyWhenEmpty", message);
-    }
-    Ok(())
+    commands
 }
 
-/// Judges the removal of all of `candidates` together.
-pub(super) fn decide(round: &Round, method: Method, candidates: &[Candidate]) -> Result<Command, Refused> {
-    let chosen: Vec<&Candidate> = candidates.iter().collect();
-    let simulated = round.simulate(&chosen, true);
-    if let Some((pod, why)) = simulated.homeless.first() {
-        return Err(("CannotReschedule", format!("pod {pod} would have no place: {why}")));
-    }
-    let pods: Vec<_> = candidates.iter().flat_map(|candidate| round.leaving_pods(candidate.node)).collect();
-    let ceiling: UsdPerHour = candidates.iter().map(|candidate| candidate.price).sum();
-    let mut found = round.replacements(&simulated.solution, &pods);
-    let to = destinations(&pods, &simulated.solution, true);
-    if found.len() > 1 {
-        let message = format!("Can't remove without creating {} candidates", found.len());
-        return Err(("NeedsSeveralReplacements", message));
-    }
-    let Some(replacement) = found.pop() else {
-        return Ok(Command::new(method, candidates, Vec::new(), ceiling, to));
-    };
-    if !replacement.pods.iter().any(|pod| pods.contains(pod)) {
-        let message = "a new node would be needed for pods that wait, which have room while it stays";
-        return Err(("NeededByWaitingPods", message.into()));
-    }
-    let replacement = cheaper(round, candidates, replacement, ceiling)?;
-    let savings = ceiling - replacement.price();
-    Ok(Command::new(method, candidates, vec![replacement], savings, to))
-}
-
-/// `node` with only the types that certainly cost less than `ceiling`.
-fn cheaper(
-    round: &Round,
-    candidates: &[Candidate],
-    mut node: NewNode,
-    ceiling: UsdPerHour,
-) -> Result<NewNode, Refused> {
-    let is_spot_to_spot = candidates.iter().all(|candidate| candidate.is_spot)
-        && node.capacity_types().contains(&CapacityType::Spot);
-    if is_spot_to_spot {
-        if !round.settings.spot_to_spot {
-            let message = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node";
-            return Err(("SpotToSpotDisabled", message.into()));
-        }
-        only_spot(&mut node);
-    }
-    keep_types(&mut node, |options| worst_price(options).is_some_and(|price| price < ceiling));
-    if node.options.is_empty() {
-        return Err(("NoCheaperReplacement", "Can't replace with a cheaper node".into()));
-    }
-    if let Some(key) = short_of_values(round, &node) {
-        return Err((
-            "MinValuesNotMet",
-            format!("Filtering by price: minValues requirement of {key} is not met"),
-        ));
-    }
-    if is_spot_to_spot && candidates.len() == 1 {
-        let types = node.instance_types();
-        if types.len() < SPOT_TYPES_LEAST {
-            let message = format!(
-                "SpotToSpotConsolidation requires {SPOT_TYPES_LEAST} cheaper instance type options than the current \
-                 candidate to consolidate, got {}",
-                types.len()
-            );
-            return Err(("SpotToSpotFlexibility", message));
-        }
-        cut_to_fifteen(round, &mut node, &types);
-    }
-    if node.capacity_types().contains(&CapacityType::Spot) {
-        // Or a shortage of spot would end in a node that costs more.
-        only_spot(&mut node);
-    }
-    Ok(node)
-}
-
-/// The cheapest fifteen, or as many more as minimum values ask for.
-fn cut_to_fifteen(round: &Round, node: &mut NewNode, types: &[TypeName]) {
-    for count in SPOT_TYPES_LEAST..=types.len() {
-        let kept: BTreeSet<TypeName> = types[..count].iter().copied().collect();
-        let mut cut = node.clone();
-        Arc::make_mut(&mut cut.options).retain(|option| kept.contains(&option.instance_type));
-        if short_of_values(round, &cut).is_none() || count == types.len() {
-            *node = cut;
-            return;
-        }
-    }
-}
-
-fn only_spot(node: &mut NewNode) {
-    Arc::make_mut(&mut node.options).retain(|option| option.capacity_type == CapacityType::Spot);
-    node.requirements.replace(*label::CAPACITY_TYPE, Requirement::one(CapacityType::Spot.symbol()));
-}
-
-/// Keeps the types of `node` whose ways to be bought satisfy `keeps`.
-fn keep_types(node: &mut NewNode, keeps: impl Fn(&[LaunchOption]) -> bool) {
-    let mut by_type: FastMap<TypeName, Vec<LaunchOption>> = FastMap::default();
-    for option in node.options.iter() {
-        by_type.entry(option.instance_type).or_default().push(*option);
-    }
-    if by_type.values().any(|ways| !keeps(ways)) {
-        let is_kept =
-            |option: &LaunchOption| by_type.get(&option.instance_type).is_some_and(|ways| keeps(ways));
-        Arc::make_mut(&mut node.options).retain(is_kept);
-    }
-}
-
-/// What a type may cost at worst, bought as the first capacity type that it is sold as.
-fn worst_price(options: &[LaunchOption]) -> Option<UsdPerHour> {
-    [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand].into_iter().find_map(|kind| {
-        options.iter().filter(|option| option.capacity_type == kind).map(|option| option.price).max()
-    })
-}
-
-fn short_of_values(round: &Round, node: &NewNode) -> Option<crate::model::symbol::Symbol> {
-    let types = node.instance_types().into_iter().collect();
-    missing_values(node, &round.supply.types(node.pool), &types)
-}
-
-/// Takes from `node` what costs as much as a type of `candidates` that is among its own: removing the others and keeping
-/// that node would be better.
-pub(super) fn without_same_types(
-    round: &Round,
-    candidates: &[Candidate],
-    mut node: NewNode,
-) -> Result<NewNode, Refused> {
-    let offered: BTreeSet<TypeName> = node.instance_types().into_iter().collect();
-    let lowest = candidates
-        .iter()
-        .filter(|candidate| {
-            let known = round.cluster.nodes.get(&candidate.node);
-            let name = known.and_then(|node| node.labels.get(&*label::INSTANCE_TYPE));
-            name.is_some_and(|name| offered.contains(&TypeName(*name)))
-        })
-        .map(|candidate| candidate.price)
-        .min();
-    if let Some(lowest) = lowest {
-        keep_types(&mut node, |options| worst_price(options).is_some_and(|price| price < lowest));
-    }
-    if node.options.is_empty() || short_of_values(round, &node).is_some() {
-        return Err(("SameType", "the replacement would be of a type that is removed".into()));
-    }
-    Ok(node)
-}
-
-/// The order in which candidates are taken: what saves most per disruption first.
+/// What saves most per disruption first.
 pub(super) fn sort(candidates: &mut [Candidate]) {
     candidates.sort_by(|a, b| {
         cost::by_savings((a.price, a.disruption), (b.price, b.disruption))
             .then_with(|| (a.pool, a.node).cmp(&(b.pool, b.node)))
     });
+}
+
+/// Nodes that may be consolidated; of the others it is noted why not.
+fn wanting(round: &mut Round) -> Vec<Candidate> {
+    let mut wanting = Vec::new();
+    for candidate in round.candidates(Class::Graceful) {
+        match wants(round, &candidate) {
+            Ok(()) => wanting.push(candidate),
+            Err((code, message)) if code != "Empty" => note(round, &candidate, (code, message)),
+            Err(_) => {}
+        }
+    }
+    wanting
+}
+
+/// Nodes that go together, because their pods share new ones; or one that needs none.
+struct Group {
+    candidates: Vec<Candidate>,
+    /// By number in the chain.
+    new_nodes: BTreeSet<usize>,
+    savings: UsdPerHour,
+}
+
+/// Where pods go if one more candidate goes, the group in which it does, and the groups that it joins.
+type Found = (Link, Group, BTreeSet<usize>);
+
+/// What is looked at for every candidate.
+struct Question {
+    totals: Totals,
+    averages: Averages,
+}
+
+/// What the candidates that were offered so far come to.
+struct Sweep<'r, 'a> {
+    round: &'r Round<'a>,
+    question: &'r Question,
+    chain: Chain,
+    allowances: BTreeMap<PoolName, Allowance>,
+    /// In the order in which they were formed; those that were joined to later ones are empty.
+    groups: Vec<Group>,
+    group_of: FastMap<NodeName, usize>,
+    group_with: FastMap<usize, usize>,
+    /// Where pods go, as far as it is there already.
+    destinations: BTreeMap<ObjectKey, Place>,
+    refused: Vec<(Candidate, Refused)>,
+    over_budget: Vec<Candidate>,
+}
+
+impl<'r, 'a> Sweep<'r, 'a> {
+    /// `candidates`: in the order in which they are offered.
+    fn over(
+        round: &'r Round<'a>,
+        question: &'r Question,
+        candidates: &[Candidate],
+        allowances: BTreeMap<PoolName, Allowance>,
+    ) -> Self {
+        let mut sweep = Self {
+            round,
+            question,
+            chain: round.chain(&preferred(round, candidates)),
+            allowances,
+            groups: Vec::new(),
+            group_of: FastMap::default(),
+            group_with: FastMap::default(),
+            destinations: BTreeMap::new(),
+            refused: Vec::new(),
+            over_budget: Vec::new(),
+        };
+        let mut offered: Vec<Candidate> = candidates.to_vec();
+        for _ in 0..TURNS_MAX {
+            let before = sweep.group_of.len();
+            sweep.over_budget.clear();
+            for candidate in &offered {
+                sweep.offer(candidate);
+            }
+            if sweep.group_of.len() == before || sweep.refused.is_empty() {
+                break;
+            }
+            offered =
+                std::mem::take(&mut sweep.refused).into_iter().map(|(candidate, _)| candidate).collect();
+        }
+        sweep
+    }
+
+    fn offer(&mut self, candidate: &Candidate) {
+        let Some(allowance) = self.allowances.get(&candidate.pool) else { return };
+        if allowance.remaining() == 0 {
+            self.over_budget.push(candidate.clone());
+            return;
+        }
+        match self.judge(candidate) {
+            Ok((link, group, joined)) => self.take(candidate, link, group, joined),
+            Err(why) => self.refused.push((candidate.clone(), why)),
+        }
+    }
+
+    /// What it comes to if `candidate` goes as well.
+    fn judge(&mut self, candidate: &Candidate) -> Result<Found, Refused> {
+        self.question.totals.precheck(self.round, candidate)?;
+        let [one, other] = FITS;
+        let first = self.judge_with(candidate, one);
+        if first.as_ref().is_ok_and(|(_, group, _)| group.new_nodes.is_empty()) {
+            return first;
+        }
+        let second = self.judge_with(candidate, other);
+        let gained = |(_, group, joined): &Found| {
+            group.savings - joined.iter().map(|at| self.groups[*at].savings).sum()
+        };
+        best([first, second], gained)
+    }
+
+    fn judge_with(&mut self, candidate: &Candidate, fit: Fit) -> Result<Found, Refused> {
+        let link = self.round.ask(&mut self.chain, candidate, fit)?;
+        let (joined, new_nodes) = self.meets(candidate, &link)?;
+        let parts = joined.iter().map(|at| &self.groups[*at]);
+        let mut candidates: Vec<Candidate> =
+            parts.clone().flat_map(|group| group.candidates.clone()).collect();
+        candidates.push(candidate.clone());
+        if candidates.len() > NODES_MAX {
+            let message = format!("it would be one of more than {NODES_MAX} nodes that go together");
+            return Err(("TooManyTogether", message));
+        }
+        let before: UsdPerHour = parts.map(|group| group.savings).sum();
+        let price: UsdPerHour = candidates.iter().map(|candidate| candidate.price).sum();
+        let wanted = self.round.new_nodes_of(&link, &new_nodes);
+        let wanted = suited(self.round, &candidates, wanted)?;
+        let savings = price - wanted.iter().map(|node| node.price()).sum();
+        if !new_nodes.is_empty() && savings <= before {
+            return Err(("NoCheaperReplacement", "Can't replace with a cheaper node".into()));
+        }
+        let least = self.question.averages.least_saving(candidate);
+        if !new_nodes.is_empty() && savings - before < least {
+            let message = format!(
+                "a cheaper node would save ${} an hour, which is less than the ${least} that moving its pods should save",
+                savings - before
+            );
+            return Err(("TooLittleSaved", message));
+        }
+        self.question.totals.approve(self.round, &candidates, savings)?;
+        Ok((link, Group { candidates, new_nodes, savings }, joined))
+    }
+
+    /// The groups that `candidate` shares new nodes with, and those nodes.
+    fn meets(
+        &self,
+        candidate: &Candidate,
+        link: &Link,
+    ) -> Result<(BTreeSet<usize>, BTreeSet<usize>), Refused> {
+        let is_of_others = |pod: &Pod| {
+            pod.node.is_none_or(|node| node != candidate.node && !self.group_of.contains_key(&node))
+        };
+        let on_new = link.moved.iter().filter_map(|(pod, to)| match to {
+            To::New(at) => Some((pod, *at)),
+            To::Existing(_) => None,
+        });
+        let (mut joined, mut new_nodes) = (BTreeSet::<usize>::new(), BTreeSet::<usize>::new());
+        let mut opened: BTreeSet<usize> = (self.chain.new_nodes()..link.new_nodes()).collect();
+        for (pod, at) in on_new {
+            if pod.buffer().is_some() {
+                continue;
+            }
+            if is_of_others(pod) {
+                return Err(needed_by_waiting_pods());
+            }
+            new_nodes.insert(at);
+            opened.remove(&at);
+            joined.extend(self.group_with.get(&at));
+            joined.extend(pod.node.and_then(|node| self.group_of.get(&node)));
+        }
+        if !opened.is_empty() {
+            return Err(needed_by_waiting_pods());
+        }
+        new_nodes.extend(joined.iter().flat_map(|group| self.groups[*group].new_nodes.iter().copied()));
+        Ok((joined, new_nodes))
+    }
+
+    fn take(&mut self, candidate: &Candidate, link: Link, group: Group, joined: BTreeSet<usize>) {
+        if let Some(allowance) = self.allowances.get_mut(&candidate.pool) {
+            allowance.take();
+        }
+        for (pod, to) in &link.moved {
+            match to {
+                To::Existing(place) => drop(self.destinations.insert(pod.key, *place)),
+                To::New(_) => drop(self.destinations.remove(&pod.key)),
+            }
+        }
+        self.chain.take_up(link);
+        for at in joined {
+            self.groups[at].candidates.clear();
+        }
+        let at = self.groups.len();
+        self.group_of.extend(group.candidates.iter().map(|candidate| (candidate.node, at)));
+        self.group_with.extend(group.new_nodes.iter().map(|node| (*node, at)));
+        self.groups.push(group);
+    }
+}
+
+/// The order in which pods are offered to what is there: to what stays in any case, to `candidates` from the last to the first, to what is
+/// not ready.
+fn preferred(round: &Round, candidates: &[Candidate]) -> Vec<Place> {
+    let movable: BTreeSet<Place> = candidates.iter().map(|candidate| Place::Node(candidate.node)).collect();
+    let (ready, starting): (Vec<Place>, Vec<Place>) = round
+        .places()
+        .into_iter()
+        .filter(|place| !movable.contains(place))
+        .partition(|place| round.is_reliable(place));
+    let movable = candidates.iter().rev().map(|candidate| Place::Node(candidate.node));
+    ready.into_iter().chain(movable).chain(starting).collect()
+}
+
+/// The sets of nodes that go at once: those that need nothing new as many together as may be, then the others.
+fn sets(groups: Vec<Group>) -> Vec<Vec<Candidate>> {
+    let standing = groups.into_iter().filter(|group| !group.candidates.is_empty());
+    let (with, without): (Vec<Group>, Vec<Group>) = standing.partition(|group| !group.new_nodes.is_empty());
+    let alone: Vec<Candidate> = without.into_iter().flat_map(|group| group.candidates).collect();
+    let alone = alone.chunks(NODES_MAX).map(<[Candidate]>::to_vec);
+    alone.chain(with.into_iter().map(|group| group.candidates)).collect()
+}
+
+/// Starts the removal of `set`, or of as much of it as holds in the picture that earlier commands have left.
+fn start(
+    round: &mut Round,
+    totals: &Totals,
+    set: &[Candidate],
+    destinations: &BTreeMap<ObjectKey, Place>,
+    commands: &mut Vec<Command>,
+) {
+    match decide(round, totals, set, destinations) {
+        Ok(command) => {
+            round.start(&command);
+            commands.push(command);
+        }
+        Err(why) if set.len() == 1 => note(round, &set[0], why),
+        Err(_) => {
+            for one in set.chunks(1) {
+                start(round, totals, one, destinations, commands);
+            }
+        }
+    }
+}
+
+/// Finds out whether `candidate` is kept by nothing but its pool's budgets: if they are closed, it is judged as if they were
+/// open. Most nodes are used as they should be, and of those there is nothing to tell.
+fn hold_if_it_would_go(round: &mut Round, totals: &Totals, candidate: &Candidate, allowance: &Allowance) {
+    if round.held.contains_key(&candidate.node) || !allowance.is_closed() {
+        return;
+    }
+    let would_go = totals.precheck(round, candidate).is_ok()
+        && decide(round, totals, std::slice::from_ref(candidate), &BTreeMap::new()).is_ok();
+    if would_go {
+        round.hold(candidate, allowance, DisruptionReason::Underutilized);
+    }
+}
+
+/// Where the pods of `command` go, as far as it is there already.
+pub(super) fn destinations_of(command: &Command) -> BTreeMap<ObjectKey, Place> {
+    let existing = command.pods.iter().filter_map(|(pod, to)| match to {
+        Destination::Existing(place) => Some((*pod, *place)),
+        Destination::Replacement(_) | Destination::Nowhere => None,
+    });
+    existing.collect()
+}
+
+/// A drift that could not be carried out says more than consolidation does.
+fn note(round: &mut Round, candidate: &Candidate, (code, message): Refused) {
+    if round.claim(candidate).conditions.is_true(crate::model::claim::ConditionType::Drifted)
+        && round.notes.contains_key(&candidate.node)
+    {
+        return;
+    }
+    round.note(candidate.node, code, message);
 }

@@ -15,8 +15,8 @@ pub(crate) mod interruption;
 mod emptiness;
 mod drift;
 mod consolidation;
-mod multi;
-mod single;
+mod hysteresis;
+mod removal;
 mod balanced;
 pub(crate) mod validation;
 
@@ -108,12 +108,14 @@ pub(crate) fn plan_after(
             commands.push(command);
         }
     }
+    let left = commands_max.saturating_sub(commands.len());
+    commands.extend(consolidation::plan(round, left));
     let kept = kept(round, &commands);
     DisruptionPlan { commands, kept, blocked: std::mem::take(&mut round.blocked) }
 }
 
-/// One pass: what the first method that finds anything wants to start.
-pub(crate) fn next_commands(round: &mut Round) -> Vec<Command> {
+/// What the first method wants to start that finds anything; consolidation comes after all of them.
+fn next_commands(round: &mut Round) -> Vec<Command> {
     let scaled = static_capacity::scale_down(round);
     if !scaled.is_empty() {
         return scaled;
@@ -125,8 +127,7 @@ pub(crate) fn next_commands(round: &mut Round) -> Vec<Command> {
     if !commands.is_empty() {
         return commands;
     }
-    let mut others = [drift::plan, multi::plan, single::plan].into_iter();
-    others.find_map(|method| method(round)).into_iter().collect()
+    drift::plan(round).into_iter().collect()
 }
 
 /// What is to be done next in a cluster where everything that was decided before is done.
@@ -137,7 +138,7 @@ pub struct Step {
     pub commands: Vec<Command>,
 }
 
-/// The first thing that would start at `now`.
+/// What would start at `now`.
 pub fn next_step(
     cluster: &Cluster,
     supply: &Supply,
@@ -152,7 +153,7 @@ pub fn next_step(
     }
     let mut round = Round::new(cluster.clone(), supply, scheduling, settings, now);
     round.find_room();
-    Step { new_nodes, commands: plan_in(&mut round, 1).commands }
+    Step { new_nodes, commands: plan_in(&mut round, usize::MAX).commands }
 }
 
 /// When the pods of `claim` will have been quiet for long enough to be moved; `None`: never.

@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use super::budgets::Allowance;
 use super::candidates::{Candidate, Class, KeepReason, Weighed, admit};
 use super::command::{Command, is_waiting};
+use super::removal::{Refused, needed_by_waiting_pods, no_place};
 use super::{Settings, marking};
 use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
-    self, Beginning, Ground, Mode, NewNode, Place, Planned, Request, Solution, Supply, Unschedulable,
-    arrange, begin, go_on, moving_from, moving_pods, provisionable_pods,
+    self, Beginning, Chain, Fit, Ground, Link, Mode, NewNode, Place, Planned, Request, Solution, Supply, To,
+    Unschedulable, arrange, begin, go_on, moving_from, moving_pods, provisionable_pods,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::{FastMap, FastSet};
@@ -46,8 +47,6 @@ pub(crate) struct Round<'a> {
     pub held: BTreeMap<NodeName, DisruptionReason>,
     /// Pools with such nodes, and for which reasons they let none go.
     pub blocked: BTreeSet<(PoolName, DisruptionReason)>,
-    /// Nodes that were judged one by one and stay: as commands start there is only less room for their pods.
-    pub hopeless: BTreeMap<NodeName, KeepReason>,
     /// Nodes that take no moved pods yet, because their own are too fresh.
     settling: BTreeSet<NodeName>,
     waiting: Vec<Arc<Pod>>,
@@ -117,7 +116,6 @@ impl<'a> Round<'a> {
             notes: BTreeMap::new(),
             held: BTreeMap::new(),
             blocked: BTreeSet::new(),
-            hopeless: BTreeMap::new(),
             settling: BTreeSet::new(),
             waiting,
             is_provisioned: false,
@@ -231,24 +229,113 @@ impl<'a> Round<'a> {
 
     /// Where everything would go without `candidates`.
     pub fn simulate(&self, candidates: &[&Candidate], is_consolidation: bool) -> Simulated {
+        self.simulate_towards(candidates, is_consolidation, &BTreeMap::new(), Fit::First)
+    }
+
+    /// The same; pods go where `destinations` says, if they can.
+    pub fn simulate_towards(
+        &self,
+        candidates: &[&Candidate],
+        is_consolidation: bool,
+        destinations: &BTreeMap<ObjectKey, Place>,
+        fit: Fit,
+    ) -> Simulated {
         let nodes: BTreeSet<NodeName> = candidates.iter().map(|candidate| candidate.node).collect();
         let claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
         let mut start = self.start.borrow_mut();
-        let Start { ground, begun } = &mut *start;
+        let (ground, begun) = self.begun(&mut start, is_consolidation);
+        let own = moving_from(&self.cluster, nodes.iter().copied(), self.now);
+        let pods: Vec<Arc<Pod>> = own.iter().chain(&self.room).cloned().collect();
+        let mut planned = self.planned.clone();
+        for pod in &own {
+            if let Some(place) = destinations.get(&pod.key) {
+                planned.insert(pod.key, Planned { turn: self.turn, place: *place });
+            }
+        }
+        let request = Request {
+            pods: &pods,
+            without_nodes: &nodes,
+            without_claims: &claims,
+            planned: &planned,
+            ..self.question()
+        };
+        let solution = go_on(ground, &mut begun.beginning, &request, fit);
+        let mut homeless = self.homeless(&solution, &own);
+        homeless.extend(begun.homeless.iter().cloned());
+        homeless.sort();
+        Simulated { solution, homeless }
+    }
+
+    /// The picture as it is now, prepared, with what needs a place whatever goes.
+    fn begun<'s>(&self, start: &'s mut Start, is_consolidation: bool) -> (&'s mut Ground, &'s mut Begun) {
+        let Start { ground, begun } = start;
         let ground =
             ground.get_or_insert_with(|| Box::new(Ground::new(&self.cluster, self.supply, &self.room)));
         let settling = if is_consolidation { &self.settling } else { nobody() };
         let request = Request { mode: Mode::Simulation { settling }, ..self.question() };
         let begun =
             begun[usize::from(is_consolidation)].get_or_insert_with(|| self.begin_with(ground, &request));
-        let own = moving_from(&self.cluster, nodes.iter().copied(), self.now);
-        let pods: Vec<Arc<Pod>> = own.iter().chain(&self.room).cloned().collect();
-        let request = Request { pods: &pods, without_nodes: &nodes, without_claims: &claims, ..request };
-        let solution = go_on(ground, &mut begun.beginning, &request);
-        let mut homeless = self.homeless(&solution, &own);
-        homeless.extend(begun.homeless.iter().cloned());
-        homeless.sort();
-        Simulated { solution, homeless }
+        (ground, begun)
+    }
+
+    /// Everything that takes pods, by name.
+    pub fn places(&self) -> Vec<Place> {
+        let nodes = self.cluster.nodes.keys().map(|name| Place::Node(*name));
+        let claims = self.cluster.claims.values().filter(|claim| self.cluster.node_of(claim).is_none());
+        nodes.chain(claims.map(|claim| Place::Claim(claim.name))).collect()
+    }
+
+    /// Begins to empty one node after the other; their pods are offered to what is at `order`.
+    pub fn chain(&self, order: &[Place]) -> Chain {
+        let mut start = self.start.borrow_mut();
+        let (ground, begun) = self.begun(&mut start, true);
+        let mut chain = Chain::after(&begun.beginning, ground, order);
+        if !self.room.is_empty() {
+            let room = chain.ask(ground, &Request { pods: &self.room, ..self.question() }, Fit::First);
+            chain.take_up(room);
+        }
+        chain
+    }
+
+    /// Where its pods go, and those that were put there, if `candidate` goes as well; or which of them have no place.
+    pub fn ask(&self, chain: &mut Chain, candidate: &Candidate, fit: Fit) -> Result<Link, Refused> {
+        let mut start = self.start.borrow_mut();
+        let (ground, begun) = self.begun(&mut start, true);
+        if let Some((pod, why)) = begun.homeless.first() {
+            return Err(no_place(pod, why));
+        }
+        if !begun.beginning.solution.new_nodes.is_empty() {
+            return Err(needed_by_waiting_pods());
+        }
+        let pods = moving_from(&self.cluster, [candidate.node].into_iter(), self.now);
+        let (nodes, claims) = (BTreeSet::from([candidate.node]), BTreeSet::from([candidate.claim]));
+        let request =
+            Request { pods: &pods, without_nodes: &nodes, without_claims: &claims, ..self.question() };
+        let link = chain.ask(ground, &request, fit);
+        let has_place = |pod: &ObjectKey| {
+            let runs = self.cluster.pods.get(pod).is_some_and(|pod| pod.node.is_some());
+            runs || self.hosting.has_place(pod)
+        };
+        if let Some(left) = link.left.iter().find(|left| has_place(&left.pod)) {
+            return Err(no_place(&left.pod, &reasons_of(left)));
+        }
+        let is_going = |pod: &Pod| pod.node.is_none_or(|node| ground.is_going(node));
+        for (pod, to) in &link.moved {
+            if let To::Existing(place) = to
+                && !is_going(pod)
+                && !self.is_reliable(place)
+            {
+                return Err(no_place(&pod.key, &self.not_ready(place)));
+            }
+        }
+        Ok(link)
+    }
+
+    /// New nodes of `link`, by their numbers.
+    pub fn new_nodes_of(&self, link: &Link, numbers: &BTreeSet<usize>) -> Vec<NewNode> {
+        let mut start = self.start.borrow_mut();
+        let (ground, _) = self.begun(&mut start, true);
+        numbers.iter().map(|at| link.new_node(ground, self.scheduling, *at)).collect()
     }
 
     /// Where the pods of `nodes` would go without `gone`, whose other pods will have left, too. Of all that have to leave only those
@@ -321,23 +408,26 @@ impl<'a> Round<'a> {
             if !pods.iter().any(|pod| own.contains(pod)) || self.is_reliable(place) {
                 continue;
             }
-            for pod in pods.iter().filter(|pod| own.contains(*pod)) {
-                let message = match place {
-                    // What it will be called is not known yet.
-                    Place::Claim(name) if self.made.contains(name) => {
-                        "would schedule against a node that is only about to be bought".to_owned()
-                    }
-                    Place::Claim(name) => format!("would schedule against uninitialized nodeclaim/{name}"),
-                    Place::Node(name) => format!("would schedule against uninitialized node/{name}"),
-                };
-                homeless.push((*pod, message));
-            }
+            let placed = pods.iter().filter(|pod| own.contains(*pod));
+            homeless.extend(placed.map(|pod| (*pod, self.not_ready(place))));
         }
         homeless
     }
 
+    /// Why nobody can rely on `place` yet.
+    fn not_ready(&self, place: &Place) -> String {
+        match place {
+            // What it will be called is not known yet.
+            Place::Claim(name) if self.made.contains(name) => {
+                "would schedule against a node that is only about to be bought".to_owned()
+            }
+            Place::Claim(name) => format!("would schedule against uninitialized nodeclaim/{name}"),
+            Place::Node(name) => format!("would schedule against uninitialized node/{name}"),
+        }
+    }
+
     /// A node that is initialized, or not ours.
-    fn is_reliable(&self, place: &Place) -> bool {
+    pub fn is_reliable(&self, place: &Place) -> bool {
         match place {
             Place::Claim(_) => false,
             Place::Node(name) => self.cluster.nodes.get(name).is_none_or(|node| {

@@ -7,7 +7,7 @@ use super::budgets::allowances;
 use super::candidates::{Candidate, Class, admit};
 use super::command::{Command, Kind, Method};
 use super::round::Round;
-use super::{consolidation, emptiness, multi};
+use super::{consolidation, emptiness, removal};
 
 /// How long a decision to save money waits: fifteen seconds, as in Karpenter.
 pub const PAUSE: SignedDuration = SignedDuration::from_secs(15);
@@ -39,11 +39,9 @@ pub(crate) fn validate(round: &mut Round, command: &Command) -> Result<Command, 
     if command.method == Method::Emptiness {
         return Ok(emptiness::command(round, &within));
     }
-    let found = match command.method {
-        Method::MultiNodeConsolidation => multi::attempt(round, &within, &Totals::of(round)),
-        _ => consolidation::decide(round, command.method, &within).ok(),
-    };
-    let found = found.ok_or("its pods no longer have another place")?;
+    let destinations = consolidation::destinations_of(command);
+    let found = removal::decide(round, &Totals::of(round), &within, &destinations);
+    let found = found.map_err(|(_, why)| why)?;
     if found.kind() != command.kind() {
         return Err("scheduling simulation produced new results".into());
     }
@@ -59,7 +57,7 @@ fn again(round: &mut Round, node: crate::model::name::NodeName, method: Method) 
     let candidate = admit(round, &node, Class::Graceful).map_err(|reason| reason.message)?;
     let wants = match method {
         Method::Emptiness => emptiness::wants(round, &candidate),
-        _ => consolidation::wants(round, &candidate).is_ok(),
+        _ => removal::wants(round, &candidate).is_ok(),
     };
     if wants { Ok(candidate) } else { Err("it is no longer a candidate".into()) }
 }

@@ -321,6 +321,10 @@ impl Ground {
         self.going.iter().copied()
     }
 
+    pub(crate) fn is_going(&self, node: NodeName) -> bool {
+        self.going.contains(&node)
+    }
+
     /// The group of `pod`.
     pub(super) fn demand(&mut self, request: &Request, pod: &Pod) -> DemandId {
         let is_homeless =

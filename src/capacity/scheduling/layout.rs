@@ -91,6 +91,8 @@ pub(super) struct Rooms {
     pub settled: Marks,
     /// Those that take only pods that were planned there.
     pub shut: Marks,
+    /// In what order they are asked, if not in that of their names.
+    pub order: Option<Rc<[usize]>>,
 }
 
 impl Rooms {
@@ -109,6 +111,7 @@ impl Rooms {
             open,
             settled,
             shut: Marks::default(),
+            order: None,
         }
     }
 

@@ -16,6 +16,7 @@
 mod by_increase;
 mod by_price;
 mod by_priority;
+mod chain;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
+pub(crate) use self::chain::{Chain, Link, To};
 use self::turn::{By, Turn, sooner};
 use super::amounts::{self, Amounts};
 use super::bin::{Admission, Bin, Guest, Surroundings};
@@ -78,7 +80,7 @@ fn answer(ground: &mut Ground, request: &Request, turn: Turn) -> Solution {
 
 /// Which of the new nodes that take a pod it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Fit {
+pub(crate) enum Fit {
     /// The first; a node is opened when there is none.
     First,
     /// The one that it makes dearer by the least, be it one that is opened for it.
@@ -95,18 +97,16 @@ pub(crate) struct Beginning {
     on_rooms: FastMap<usize, Vec<(usize, Arc<Pod>)>>,
 }
 
-impl Beginning {
-    /// Rules of the request's pods count from here on, once for all questions that come after.
-    fn prepare(&mut self, ground: &mut Ground, request: &Request) {
-        let pods = request.pods.iter().map(|pod| ground.demand(request, pod));
-        for id in pods.collect::<BTreeSet<DemandId>>() {
-            let Ground { demands, book, outlooks, templates, places, has_soft_taints, .. } = &mut *ground;
-            let (policy, rooms) = (request.settings.preferences, places.rooms());
-            let demand = demands.get(id);
-            let level = demands.level(&demand, 0, policy, *has_soft_taints, request.cluster, book, rooms);
-            for (rule, _) in level.iter().flat_map(|level| &level.owned) {
-                self.layout.topology.take_up(*rule, &mut Sight { book, outlooks, templates, rooms });
-            }
+/// Rules of the request's pods count from here on, once for all questions that come after.
+fn prepare(layout: &mut Layout, ground: &mut Ground, request: &Request) {
+    let pods = request.pods.iter().map(|pod| ground.demand(request, pod));
+    for id in pods.collect::<BTreeSet<DemandId>>() {
+        let Ground { demands, book, outlooks, templates, places, has_soft_taints, .. } = &mut *ground;
+        let (policy, rooms) = (request.settings.preferences, places.rooms());
+        let demand = demands.get(id);
+        let level = demands.level(&demand, 0, policy, *has_soft_taints, request.cluster, book, rooms);
+        for (rule, _) in level.iter().flat_map(|level| &level.owned) {
+            layout.topology.take_up(*rule, &mut Sight { book, outlooks, templates, rooms });
         }
     }
 }
@@ -126,8 +126,8 @@ pub(crate) fn begin(ground: &mut Ground, request: &Request) -> Beginning {
 /// Places the pods of `request` after those of `beginning`, which stay where they are; but those on nodes that are
 /// taken away now are placed again. New nodes of the beginning are among those of the solution, and of its pods only those that
 /// were placed again.
-pub(crate) fn go_on(ground: &mut Ground, beginning: &mut Beginning, request: &Request) -> Solution {
-    beginning.prepare(ground, request);
+pub(crate) fn go_on(ground: &mut Ground, beginning: &mut Beginning, request: &Request, fit: Fit) -> Solution {
+    prepare(&mut beginning.layout, ground, request);
     let mut change = Change::of(ground, request);
     let mut pods = request.pods.to_vec();
     for room in &change.closed {
@@ -137,7 +137,7 @@ pub(crate) fn go_on(ground: &mut Ground, beginning: &mut Beginning, request: &Re
         }
     }
     let request = Request { pods: &pods, ..*request };
-    let mut search = Search::new(&request, ground, beginning.layout.clone(), change);
+    let mut search = Search { fit, ..Search::new(&request, ground, beginning.layout.clone(), change) };
     search.run();
     search.solution()
 }
@@ -186,6 +186,8 @@ struct Search<'a, 'g> {
     records: Vec<Record>,
     /// By room: which placement it was, and of which pod of the request.
     on_rooms: FastMap<usize, Vec<(usize, usize)>>,
+    /// New nodes, and which pod of the request each took.
+    on_bins: Vec<(usize, usize)>,
     failed: Vec<(usize, Failure)>,
     /// How badly pods fared in an earlier answer.
     grievances: FastMap<ObjectKey, i64>,
@@ -284,6 +286,7 @@ impl<'a, 'g> Search<'a, 'g> {
             fit: Fit::First,
             layout,
             on_rooms: FastMap::default(),
+            on_bins: Vec::new(),
             demands,
             records: Vec::new(),
             failed: Vec::new(),
@@ -549,6 +552,7 @@ impl<'a, 'g> Search<'a, 'g> {
             outlook,
             &mut Sight { book, outlooks, templates, rooms: places.rooms() },
         );
+        self.on_bins.push((index, pod));
         self.record(demand, Spot::Bin(index));
     }
 
@@ -631,7 +635,10 @@ impl<'a, 'g> Search<'a, 'g> {
         open.take_away(refused);
         topology.narrow_rooms(stances, &mut open, book);
         let mut sight = Sight { book, outlooks, templates, rooms: places.rooms() };
-        for index in places.in_order(&open) {
+        let given =
+            rooms.order.iter().flat_map(|order| order.iter().copied()).filter(|at| open.contains(*at));
+        let by_name = rooms.order.is_none().then(|| places.in_order(&open)).into_iter().flatten();
+        for index in given.chain(by_name) {
             let room = places.room(index);
             if !asked.contains(index) {
                 asked.insert(index);
@@ -771,16 +778,6 @@ impl<'a, 'g> Search<'a, 'g> {
         let key = |at: &usize| pods[*at].key;
         let new_nodes = self.layout.bins.iter().map(|bin| new_node(bin, self.settings, self.ground));
         let new_nodes = new_nodes.collect();
-        let mut unschedulable: Vec<Unschedulable> = self
-            .failed
-            .iter()
-            .map(|(pod, failure)| Unschedulable {
-                pod: key(pod),
-                reasons: failure.reasons.iter().chain(self.skipped_for(failure)).cloned().collect(),
-                is_deferred: failure.is_deferred,
-            })
-            .collect();
-        unschedulable.sort_by_key(|left| left.pod);
         Solution {
             new_nodes,
             existing: self
@@ -790,8 +787,20 @@ impl<'a, 'g> Search<'a, 'g> {
                     (self.ground.places.room(*room).place, pods.iter().map(|(_, pod)| key(pod)).collect())
                 })
                 .collect(),
-            unschedulable,
+            unschedulable: self.unschedulable(),
         }
+    }
+
+    /// By name.
+    fn unschedulable(&self) -> Vec<Unschedulable> {
+        let left = self.failed.iter().map(|(pod, failure)| Unschedulable {
+            pod: self.request.pods[*pod].key,
+            reasons: failure.reasons.iter().chain(self.skipped_for(failure)).cloned().collect(),
+            is_deferred: failure.is_deferred,
+        });
+        let mut left: Vec<Unschedulable> = left.collect();
+        left.sort_by_key(|left| left.pod);
+        left
     }
 
     /// Pools that could not even be asked are named too, unless the pod itself is at fault.

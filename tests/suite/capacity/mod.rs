@@ -4,6 +4,7 @@ mod town;
 
 mod advice;
 mod disruption;
+mod consolidation;
 mod engine;
 mod rounds;
 mod registration;

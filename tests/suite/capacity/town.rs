@@ -202,7 +202,11 @@ pub struct Town {
 
 impl Town {
     pub fn new(pools: Vec<NodePool>) -> Self {
-        let catalog = catalog();
+        Self::selling(catalog(), pools)
+    }
+
+    /// The same, where `catalog` is for sale.
+    pub fn selling(catalog: Arc<Catalog>, pools: Vec<NodePool>) -> Self {
         let types = catalog.instance_types(None);
         let mut cluster = Cluster::default();
         cluster.catalog = Some(catalog);
@@ -229,13 +233,17 @@ impl Town {
     }
 
     pub fn node_of(&mut self, pool: &str, name: &str, kind: &str, capacity_type: &str) {
+        self.node_in("us-west-2a", pool, name, kind, capacity_type);
+    }
+
+    pub fn node_in(&mut self, zone: &str, pool: &str, name: &str, kind: &str, capacity_type: &str) {
         let found = self.types.iter().find(|one| &*one.name.0 == kind).expect("the type is on offer").clone();
-        let id = ProviderId::new(&format!("aws:///us-west-2a/i-{name}"));
+        let id = ProviderId::new(&format!("aws:///{zone}/i-{name}"));
         let mut labels: Labels =
             found.requirements.iter().filter_map(|(key, values)| Some((key, values.single()?))).collect();
         labels.insert(*label::NODEPOOL, pool.into());
         labels.insert(*label::INSTANCE_TYPE, kind.into());
-        labels.insert(*label::ZONE, "us-west-2a".into());
+        labels.insert(*label::ZONE, zone.into());
         labels.insert(*label::CAPACITY_TYPE, capacity_type.into());
         let mut conditions = Conditions::default();
         for kind in [ConditionType::Launched, ConditionType::Registered, ConditionType::Initialized] {

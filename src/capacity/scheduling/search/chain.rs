@@ -1,0 +1,103 @@
+//! Questions one after the other, each about the pods of one more node that goes. What was placed for earlier ones stays where it is, so a
+//! question costs what is new in it: the pods of that node, and those that an earlier one had put there.
+
+use std::sync::Arc;
+
+use super::super::ground::Ground;
+use super::super::layout::Layout;
+use super::super::sellers::new_node;
+use super::super::{NewNode, Place, Request, Settings, Unschedulable};
+use super::{Beginning, Change, Fit, Search, prepare};
+use crate::model::hash::FastMap;
+use crate::model::pod::Pod;
+
+/// All that was placed by the questions that were taken up.
+pub(crate) struct Chain {
+    layout: Layout,
+    /// By room: which placement it was, and of whom.
+    on_rooms: FastMap<usize, Vec<(usize, Arc<Pod>)>>,
+}
+
+/// What one more question comes to. It counts once it is taken up.
+pub(crate) struct Link {
+    layout: Layout,
+    on_rooms: Vec<(usize, usize, Arc<Pod>)>,
+    emptied: Vec<usize>,
+    /// Where the pods of the question go, and those whose place is gone.
+    pub moved: Vec<(Arc<Pod>, To)>,
+    /// Those of them that have no place.
+    pub left: Vec<Unschedulable>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    Existing(Place),
+    /// A new node, by its number in the chain.
+    New(usize),
+}
+
+impl Chain {
+    /// Goes on from `beginning`. Pods are offered to what is at `order` in that order, and to nothing else that is there.
+    pub fn after(beginning: &Beginning, ground: &Ground, order: &[Place]) -> Self {
+        let mut layout = beginning.layout.clone();
+        layout.rooms.order = Some(order.iter().filter_map(|place| ground.number(*place)).collect());
+        Self { layout, on_rooms: beginning.on_rooms.clone() }
+    }
+
+    /// How many new nodes there are.
+    pub fn new_nodes(&self) -> usize {
+        self.layout.bins.len()
+    }
+
+    /// Where the pods of `request` go, after all that was taken up, without what it takes away.
+    pub fn ask(&mut self, ground: &mut Ground, request: &Request, fit: Fit) -> Link {
+        prepare(&mut self.layout, ground, request);
+        let mut change = Change::of(ground, request);
+        let emptied: Vec<usize> = change.closed.iter().copied().collect();
+        let mut pods = request.pods.to_vec();
+        for room in &emptied {
+            for (placement, pod) in self.on_rooms.get(room).into_iter().flatten() {
+                change.withdrawn.push(*placement);
+                pods.push(pod.clone());
+            }
+        }
+        let request = Request { pods: &pods, ..*request };
+        let mut search = Search { fit, ..Search::new(&request, ground, self.layout.clone(), change) };
+        search.run();
+        let left = search.unschedulable();
+        let Search { ground, layout, on_rooms, on_bins, .. } = search;
+        let rooms = on_rooms.iter().flat_map(|(room, placed)| {
+            placed.iter().map(|(placement, pod)| (*room, *placement, pods[*pod].clone()))
+        });
+        let on_rooms: Vec<(usize, usize, Arc<Pod>)> = rooms.collect();
+        let existing = on_rooms
+            .iter()
+            .map(|(room, _, pod)| (pod.clone(), To::Existing(ground.places.room(*room).place)));
+        let new = on_bins.iter().map(|(bin, pod)| (pods[*pod].clone(), To::New(*bin)));
+        let mut moved: Vec<(Arc<Pod>, To)> = existing.chain(new).collect();
+        moved.sort_by_key(|(pod, _)| pod.key);
+        Link { layout, on_rooms, emptied, moved, left }
+    }
+
+    /// What `link` says holds from here on.
+    pub fn take_up(&mut self, link: Link) {
+        self.layout = link.layout;
+        for room in link.emptied {
+            self.on_rooms.remove(&room);
+        }
+        for (room, placement, pod) in link.on_rooms {
+            self.on_rooms.entry(room).or_default().push((placement, pod));
+        }
+    }
+}
+
+impl Link {
+    /// The new node of that number.
+    pub fn new_node(&self, ground: &mut Ground, settings: &Settings, at: usize) -> NewNode {
+        new_node(&self.layout.bins[at], settings, ground)
+    }
+
+    pub fn new_nodes(&self) -> usize {
+        self.layout.bins.len()
+    }
+}
