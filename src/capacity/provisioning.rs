@@ -82,13 +82,19 @@ pub(crate) fn claims_within(
             purchase.dropped.push(refuse(Code::LimitReached, message));
             continue;
         }
-        let ways = ways.entry(Arc::as_ptr(&node.options) as usize).or_insert_with(|| Ways::of(node));
+        let types = supply.types(node.pool);
+        // Nodes that can be bought in the same ways may still want different minimums of values.
+        let ways = match has_min_values(node) {
+            true => &Ways::of(node, &types),
+            false => {
+                ways.entry(Arc::as_ptr(&node.options) as usize).or_insert_with(|| Ways::of(node, &types))
+            }
+        };
         let short = (settings.min_values == MinValuesPolicy::Strict)
-            .then(|| missing_values(node, &supply.types(node.pool), &ways.types))
+            .then(|| missing_values(node, &types, &ways.types))
             .flatten();
         if let Some(key) = short {
-            let message =
-                format!("the {} cheapest types do not have enough values of {key}", ways.types.len());
+            let message = format!("no {} types have enough values of {key}", ways.types.len());
             purchase.dropped.push(refuse(Code::MinValuesNotMet, message));
             continue;
         }
@@ -149,7 +155,7 @@ pub fn launch_options(
     options
 }
 
-/// What nodes that can be bought in the same ways have in common: the first types by price, and what they are sold as.
+/// What nodes that can be bought in the same ways have in common: the types that are named, and what they are sold as.
 struct Ways {
     types: BTreeSet<TypeName>,
     named: Requirement,
@@ -157,8 +163,8 @@ struct Ways {
 }
 
 impl Ways {
-    fn of(node: &NewNode) -> Self {
-        let types: BTreeSet<TypeName> = node.instance_types().into_iter().take(TYPES_MAX).collect();
+    fn of(node: &NewNode, all: &[InstanceType]) -> Self {
+        let types = named_types(node, all, TYPES_MAX);
         let kept = node.options.iter().filter(|option| types.contains(&option.instance_type));
         let sold_as: BTreeSet<CapacityType> = kept.map(|option| option.capacity_type).collect();
         Self {
@@ -169,31 +175,89 @@ impl Ways {
     }
 }
 
+fn has_min_values(node: &NewNode) -> bool {
+    node.requirements.iter().any(|(_, requirement)| requirement.min_values.is_some())
+}
+
+/// At most `most` types of `node`: first, for every minimum of distinct values, the cheapest that have a value which is still
+/// missing; then the cheapest of the others.
+fn named_types(node: &NewNode, all: &[InstanceType], most: usize) -> BTreeSet<TypeName> {
+    let by_price = node.instance_types();
+    if by_price.len() <= most || !has_min_values(node) {
+        return by_price.into_iter().take(most).collect();
+    }
+    let values = ValuesOfTypes::of(node, all);
+    let mut named: BTreeSet<TypeName> = BTreeSet::new();
+    for (key, requirement) in node.requirements.iter() {
+        let Some(wanted) = requirement.min_values else { continue };
+        let mut there = values.of_all(key, requirement, &named);
+        for name in &by_price {
+            if there.len() >= wanted as usize || named.len() == most {
+                break;
+            }
+            let more = values.of_one(key, requirement, *name);
+            if !more.is_subset(&there) {
+                there.extend(more);
+                named.insert(*name);
+            }
+        }
+    }
+    let others = by_price.into_iter().filter(|name| !named.contains(name)).take(most - named.len());
+    let others: Vec<TypeName> = others.collect();
+    named.extend(others);
+    named
+}
+
+/// What types of a node could be labelled with: by zone and capacity type as the node can be bought, else as they are.
+struct ValuesOfTypes<'a> {
+    kinds: FastMap<TypeName, &'a InstanceType>,
+    sold: FastMap<TypeName, Vec<&'a LaunchOption>>,
+}
+
+impl<'a> ValuesOfTypes<'a> {
+    fn of(node: &'a NewNode, all: &'a [InstanceType]) -> Self {
+        let mut sold: FastMap<TypeName, Vec<&LaunchOption>> = FastMap::default();
+        for option in node.options.iter() {
+            sold.entry(option.instance_type).or_default().push(option);
+        }
+        let kinds = all.iter().map(|kind| (kind.name, kind)).filter(|(name, _)| sold.contains_key(name));
+        Self { kinds: kinds.collect(), sold }
+    }
+
+    /// Of `key`, those that `requirement` allows.
+    fn of_one(&self, key: Symbol, requirement: &Requirement, name: TypeName) -> BTreeSet<Symbol> {
+        let sold = || self.sold.get(&name).into_iter().flatten();
+        let values: BTreeSet<Symbol> = if key == *label::ZONE {
+            sold().map(|option| option.zone.0).collect()
+        } else if key == *label::CAPACITY_TYPE {
+            sold().map(|option| option.capacity_type.symbol()).collect()
+        } else {
+            let kind = self.kinds.get(&name);
+            let listed = kind.and_then(|kind| kind.requirements.get(key)).and_then(Requirement::listed);
+            listed.into_iter().flatten().copied().collect()
+        };
+        values.into_iter().filter(|value| requirement.has(*value)).collect()
+    }
+
+    fn of_all(&self, key: Symbol, requirement: &Requirement, names: &BTreeSet<TypeName>) -> BTreeSet<Symbol> {
+        names.iter().flat_map(|name| self.of_one(key, requirement, *name)).collect()
+    }
+}
+
 /// A label of which `types` have fewer distinct values than the node must be able to choose from.
 pub(crate) fn missing_values(
     node: &NewNode,
     all: &[InstanceType],
     types: &BTreeSet<TypeName>,
 ) -> Option<Symbol> {
-    if node.requirements.iter().all(|(_, requirement)| requirement.min_values.is_none()) {
+    if !has_min_values(node) {
         return None;
     }
-    let listed: Vec<&InstanceType> = all.iter().filter(|kind| types.contains(&kind.name)).collect();
-    let is_missing = |key: Symbol, requirement: &Requirement| {
+    let values = ValuesOfTypes::of(node, all);
+    node.requirements.iter().find_map(|(key, requirement)| {
         let wanted = requirement.min_values? as usize;
-        let values: BTreeSet<Symbol> = if key == *label::ZONE {
-            node.zones().into_iter().map(|zone| zone.0).collect()
-        } else if key == *label::CAPACITY_TYPE {
-            node.capacity_types().into_iter().map(|kind| kind.symbol()).collect()
-        } else {
-            let of = |kind: &&InstanceType| {
-                kind.requirements.get(key).and_then(Requirement::listed).map(<[Symbol]>::to_vec)
-            };
-            listed.iter().filter_map(of).flatten().filter(|value| requirement.has(*value)).collect()
-        };
-        (values.len() < wanted).then_some(key)
-    };
-    node.requirements.iter().find_map(|(key, requirement)| is_missing(key, requirement))
+        (values.of_all(key, requirement, types).len() < wanted).then_some(key)
+    })
 }
 
 fn claim(

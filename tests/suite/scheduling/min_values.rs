@@ -151,26 +151,65 @@ fn a_minimum_that_even_an_empty_node_misses_is_named() {
     assert!(nodes_for(asked, ten).is_empty());
 }
 
+/// 700 types, each dearer than the one before: the first 650 of family 1 in the first zone, then of families 2 to 51 in the
+/// second.
+fn too_many_kinds() -> Vec<InstanceType> {
+    let one = |at: u32| {
+        let (family, zone) = if at < 650 { (1, Z1) } else { (at - 648, Z2) };
+        let mut one = kind(&format!("t{at:03}"), "4", &family.to_string());
+        offer(&mut one, &[(zone, CapacityType::Spot, f64::from(at) + 1.0)]);
+        one
+    };
+    (0..700).map(one).collect()
+}
+
 /// Rows: SCH-366
 #[test]
 fn a_list_of_types_that_had_to_be_cut_below_the_minimum_buys_nothing() {
-    let types: Vec<InstanceType> = (0..700)
-        .map(|at| {
-            let mut one =
-                kind(&format!("t{at:03}"), "4", if at < provisioning::TYPES_MAX { "1" } else { "2" });
-            let price = f64::from(u32::try_from(at).unwrap()) + 1.0;
-            offer(&mut one, &[(Z1, CapacityType::Spot, price)]);
-            one.requirements.replace(
-                FAMILY.into(),
-                requirement(In, &[if at < provisioning::TYPES_MAX { "1" } else { "2" }]),
-            );
-            one
-        })
-        .collect();
-    let mut world = World::new(vec![pool("default").require_at_least(FAMILY, Exists, &[], 2)], types);
-    let round = world.run(&[small()]);
+    let wanted = u32::try_from(provisioning::TYPES_MAX).unwrap() + 1;
+    let asked = pool("default").require_at_least(INSTANCE_TYPE, Exists, &[], wanted);
+    let round = World::new(vec![asked], too_many_kinds()).run(&[small()]);
     assert!(round.purchase.claims.is_empty());
     assert_eq!(round.purchase.dropped[0].1.code, Code::MinValuesNotMet);
+}
+
+/// Rows: WEA-022
+#[test]
+fn wea_022_a_list_of_types_that_has_to_be_cut_keeps_what_minimums_ask_for() {
+    let cases: [(&str, &[(&str, u32)], usize); 4] = [
+        ("nothing asked for", &[], 600),
+        ("the two cheapest families", &[(FAMILY, 2)], 599),
+        ("families and zones", &[(FAMILY, 7), (ZONE, 2)], 594),
+        ("what the cheapest have anyway", &[(INSTANCE_TYPE, 40)], 600),
+    ];
+    for (what, minimums, cheapest) in cases {
+        let asked = minimums
+            .iter()
+            .fold(pool("default"), |pool, (key, least)| pool.require_at_least(key, Exists, &[], *least));
+        for is_strict in [true, false] {
+            let mut world = World::new(vec![asked.clone()], too_many_kinds());
+            if !is_strict {
+                world.settings.min_values = MinValuesPolicy::BestEffort;
+            }
+            let round = world.run(&[small()]);
+            let named = types_of(round.claim());
+            assert_eq!(named.len(), provisioning::TYPES_MAX, "{what}");
+            // Named by name, which is by price here.
+            let expected: Vec<String> =
+                (0..cheapest).chain(650..650 + 600 - cheapest).map(|at| format!("t{at:03}")).collect();
+            assert_eq!(named, expected, "{what}");
+        }
+    }
+}
+
+/// Rows: WEA-022
+#[test]
+fn wea_022_a_zone_counts_only_if_a_named_type_is_sold_there() {
+    let asked = pool("default").require_at_least(ZONE, Exists, &[], 2);
+    let round = World::new(vec![asked], too_many_kinds()).run(&[small()]);
+    let named = types_of(round.claim());
+    assert!(named.contains(&"t650"), "the cheapest of the second zone");
+    assert!(!named.contains(&"t599"), "its place is taken from the dearest of the others");
 }
 
 #[test]
