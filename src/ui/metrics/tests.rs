@@ -379,6 +379,23 @@ fn evictions_are_counted_by_their_answer() {
     says(&metrics, "karpenter_pods_eviction_requests_total{code=\"429\"} 2");
 }
 
+/// Rows: WEA-040
+#[test]
+fn wea_040_what_was_decided_in_a_round_is_no_second_sample_of_it() {
+    use crate::capacity::decision::Plan;
+    let metrics = Metrics::new();
+    let count = "karpenter_scheduler_scheduling_duration_seconds_count{controller=\"provisioner\"}";
+    for round in 1..=3 {
+        // As the live loop tells it: what was decided, and how long it took.
+        metrics.decided(after(round), &Decision { plan: Arc::new(Plan::default()), ..Decision::default() });
+        metrics.planned(Duration::from_millis(5));
+        says(&metrics, &format!("{count} {round}"));
+    }
+    // A pass that planned for nobody.
+    metrics.decided(after(9), &Decision::default());
+    says(&metrics, &format!("{count} 3"));
+}
+
 #[test]
 fn sch_226_every_round_is_timed() {
     let metrics = Metrics::new();

@@ -46,6 +46,39 @@ fn sch_005_without_a_pod_that_waits_no_round_begins() {
     assert_eq!(engine.plan().provisioning.existing.len(), 1, "and with one it does");
 }
 
+/// Rows: WEA-040
+#[test]
+fn wea_040_a_batch_of_pods_is_one_round_however_often_it_is_looked_for() {
+    let mut town = Town::with(|_| ());
+    // Given back while it is empty, and looked at for that: simulations of disruption are no rounds.
+    town.node("n1", "m5.2xlarge");
+    let mut engine = town.engine();
+    let mut counted = Vec::new();
+    for step in 0..60_i64 {
+        let now = town.now + seconds(step);
+        if step % 20 == 5 {
+            for at in 0..3 {
+                let name = format!("web-{step}-{at}");
+                engine.observe(now, Observation::Pod(Arc::new(pod(&name, None, shape("web", "1")))));
+            }
+        }
+        let before = engine.rounds();
+        // The live loop takes one measure of each call after which the number is another.
+        for _ in 0..3 {
+            engine.decide(now);
+        }
+        counted.push(engine.rounds() - before);
+        if engine.rounds() > before {
+            let pods: Vec<ObjectKey> = engine.cluster().waiting_pods().map(|pod| pod.key).collect();
+            for key in pods {
+                engine.observe(now, Observation::PodGone(key));
+            }
+        }
+    }
+    assert!(counted.iter().all(|count| *count <= 1), "{counted:?}");
+    assert_eq!(counted.iter().sum::<u64>(), 3, "{counted:?}");
+}
+
 /// What the last pass says of the node `n1`.
 fn word_for(engine: &Engine) -> &'static str {
     let plan = &engine.plan().disruption;
