@@ -28,8 +28,8 @@ PRICED_REGIONS = ["us-east-1", "us-gov-east-1", "us-gov-west-1"]
 
 TYPE_COLUMNS = [
     "instance_type", "arch", "vcpu", "memory_mib", "cpu_manufacturer", "cpu_clock_mhz", "hypervisor",
-    "encryption_in_transit", "nitro_enclaves", "ebs_bandwidth_mbps", "network_bandwidth_mbps", "enis", "ipv4_per_eni",
-    "network_cards", "branch_enis", "efa", "instance_store_gb", "local_nvme_gb", "gpu_name", "gpu_manufacturer",
+    "encryption_in_transit", "nitro_enclaves", "ebs_bandwidth_mbps", "ebs_attachments", "ebs_limit",
+    "network_bandwidth_mbps", "enis", "ipv4_per_eni", "network_cards", "branch_enis", "efa", "instance_store_gb", "local_nvme_gb", "gpu_name", "gpu_manufacturer",
     "gpu_count", "gpu_memory_mib", "accelerator_name", "accelerator_manufacturer", "accelerator_count", "neuron_cores",
     "spot",
 ]
@@ -84,6 +84,8 @@ def described(kind):
         "nitro_enclaves": yes_no(kind.get("NitroEnclavesSupport") == "supported"),
         "ebs_bandwidth_mbps": ebs.get("EbsOptimizedInfo", {}).get("MaximumBandwidthInMbps", "")
         if ebs["EbsOptimizedSupport"] == "default" else "",
+        "ebs_attachments": ebs.get("MaximumEbsAttachments", ""),
+        "ebs_limit": ebs.get("AttachmentLimitType", ""),
         "network_bandwidth_mbps": round(sum(card.get("BaselineBandwidthInGbps", 0) for card in cards) * 1000) or "",
         "enis": default["MaximumNetworkInterfaces"],
         "ipv4_per_eni": network["Ipv4AddressesPerInterface"],

@@ -99,6 +99,8 @@ pub struct InstanceType {
     pub capacity: Resources,
     /// `capacity` less what kubelet and system keep: what pods and daemons share.
     pub allocatable: Resources,
+    /// The volumes of pods that it can attach, by CSI driver. A driver that is not listed has no limit, or none is known.
+    pub volumes_max: Vec<(Symbol, u32)>,
     /// Ordered by price, then zone, then capacity type.
     pub offerings: Vec<Offering>,
 }

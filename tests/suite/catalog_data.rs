@@ -67,6 +67,40 @@ fn kept(kind: &InstanceType, name: ResourceName) -> i64 {
     kind.capacity.get(name) - kind.allocatable.get(name)
 }
 
+/// Rows: WEA-026
+#[test]
+fn wea_026_what_a_machine_attaches_is_what_its_volumes_and_interfaces_leave() {
+    let ebs = Symbol::new("ebs.csi.aws.com");
+    let most = |kind: &InstanceType| {
+        let [(driver, most)] = kind.volumes_max[..] else { panic!("one driver is limited") };
+        assert_eq!(driver, ebs);
+        most
+    };
+    // What EC2 says of the type, less the root volume and, where they share slots, a second interface.
+    for (name, expected) in [
+        ("m5.large", 27 - 2),
+        ("m5d.large", 26 - 2),
+        ("g5.48xlarge", 9 - 2),
+        ("d3.8xlarge", 1),
+        ("m7i.large", 32 - 1),
+        ("m7i.48xlarge", 128 - 1),
+        ("t2.medium", 39 - 1),
+    ] {
+        assert_eq!(most(&plain(name)), expected, "{name}");
+    }
+    let mut two_disks = class(AmiFamily::Al2023);
+    two_disks.spec = Arc::new(serde_json::json!({"blockDeviceMappings": [{}, {}]}));
+    assert_eq!(most(&shape(&catalog(), &two_disks, "m7i.large")), 30);
+    assert_eq!(most(&shape(&catalog(), &class(AmiFamily::Bottlerocket), "m7i.large")), 30);
+    let rows = "instance_type,arch,vcpu,memory_mib,alloc_cpu,alloc_memory,alloc_pods,nvidia_gpu,neuron,\
+                on_demand_usd_per_hour,spot_usd_per_hour,zones,capacity_types\n\
+                m5.large,amd64,2,8192,,,,,,1,,a,on-demand\nours.large,amd64,2,8192,,,,,,1,,a,on-demand\n";
+    let file = Catalog::parse_csv(rows, "types.csv").unwrap();
+    let types = file.instance_types(None);
+    assert_eq!(most(&types[0]), 25, "a name that EC2 has");
+    assert!(types[1].volumes_max.is_empty(), "of others nothing is known");
+}
+
 // ------------------------------------------------------------------------------------------------------- the tables
 
 #[test]

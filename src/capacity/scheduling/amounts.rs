@@ -3,46 +3,91 @@
 //! Inside one solve every resource that anybody names gets a column, so that adding and comparing are loops over a
 //! few integers instead of look-ups by name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::model::name::ObjectKey;
 use crate::model::quantity::{ResourceName, Resources};
+use crate::model::symbol::Symbol;
 
 /// One amount per column of [`Columns`].
 pub(super) type Amounts = Vec<i64>;
 
-/// The resources of one solve, in the order of their names.
+/// More than can be asked for.
+const ENDLESS: i64 = i64::MAX / 2;
+
+/// The resources of one solve, in the order of their names; then, by CSI driver, volumes to attach.
 #[derive(Clone)]
-pub(super) struct Columns(Vec<ResourceName>);
+pub(super) struct Columns {
+    names: Vec<ResourceName>,
+    resources: usize,
+    drivers: BTreeMap<Symbol, usize>,
+}
 
 impl Columns {
-    pub fn of(names: impl Iterator<Item = ResourceName>) -> Self {
+    /// `drivers`: those whose volumes count.
+    pub fn of(names: impl Iterator<Item = ResourceName>, drivers: &BTreeSet<Symbol>) -> Self {
         let names: BTreeSet<ResourceName> = names.collect();
-        Self(names.into_iter().collect())
+        let resources = names.len();
+        let of_driver = |driver: &Symbol| ResourceName::new(&format!("attachable-volumes-csi-{driver}"));
+        let names = names.into_iter().chain(drivers.iter().map(of_driver)).collect();
+        let drivers = drivers.iter().copied().zip(resources..).collect();
+        Self { names, resources, drivers }
     }
 
     pub fn names(&self) -> &[ResourceName] {
-        &self.0
+        &self.names
     }
 
     pub fn has(&self, name: ResourceName) -> bool {
-        self.0.contains(&name)
+        self.names.contains(&name)
     }
 
     pub fn position(&self, name: ResourceName) -> Option<usize> {
-        self.0.iter().position(|known| *known == name)
+        self.names.iter().position(|known| *known == name)
     }
 
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.names.len()
     }
 
+    /// Whose volumes count.
+    pub fn drivers(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.drivers.keys().copied()
+    }
+
+    /// What is asked for.
     pub fn row(&self, resources: &Resources) -> Amounts {
-        self.0.iter().map(|name| resources.get(*name)).collect()
+        self.names.iter().map(|name| resources.get(*name)).collect()
+    }
+
+    /// What is there: `volumes_max` by driver, and no end of other volumes.
+    pub fn room(&self, resources: &Resources, volumes_max: &[(Symbol, u32)]) -> Amounts {
+        let mut row = self.row(resources);
+        for (driver, at) in &self.drivers {
+            let most = volumes_max.iter().find(|(of, _)| of == driver);
+            row[*at] = most.map_or(ENDLESS, |(_, most)| i64::from(*most));
+        }
+        row
+    }
+
+    /// Asks for `volumes` as well.
+    pub fn attach<'v>(&self, volumes: impl IntoIterator<Item = &'v (Symbol, ObjectKey)>, row: &mut [i64]) {
+        volumes.into_iter().filter_map(|(driver, _)| self.drivers.get(driver)).for_each(|at| row[*at] += 1);
+    }
+
+    /// Does not ask for `volumes` any more.
+    pub fn detach<'v>(&self, volumes: impl IntoIterator<Item = &'v (Symbol, ObjectKey)>, row: &mut [i64]) {
+        volumes.into_iter().filter_map(|(driver, _)| self.drivers.get(driver)).for_each(|at| row[*at] -= 1);
+    }
+
+    /// The amounts that are not zero, without volumes.
+    pub fn resources(&self, row: &[i64]) -> Resources {
+        self.told(&row[..self.resources])
     }
 
     /// The amounts that are not zero.
-    pub fn resources(&self, row: &[i64]) -> Resources {
-        self.0.iter().copied().zip(row.iter().copied()).filter(|(_, amount)| *amount != 0).collect()
+    pub fn told(&self, row: &[i64]) -> Resources {
+        self.names.iter().copied().zip(row.iter().copied()).filter(|(_, amount)| *amount != 0).collect()
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) struct Bin {
     /// In the order of arrival.
     pub pods: Vec<ObjectKey>,
     ports: Vec<HostPort>,
+    attached: BTreeSet<(Symbol, ObjectKey)>,
     /// Reservations that it may draw on; they are kept for it.
     pub held: BTreeSet<Symbol>,
     pub is_min_values_relaxed: bool,
@@ -88,6 +89,7 @@ impl Bin {
             requests: columns.row(&Default::default()),
             pods: Vec::new(),
             ports: Vec::new(),
+            attached: BTreeSet::new(),
             held: BTreeSet::new(),
             is_min_values_relaxed: false,
             price_max: None,
@@ -98,9 +100,19 @@ impl Bin {
         self.pods.is_empty()
     }
 
+    /// What its pods and the guest ask for, into `requests`. A volume that several of them share counts once.
+    pub fn sum_with(&self, guest: &Guest, columns: &Columns, requests: &mut Amounts) {
+        requests.clone_from(&self.requests);
+        amounts::add(requests, &guest.demand.requests);
+        if !self.attached.is_empty() {
+            columns.detach(guest.volumes.attached.intersection(&self.attached), requests);
+        }
+    }
+
     /// Whether the pod may come to this node, the `at`-th of the new ones.
     pub fn admits(&self, at: usize, guest: &Guest, around: &mut Surroundings) -> Result<Admission, Refused> {
-        let requests = amounts::sum(&self.requests, &guest.demand.requests);
+        let mut requests = Amounts::new();
+        self.sum_with(guest, around.columns, &mut requests);
         let of = &around.sight.templates[self.template];
         let met = around.sight.outlooks.meet(self.outlook, of, guest.level)?;
         if !self.is_new() && !around.sight.outlooks.get(met).has_room(&requests) {
@@ -241,9 +253,12 @@ impl Bin {
     }
 
     /// Takes the pod in.
-    pub fn take(&mut self, pod: ObjectKey, guest: &Guest, becomes: Admission) {
+    pub fn take(&mut self, pod: ObjectKey, guest: &Guest, becomes: Admission, columns: &Columns) {
         self.outlook = becomes.outlook;
-        amounts::add(&mut self.requests, &guest.demand.requests);
+        let mut requests = Amounts::new();
+        self.sum_with(guest, columns, &mut requests);
+        self.requests = requests;
+        self.attached.extend(&guest.volumes.attached);
         self.held = becomes.held;
         self.is_min_values_relaxed = becomes.is_min_values_relaxed;
         self.ports.extend(guest.level.shape.host_ports.iter().copied());

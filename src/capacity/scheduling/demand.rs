@@ -94,7 +94,8 @@ impl Demands {
         let id = match self.by_content.get(&content) {
             Some(known) => *known,
             None => {
-                let requests = columns.row(&pod.shape.requests);
+                let mut requests = columns.row(&pod.shape.requests);
+                columns.attach(volumes.iter().flat_map(|volumes| &volumes.attached), &mut requests);
                 let next = self.sizes.len();
                 let size = *self.sizes.entry(requests.clone()).or_insert(next);
                 self.all.push(Arc::new(Demand {

@@ -26,9 +26,11 @@ use super::{Place, Request};
 use crate::capacity::cluster::{Cluster, Touched};
 use crate::model::hash::FastMap;
 use crate::model::name::{ClaimName, ClassName, NodeName, PoolName};
+use crate::model::offering::InstanceType;
 use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
 use crate::model::quantity::{ResourceName, Resources, resource};
+use crate::model::symbol::Symbol;
 use crate::model::taint::Effect;
 
 /// More things than this, beyond twice what it began with, are remembered for nobody.
@@ -144,7 +146,8 @@ impl Ground {
             of_types.chain(of_daemons).flat_map(|known| known.iter().map(|(name, _)| name)).collect();
         census.known_then = census.knows();
         let asked = more.iter().flat_map(|pod| pod.shape.requests.iter().map(|(name, _)| name));
-        let columns = Columns::of(census.known_then.iter().copied().chain(cluster.requested()).chain(asked));
+        let names = census.known_then.iter().copied().chain(cluster.requested()).chain(asked);
+        let columns = Columns::of(names, &scarce_drivers(cluster, supply));
         let (templates, skipped) = templates_of(cluster, supply, &daemons, &columns);
         let mut ground = Self {
             has_soft_taints: templates
@@ -231,6 +234,9 @@ impl Ground {
             self.default_spreads = DefaultSpreads::default();
         }
         if touched.has_volumes {
+            if !scarce_drivers(cluster, supply).into_iter().eq(self.columns.drivers()) {
+                return false;
+            }
             self.places.forget_volumes();
         }
         let mut claims = touched.claims.clone();
@@ -375,6 +381,20 @@ impl Ground {
         }
         leaving
     }
+}
+
+/// Drivers of which all volume claims together may be more than one machine can attach.
+fn scarce_drivers(cluster: &Cluster, supply: &Supply) -> BTreeSet<Symbol> {
+    let claims = cluster.volume_claims.len();
+    if claims == 0 {
+        return BTreeSet::new();
+    }
+    let types = cluster.pools.keys().map(|pool| supply.types(*pool));
+    let scarce = |kind: &InstanceType| {
+        let limits = kind.volumes_max.iter();
+        limits.filter(|(_, most)| (*most as usize) < claims).map(|(driver, _)| *driver).collect::<Vec<_>>()
+    };
+    types.flat_map(|types| types.iter().flat_map(scarce).collect::<BTreeSet<Symbol>>()).collect()
 }
 
 fn classes_of(cluster: &Cluster) -> Vec<(ClassName, bool, bool)> {

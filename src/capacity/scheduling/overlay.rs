@@ -215,7 +215,15 @@ mod tests {
         };
         let (capacity, allocatable) = (Resources::new(), Resources::new());
         let offerings = offered.iter().map(offering).collect();
-        InstanceType { name: TypeName::new(name), requirements, capacity, allocatable, offerings }
+        let volumes_max = Vec::new();
+        InstanceType {
+            name: TypeName::new(name),
+            requirements,
+            capacity,
+            allocatable,
+            volumes_max,
+            offerings,
+        }
     }
 
     fn overlay(name: &str, weight: u32, asked: &[(&str, Operator, &[&str])]) -> NodeOverlay {

@@ -52,6 +52,8 @@ pub(super) struct NodeFacts {
     pub pool: Option<PoolName>,
     /// Of a claim whose launch is not answered: what its machine may still be.
     pub open: Option<Requirements>,
+    /// By CSI driver, of a machine of ours: what holds until the node says it itself.
+    pub volumes_max: Vec<(Symbol, u32)>,
 }
 
 /// The order in which pods are offered to nodes: those that are ready first, then by name.
@@ -70,7 +72,7 @@ pub(super) fn node_facts(
     supply: &Supply,
     leaving: &BTreeSet<ClaimName>,
 ) -> Vec<NodeFacts> {
-    let of_nodes = cluster.nodes.values().map(|node| facts_of_node(cluster, node, leaving));
+    let of_nodes = cluster.nodes.values().map(|node| facts_of_node(cluster, supply, node, leaving));
     let without_node = cluster.claims.values().filter(|claim| cluster.node_of(claim).is_none());
     let of_claims = without_node.filter_map(|claim| facts_of_claim(claim, supply, leaving));
     let mut all: Vec<NodeFacts> = of_nodes.chain(of_claims).collect();
@@ -86,7 +88,9 @@ pub(super) fn facts_at(
     place: Place,
 ) -> Option<NodeFacts> {
     match place {
-        Place::Node(name) => cluster.nodes.get(&name).map(|node| facts_of_node(cluster, node, leaving)),
+        Place::Node(name) => {
+            cluster.nodes.get(&name).map(|node| facts_of_node(cluster, supply, node, leaving))
+        }
         Place::Claim(name) => {
             let claim = cluster.claims.get(&name).filter(|claim| cluster.node_of(claim).is_none());
             claim.and_then(|claim| facts_of_claim(claim, supply, leaving))
@@ -98,7 +102,12 @@ fn is_true(labels: &Labels, key: Symbol) -> bool {
     labels.get(&key).is_some_and(|value| &**value == "true")
 }
 
-fn facts_of_node(cluster: &Cluster, node: &Arc<Node>, leaving: &BTreeSet<ClaimName>) -> NodeFacts {
+fn facts_of_node(
+    cluster: &Cluster,
+    supply: &Supply,
+    node: &Arc<Node>,
+    leaving: &BTreeSet<ClaimName>,
+) -> NodeFacts {
     let claim = cluster.claim_of(node);
     let is_ready = claim.is_none() || is_true(&node.labels, *label::INITIALIZED);
     let is_registered = claim.is_none() || is_ready || is_true(&node.labels, *label::REGISTERED);
@@ -120,6 +129,9 @@ fn facts_of_node(cluster: &Cluster, node: &Arc<Node>, leaving: &BTreeSet<ClaimNa
         }
     }
     let pool = labels.labels().get(&*label::NODEPOOL).map(|name| PoolName(*name));
+    let pool = pool.or_else(|| claim.and_then(|claim| claim.pool()));
+    let says_nothing = !is_ready || !cluster.csi_nodes.contains_key(&node.name);
+    let volumes_max = if says_nothing { volumes_max_of(supply, pool, labels.labels()) } else { Vec::new() };
     NodeFacts {
         place: Place::Node(node.name),
         labels,
@@ -128,9 +140,17 @@ fn facts_of_node(cluster: &Cluster, node: &Arc<Node>, leaving: &BTreeSet<ClaimNa
         allocatable,
         is_ready,
         is_going: is_going(cluster, node) || claim.is_some_and(|claim| leaving.contains(&claim.name)),
-        pool: pool.or_else(|| claim.and_then(|claim| claim.pool())),
+        pool,
         open: None,
+        volumes_max,
     }
+}
+
+/// What a machine labelled like this can attach.
+fn volumes_max_of(supply: &Supply, pool: Option<PoolName>, labels: &Labels) -> Vec<(Symbol, u32)> {
+    let Some((pool, name)) = pool.zip(labels.get(&*label::INSTANCE_TYPE)) else { return Vec::new() };
+    let types = supply.sold(pool);
+    types.iter().find(|kind| kind.name.0 == *name).map(|kind| kind.volumes_max.clone()).unwrap_or_default()
 }
 
 /// A launched claim is a node that has not joined. One whose launch is not answered is planned with as the least of the
@@ -149,6 +169,7 @@ fn facts_of_claim(
     let mut labels = labels_of_claim(claim);
     let (mut capacity, mut allocatable) = (claim.capacity.clone(), claim.allocatable.clone());
     let mut open = None;
+    let mut volumes_max = volumes_max_of(supply, claim.pool(), &labels);
     if !is_launched {
         let types = supply.types(claim.pool()?);
         let mut candidates = types.iter().filter(|kind| {
@@ -157,7 +178,14 @@ fn facts_of_claim(
         });
         let first = candidates.next()?;
         (capacity, allocatable) = (first.capacity.clone(), first.allocatable.clone());
+        volumes_max.clone_from(&first.volumes_max);
         for kind in candidates {
+            for (driver, most) in &kind.volumes_max {
+                match volumes_max.iter_mut().find(|(of, _)| of == driver) {
+                    Some((_, least)) => *least = (*least).min(*most),
+                    None => volumes_max.push((*driver, *most)),
+                }
+            }
             capacity.raise(&kind.capacity);
             allocatable = allocatable
                 .iter()
@@ -183,6 +211,7 @@ fn facts_of_claim(
         is_going,
         pool: claim.pool(),
         open,
+        volumes_max,
     })
 }
 
@@ -251,6 +280,8 @@ pub(super) struct Room {
     labels: Labelled,
     /// Of a claim whose launch is not answered.
     open: Option<Requirements>,
+    /// What holds until the node says it itself.
+    volumes_max: Vec<(Symbol, u32)>,
     requirements: OnceCell<Requirements>,
 }
 
@@ -259,13 +290,15 @@ impl Room {
         let mut room = Self {
             place: facts.place,
             taints: facts.taints,
-            left: columns.row(&facts.allocatable),
+            // Volumes are counted apart, those that hang there now included.
+            left: columns.room(&facts.allocatable, &[]),
             ports: Vec::new(),
             attached: OnceCell::new(),
             is_vacant: false,
             is_ready: facts.is_ready,
             labels: facts.labels,
             open: facts.open,
+            volumes_max: facts.volumes_max,
             requirements: OnceCell::new(),
         };
         amounts::subtract(&mut room.left, &load.requests);
@@ -300,8 +333,8 @@ impl Room {
     /// What is attached to it.
     pub fn attached(&self, cluster: &Cluster) -> &Attached {
         self.attached.get_or_init(|| match self.place {
-            Place::Node(name) => Attached::to(cluster, name),
-            Place::Claim(_) => Attached::default(),
+            Place::Node(name) => Attached::to(cluster, name, &self.volumes_max),
+            Place::Claim(_) => Attached::within(&self.volumes_max),
         })
     }
 

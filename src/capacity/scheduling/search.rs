@@ -536,7 +536,7 @@ impl<'a, 'g> Search<'a, 'g> {
         let demand = guest.demand;
         let bin = Rc::make_mut(&mut self.layout.bins[index]);
         let held = bin.held.clone();
-        bin.take(self.request.pods[pod].key, guest, admission);
+        bin.take(self.request.pods[pod].key, guest, admission, &self.ground.columns);
         self.layout.reservations.exchange(&held, &bin.held);
         let (pods, template, outlook) = (bin.pods.len(), bin.template, bin.outlook);
         if pods == 1 {
@@ -694,10 +694,12 @@ impl<'a, 'g> Search<'a, 'g> {
             while let Some(index) = level.first_common(&open) {
                 open.remove(index);
                 let bin = &self.layout.bins[index];
-                requests.clone_from(&bin.requests);
-                amounts::add(&mut requests, &guest.demand.requests);
+                bin.sum_with(guest, &self.ground.columns, &mut requests);
                 if !self.ground.outlooks.get(bin.outlook).has_room(&requests) {
-                    too_full.insert(index);
+                    // Others of its size may share a volume with pods that are there.
+                    let full =
+                        if guest.volumes.attached.is_empty() { &mut *too_full } else { &mut memory.bins };
+                    full.insert(index);
                     continue;
                 }
                 let mut around =

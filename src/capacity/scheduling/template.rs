@@ -28,7 +28,7 @@ use crate::model::taint::Taint;
 /// Where the offerings of one type stand, and how much room it has.
 pub(super) struct TypeRow {
     pub positions: Range<usize>,
-    /// Allocatable less the daemons that will run on it.
+    /// Allocatable, and volumes that it can attach, less the daemons that will run on it.
     pub room: Amounts,
     pub capacity: Resources,
     /// Which daemons will run on it.
@@ -90,7 +90,7 @@ impl Template {
                 groups.push(DaemonGroup::new(members, daemons, columns));
                 groups.len() - 1
             });
-            let mut room = columns.row(&kind.allocatable);
+            let mut room = columns.room(&kind.allocatable, &kind.volumes_max);
             amounts::subtract(&mut room, &groups[group].requests);
             let capacity = kind.capacity.clone();
             rows.push(TypeRow { positions: start..positions.len(), room, capacity, daemons: group });
@@ -401,7 +401,7 @@ impl Template {
         } else {
             Code::NoTypeMatchesEverything
         };
-        let with_daemons = |group: &DaemonGroup| columns.resources(&amounts::sum(requests, &group.requests));
+        let with_daemons = |group: &DaemonGroup| columns.told(&amounts::sum(requests, &group.requests));
         let totals: Vec<Resources> = self.daemons.iter().map(with_daemons).collect();
         let least =
             totals.iter().min_by_key(|total| (total.cpu(), total.memory())).cloned().unwrap_or_default();

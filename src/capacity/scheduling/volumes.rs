@@ -213,15 +213,23 @@ pub(super) struct Attached {
 }
 
 impl Attached {
-    pub fn to(cluster: &Cluster, node: NodeName) -> Self {
-        let limits = cluster.csi_nodes.get(&node).map_or_else(BTreeMap::new, |csi| {
-            csi.limits.iter().map(|(driver, limit)| (*driver, *limit as usize)).collect()
-        });
+    /// `otherwise`: how much of what the node says nothing about.
+    pub fn to(cluster: &Cluster, node: NodeName, otherwise: &[(Symbol, u32)]) -> Self {
+        let mut limits = Self::within(otherwise).limits;
+        if let Some(csi) = cluster.csi_nodes.get(&node) {
+            limits.extend(csi.limits.iter().map(|(driver, limit)| (*driver, *limit as usize)));
+        }
         if limits.is_empty() {
             return Self::default();
         }
         let pods = cluster.guests_of(node).filter(|pod| !pod.is_terminal());
         Self { limits, used: pods.flat_map(|pod| attachments(cluster, pod)).collect() }
+    }
+
+    /// Nothing yet.
+    pub fn within(limits: &[(Symbol, u32)]) -> Self {
+        let limits = limits.iter().map(|(driver, limit)| (*driver, *limit as usize)).collect();
+        Self { limits, used: BTreeSet::new() }
     }
 
     /// The driver whose limit `more` would pass. A volume that is attached already counts once.

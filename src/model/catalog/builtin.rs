@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use super::facts::{Accelerators, EniLimits, Gpus, NameParts, TypeFacts};
+use super::facts::{Accelerators, EbsAttachments, EniLimits, Gpus, NameParts, TypeFacts};
 use super::labels;
 use super::table::{Row, Table, TableError};
 use super::{Catalog, OnDemandPrices, PriceSource};
@@ -19,6 +19,10 @@ use crate::model::symbol::Symbol;
 /// The region whose prices stand in for regions without a price list.
 const HOME: &str = "us-east-1";
 const PRICES_DATE: &str = "2026-07-20";
+/// What the EBS CSI driver takes for a type that it does not know (pkg/cloud/limits of aws-ebs-csi-driver).
+const EBS_ATTACHMENTS_DEFAULT: EbsAttachments = EbsAttachments { count: 27, is_dedicated: false };
+/// The same of machines without Nitro, whatever EC2 says of their interfaces.
+const EBS_ATTACHMENTS_OF_XEN: EbsAttachments = EbsAttachments { count: 39, is_dedicated: true };
 const SPOT_DATE: &str = "2023-08-30";
 /// Regions with a column of their own in the price table.
 const PRICED: [&str; 3] = [HOME, "us-gov-east-1", "us-gov-west-1"];
@@ -132,7 +136,9 @@ pub(super) fn described(
     let region = Symbol::new(region);
     let listing = PRICED.iter().position(|priced| *priced == region.as_str());
     for (facts, is_spot_sold) in &mut types {
-        facts.branch_enis = facts_of(facts.name).and_then(|known| known.branch_enis);
+        let known = facts_of(facts.name);
+        facts.branch_enis = known.and_then(|known| known.branch_enis);
+        facts.ebs_attachments = known.map_or(Some(EBS_ATTACHMENTS_DEFAULT), |known| known.ebs_attachments);
         let prices = tables.prices.get(&facts.name).copied().unwrap_or_default();
         let told = listed.and_then(|listed| listed.get(&facts.name).copied());
         let on_demand = told.or(prices.on_demand[listing.unwrap_or(0)]);
@@ -280,6 +286,7 @@ fn read_facts(row: &mut Row<'_>) -> Option<Described> {
         has_encryption_in_transit: flag(row, "encryption_in_transit"),
         has_nitro_enclaves: (!row.text("nitro_enclaves").is_empty()).then(|| flag(row, "nitro_enclaves")),
         ebs_bandwidth_mbps: row.count("ebs_bandwidth_mbps"),
+        ebs_attachments: Some(ebs_attachments(row)),
         network_bandwidth_mbps: row.count("network_bandwidth_mbps"),
         eni,
         branch_enis: row.count("branch_enis"),
@@ -291,6 +298,15 @@ fn read_facts(row: &mut Row<'_>) -> Option<Described> {
         stated: None,
     };
     Some(Described { facts, is_spot_sold: flag(row, "spot") })
+}
+
+fn ebs_attachments(row: &mut Row<'_>) -> EbsAttachments {
+    if row.text("hypervisor") == "xen" {
+        return EBS_ATTACHMENTS_OF_XEN;
+    }
+    let is_dedicated = row.text("ebs_limit") == "dedicated";
+    row.count("ebs_attachments")
+        .map_or(EBS_ATTACHMENTS_DEFAULT, |count| EbsAttachments { count, is_dedicated })
 }
 
 fn read_prices(row: &mut Row<'_>) -> Option<(TypeName, Prices)> {

@@ -57,6 +57,8 @@ extended! {
     PRIVATE_IPV4 = "vpc.amazonaws.com/PrivateIPv4Address",
 }
 
+static EBS_DRIVER: LazyLock<Symbol> = LazyLock::new(|| Symbol::new("ebs.csi.aws.com"));
+
 /// What a node class makes of any machine. Two classes for which this is equal have the same shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Machine {
@@ -64,6 +66,8 @@ pub(super) struct Machine {
     kubelet: KubeletSettings,
     root_volume: Option<Bytes>,
     instance_store: InstanceStorePolicy,
+    /// Of the system, attached from the start.
+    volumes: u32,
     interfaces: Interfaces,
     settings: CapacitySettings,
 }
@@ -87,6 +91,7 @@ impl Machine {
             kubelet: class.map(|class| class.kubelet.clone()).unwrap_or_default(),
             root_volume: class.and_then(|class| class.root_volume),
             instance_store: class.map_or(InstanceStorePolicy::None, |class| class.instance_store),
+            volumes: own_volumes(class),
             interfaces: class.map_or_else(Interfaces::default, |class| Interfaces::of(&class.spec)),
             settings,
         }
@@ -143,6 +148,16 @@ impl Machine {
             }
         }
         (capacity, allocatable)
+    }
+
+    /// The volumes of pods that it can attach, by CSI driver, as the EBS CSI driver reports it of a node that has just started.
+    pub(super) fn volumes_max(&self, facts: &TypeFacts) -> Vec<(Symbol, u32)> {
+        let Some(limit) = facts.ebs_attachments else { return Vec::new() };
+        // The one with the addresses of pods, which the VPC CNI attaches at once.
+        let has_second_interface = facts.eni.is_none_or(|eni| eni.interfaces > 1);
+        let of_interfaces = u32::from(!limit.is_dedicated && has_second_interface);
+        let left = limit.count.saturating_sub(self.volumes).saturating_sub(of_interfaces);
+        vec![(*EBS_DRIVER, left.max(1))]
     }
 
     fn memory(&self, facts: &TypeFacts) -> Bytes {
@@ -276,6 +291,13 @@ impl Interfaces {
             last_device: on_default_card().map(|entry| index(entry, "deviceIndex")).max().unwrap_or(0),
         }
     }
+}
+
+fn own_volumes(class: Option<&NodeClass>) -> u32 {
+    let listed = class.and_then(|class| class.spec.get("blockDeviceMappings")?.as_array());
+    // Bottlerocket has one for itself and one for pods.
+    let default = if class.is_some_and(|class| class.ami_family == AmiFamily::Bottlerocket) { 2 } else { 1 };
+    listed.map_or(default, |listed| u32::try_from(listed.len()).unwrap_or(u32::MAX).max(1))
 }
 
 fn amount(amounts: &BTreeMap<Symbol, Quantity>, name: ResourceName) -> Option<i64> {

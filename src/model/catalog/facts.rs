@@ -34,6 +34,8 @@ pub struct TypeFacts {
     pub has_nitro_enclaves: Option<bool>,
     /// At most, and only if optimised for EBS by default.
     pub ebs_bandwidth_mbps: Option<u32>,
+    /// `None`: not known.
+    pub ebs_attachments: Option<EbsAttachments>,
     /// The baseline.
     pub network_bandwidth_mbps: Option<u32>,
     pub eni: Option<EniLimits>,
@@ -82,6 +84,14 @@ pub struct Stated {
     /// Bytes.
     pub memory: Option<i64>,
     pub pods: Option<i64>,
+}
+
+/// How many EBS volumes a machine can attach, that of its system included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EbsAttachments {
+    pub count: u32,
+    /// `false`: each network interface after the first takes the place of one.
+    pub is_dedicated: bool,
 }
 
 /// Interfaces of the default network card, and addresses of each.

@@ -192,6 +192,7 @@ fn read_row(row: &mut Row<'_>) -> Option<(TypeFacts, Offers)> {
         has_encryption_in_transit: false,
         has_nitro_enclaves: None,
         ebs_bandwidth_mbps: None,
+        ebs_attachments: known.and_then(|known| known.ebs_attachments),
         network_bandwidth_mbps: None,
         // Of use only where the row leaves something to the formulas.
         eni: known.and_then(|known| known.eni),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 pub use builtin::{UnknownRegion, region_of, regions};
 pub use capacity::CapacitySettings;
-pub use facts::{Accelerators, EniLimits, Gpus, NameParts, Stated, TypeFacts};
+pub use facts::{Accelerators, EbsAttachments, EniLimits, Gpus, NameParts, Stated, TypeFacts};
 pub use table::TableError;
 
 use super::class::NodeClass;
@@ -222,7 +222,8 @@ fn shape(
         .collect();
     let mut requirements = labels.clone();
     labels::add_class_dependent(&mut requirements, &offerings, is_reachable, machine.family);
-    InstanceType { name: facts.name, requirements, capacity, allocatable, offerings }
+    let volumes_max = machine.volumes_max(facts);
+    InstanceType { name: facts.name, requirements, capacity, allocatable, volumes_max, offerings }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Volumes: where they are, and how many of them a node can attach.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use provisor::api::{self, Object};
@@ -405,6 +406,121 @@ fn an_ephemeral_volume_needs_its_class_until_it_is_bound() {
         missing.cluster.volume_claims.clear();
         missing.run(&pods);
         assert_eq!(missing.cluster.nodes.len(), 0, "{storage_class}");
+    }
+}
+
+/// A world in which new machines attach three volumes each, or ten for twice the price.
+fn world_of_limits(claims: &[String]) -> World {
+    let claims = claims.iter().map(|name| claim(name, None, Some("anywhere"))).collect();
+    let mut world = world(claims, Vec::new());
+    let anywhere = class("anywhere", Vec::new());
+    world.cluster.storage_classes.insert(anywhere.name, Arc::new(anywhere));
+    world.types = [("few", 3, 1.0), ("more", 10, 2.0)]
+        .map(|(name, most, price)| {
+            let mut kind =
+                machine(name, &[("cpu", "64"), ("memory", "64Gi"), ("pods", "110")], &everywhere(price));
+            kind.volumes_max = vec![(DRIVER.into(), most)];
+            kind
+        })
+        .into();
+    world
+}
+
+fn names(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|at| format!("{prefix}-{at}")).collect()
+}
+
+/// How many different claims of `pods` each node holds.
+fn attached(world: &World, pods: &[A]) -> Vec<usize> {
+    let mut by_node: BTreeMap<String, BTreeSet<PodVolume>> = BTreeMap::new();
+    for pod in pods {
+        let host = world.host_of(&pod.name).expect("it has a place").to_owned();
+        by_node.entry(host).or_default().extend(pod.shape.volumes.iter().cloned());
+    }
+    by_node.into_values().map(|claims| claims.len()).collect()
+}
+
+/// Rows: WEA-026
+#[test]
+fn wea_026_a_new_node_gets_no_more_volumes_than_its_machine_can_attach() {
+    let claims = names("data", 25);
+    let mut world = world_of_limits(&claims);
+    let pods: Vec<A> = claims.iter().map(|name| pod(name).claim(name)).collect();
+    let round = world.run(&pods[..14]);
+    assert_eq!(world.waiting(), 0);
+    for node in round.new_nodes() {
+        let most = if node.launch().instance_type.0.as_str() == "few" { 3 } else { 10 };
+        assert!(node.pods.len() <= most, "{} on {}", node.pods.len(), node.launch().instance_type);
+        assert!(node.requests.iter().all(|(name, _)| !name.0.contains("volumes")), "nobody sells volumes");
+    }
+    // Nodes whose kubelet said nothing of drivers yet hold what their machines can attach, then others come.
+    let before = world.cluster.nodes.len();
+    world.run(&pods[14..]);
+    assert_eq!(world.waiting(), 0);
+    assert!(world.cluster.nodes.len() > before);
+    assert!(attached(&world, &pods).iter().all(|count| *count <= 10));
+    // Without volumes all of them are on one.
+    let mut free = world_of_limits(&[]);
+    free.run(&many(25, &pod("a")));
+    assert_eq!(free.cluster.nodes.len(), 1);
+}
+
+/// Rows: WEA-026
+#[test]
+fn wea_026_a_pod_with_many_volumes_gets_a_machine_that_attaches_them() {
+    for (count, machine) in
+        [(2, Some("few")), (3, Some("few")), (4, Some("more")), (10, Some("more")), (11, None)]
+    {
+        let claims = names("data", count);
+        let mut world = world_of_limits(&claims);
+        let one = claims.iter().fold(pod("a"), |pod, name| pod.claim(name));
+        let round = world.run(&[one]);
+        assert_eq!(world.value_of("a", INSTANCE_TYPE), machine, "{count}");
+        if machine.is_none() {
+            assert_eq!(round.codes("a"), [Code::ResourcesExceedEveryType]);
+            let message = round.message("a");
+            assert!(message.contains(&format!("attachable-volumes-csi-{DRIVER} 11")), "{message}");
+        }
+    }
+}
+
+/// Rows: WEA-026
+#[test]
+fn wea_026_a_volume_that_pods_share_counts_once_on_a_new_node() {
+    let claims = names("data", 11);
+    let mut shared = world_of_limits(&claims);
+    shared.run(&many(40, &pod("a").claim("data-0").claim("data-1")));
+    assert_eq!((shared.cluster.nodes.len(), shared.value_of("a-001", INSTANCE_TYPE)), (1, Some("few")));
+    // All of them hold the same two and one more of their own.
+    let mut mixed = world_of_limits(&claims);
+    let pods: Vec<A> =
+        claims[2..10].iter().map(|own| pod(own).claim("data-0").claim("data-1").claim(own)).collect();
+    let together = A { shape: pods[0].shape.clone(), ..pod("last") };
+    mixed.run(&[pods.clone(), vec![together]].concat());
+    assert_eq!(mixed.waiting(), 0);
+    assert!(attached(&mixed, &pods).iter().all(|count| *count <= 10));
+    assert!(mixed.cluster.nodes.len() < 8, "{} nodes for eight pods", mixed.cluster.nodes.len());
+}
+
+/// Rows: WEA-026
+#[test]
+fn wea_026_a_machine_on_its_way_keeps_its_limit_until_its_node_tells_one() {
+    let claims = names("data", 6);
+    let of = |name: &String| pod(name).claim(name);
+    for (told, here) in [(None, 3), (Some(5), 5), (Some(2), 2)] {
+        let mut world = world_of_limits(&claims);
+        world.types.truncate(1);
+        world.run(&[of(&claims[0])]);
+        let host = NodeName::new(world.host_of("data-0").expect("it is bound"));
+        if let Some(limit) = told {
+            let csi = CsiNode { node: host, limits: vec![(DRIVER.into(), limit)] };
+            world.cluster.csi_nodes.insert(host, Arc::new(csi));
+        }
+        let more: Vec<A> = claims[1..].iter().map(of).collect();
+        world.run(&more);
+        let count = claims.iter().filter(|name| world.host_of(name) == Some(host.0.as_str())).count();
+        assert_eq!(count, here, "{told:?}");
+        assert_eq!(world.waiting(), 0);
     }
 }
 

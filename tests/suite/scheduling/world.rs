@@ -69,6 +69,7 @@ pub fn machine(name: &str, capacity: &[(&str, &str)], offered: &[(&str, Capacity
         requirements: Requirements::new(),
         capacity: amounts(capacity),
         allocatable: amounts(capacity),
+        volumes_max: Vec::new(),
         offerings: Vec::new(),
     };
     kind.requirements.add(INSTANCE_TYPE.into(), requirement(Operator::In, &[name]));

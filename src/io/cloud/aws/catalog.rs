@@ -185,6 +185,8 @@ fn read_type(info: &InstanceTypeInfo) -> Option<(TypeFacts, bool)> {
         ebs_bandwidth_mbps: ebs
             .filter(|_| is_ebs_optimised)
             .and_then(|ebs| count(ebs.ebs_optimized_info()?.maximum_bandwidth_in_mbps())),
+        // Told by the built-in tables, as the EBS CSI driver has its own.
+        ebs_attachments: None,
         network_bandwidth_mbps: network.and_then(bandwidth),
         eni: network.and_then(eni_limits),
         branch_enis: None,
