@@ -140,7 +140,11 @@ impl Demands {
         }
         let shape = match levels.last() {
             None => relax::first_try(&demand.shape, policy),
-            Some(last) => Arc::new(relax::relaxed(&last.shape, has_soft_taints)?),
+            Some(last) => {
+                let first = &levels[0].shape;
+                let next = relax::relaxed(&last.shape, has_soft_taints);
+                Arc::new(next.or_else(|| relax::with_earlier_term(first, &last.shape))?)
+            }
         };
         let (full, strict) = full_and_strict(&shape);
         let owned = book.owned(cluster, rooms, &shape, &demand.alternatives);

@@ -44,6 +44,18 @@ pub(super) fn relaxed(shape: &PodShape, soft_taints: bool) -> Option<PodShape> {
     Some(next)
 }
 
+/// After all was given up: the next of the earlier terms of `original` without its wishes. They were dropped before the wishes
+/// were, and may have been refused for those alone. `None` if there is none, or nothing was given up but terms.
+pub(super) fn with_earlier_term(original: &PodShape, last: &PodShape) -> Option<PodShape> {
+    let [term] = &last.node_required[..] else { return None };
+    let terms = &original.node_required;
+    let has_given_up = PodShape { node_required: terms.clone(), ..last.clone() } != *original;
+    let at = terms.iter().position(|known| known == term)?;
+    let next = if at + 1 == terms.len() { 0 } else { at + 1 };
+    let is_earlier = has_given_up && next + 1 < terms.len();
+    is_earlier.then(|| PodShape { node_required: vec![terms[next].clone()], ..last.clone() })
+}
+
 /// Drops the first of the heaviest.
 fn drop_heaviest<T>(wishes: &mut Vec<Weighted<T>>) -> bool {
     let heaviest = wishes.iter().enumerate().rev().max_by_key(|(_, (weight, _))| *weight).map(|(at, _)| at);

@@ -1,5 +1,6 @@
 //! Pods that want to be near others, and pods that do not.
 
+use provisor::capacity::scheduling::Code;
 use provisor::model::pod::Selector;
 use provisor::model::requirement::Operator::*;
 use provisor::model::taint::Effect;
@@ -112,6 +113,18 @@ fn sch_311_a_herd_may_be_founded_in_a_zone_of_its_own() {
     let in_zone = |name: &str, zone| A { name: name.into(), ..herd(ZONE).select(ZONE, zone) };
     world.run(&[in_zone("a", Z2), in_zone("b", Z3)]);
     assert_eq!((world.value_of("a", ZONE), world.value_of("b", ZONE)), (Some(Z2), Some(Z3)));
+}
+
+/// As kube-scheduler sees it: the herd is where the first term allows, although no machine is left there.
+#[test]
+fn a_term_that_is_given_up_founds_no_second_herd() {
+    let mut world = World::plain();
+    world.put_node("n1", &[(ZONE, Z1), ("disk", "fast")], &[("cpu", "1"), ("memory", "1Gi"), ("pods", "10")]);
+    world.put_pods(&[A { name: "first".into(), ..herd(ZONE).cpu("1") }.on("n1")]);
+    let second = |name: &str| A { name: name.into(), ..herd(ZONE).cpu("1") }.or(&[("disk", In, &["fast"])]);
+    let round = world.run(&[second("a").or(&[(ZONE, In, &[Z2])]), second("b").or(&[(ZONE, In, &[Z1])])]);
+    assert_eq!(round.codes("a"), [Code::PodAffinity]);
+    assert_eq!(world.value_of("b", ZONE), Some(Z1));
 }
 
 /// Rows: SCH-312, SCH-313

@@ -30,6 +30,35 @@ fn sch_085_required_terms_are_tried_in_their_order() {
     assert_eq!(world.value_of("a", ZONE), Some(Z1));
 }
 
+/// A term is dropped before any wish is; one that only a wish kept from being met is tried again without it.
+#[test]
+fn a_term_that_was_refused_for_a_wish_is_met_without_it() {
+    let zone = |zone: &'static str| -> Vec<(&str, provisor::model::requirement::Operator, &[&str])> {
+        match zone {
+            Z1 => vec![(ZONE, In, &[Z1])],
+            Z2 => vec![(ZONE, In, &[Z2])],
+            _ => vec![(ZONE, In, &["invalid"])],
+        }
+    };
+    let cases: [(&[&str], Option<&str>); 5] = [
+        (&[Z1, "invalid"], Some(Z1)),
+        (&["invalid", Z2, "invalid"], Some(Z2)),
+        (&[Z1, Z2, "invalid"], Some(Z1)),
+        // As before: the last term needs no second try.
+        (&[Z1, Z2], Some(Z2)),
+        (&["invalid", "invalid"], None),
+    ];
+    for (terms, expected) in cases {
+        let one = terms.iter().fold(pod("a"), |pod, term| pod.or(&zone(term)));
+        let mut wished = World::plain();
+        wished.run(&[one.clone().prefer(1, INSTANCE_TYPE, In, &["invalid"])]);
+        assert_eq!(wished.value_of("a", ZONE), expected, "{terms:?} and a wish");
+        let mut soft = World::of(pool("default").taint("foo", "bar", Effect::PreferNoSchedule));
+        soft.run(&[one.clone()]);
+        assert_eq!(soft.value_of("a", ZONE), expected, "{terms:?} and a soft taint");
+    }
+}
+
 /// Rows: SCH-086, SCH-087
 #[test]
 fn impossible_preferences_give_way_from_the_heaviest() {

@@ -253,20 +253,24 @@ impl Group {
             Kind::Spread { max_skew, min_domains } => {
                 Test::AtMost(max_skew + self.least(asked, min_domains, table) - i64::from(counts_itself))
             }
-            Kind::Affinity if counts_itself && !self.is_populated(asked.strict.get(table.key), table) => {
-                Test::First
-            }
+            Kind::Affinity if counts_itself && !self.is_populated(asked, table) => Test::First,
             Kind::Affinity => Test::Populated,
             Kind::AntiAffinity | Kind::Shunned => Test::Empty,
         }
     }
 
-    /// Whether there is a counted pod in a domain that is asked for.
-    fn is_populated(&self, asked: Option<&Requirement>, table: &Table) -> bool {
-        let Some(asked) = asked.filter(|_| self.total != 0) else { return self.total != 0 };
-        let of_table = (0..).zip(&self.counts);
-        of_table.into_iter().any(|(domain, count)| *count > 0 && asked.has(table.symbol(domain)))
-            || (asked.listed().is_none() && !self.occupied_bins.is_clear())
+    /// Whether there is a counted pod in a domain that the pod could use.
+    fn is_populated(&self, asked: Asked, table: &Table) -> bool {
+        if self.total == 0 {
+            return false;
+        }
+        let is_open =
+            |wanted: &Requirements| wanted.get(table.key).is_none_or(|on_key| on_key.listed().is_none());
+        let is_any = |wanted: &Requirements| wanted.get(table.key).is_none();
+        let mut of_table = (0..).zip(&self.counts);
+        asked.alternatives.iter().any(is_any)
+            || (!self.occupied_bins.is_clear() && asked.alternatives.iter().any(is_open))
+            || of_table.any(|(domain, count)| *count > 0 && asked.may_use(table.key, table.symbol(domain)))
     }
 
     /// The smallest count among the domains that the pod could use. A host can always be added, so the smallest there
