@@ -509,6 +509,29 @@ fn those_who_must_be_together_choose_first_where_they_would_be_left_over() {
     assert_eq!((world.waiting(), round.new_nodes().len()), (0, 2));
 }
 
+#[test]
+fn those_with_the_least_choice_come_first_where_that_is_cheaper() {
+    let kind = |name: &str, cpu: &str, memory: &str, price| {
+        machine(name, &[("cpu", cpu), ("memory", memory), ("pods", "50")], &everywhere(price))
+    };
+    let types = vec![
+        kind("lean", "1930m", "3114Mi", 0.085),
+        kind("small", "1930m", "6903Mi", 0.096),
+        kind("middle", "3920m", "14162Mi", 0.192),
+        kind("large", "7910m", "29317Mi", 0.384),
+    ];
+    let mut world = World::new(vec![pool("default")], types);
+    let round = world.run(&[
+        pod("a").cpu("3500m").memory("2Gi"),
+        pod("picky").cpu("400m").memory("128Mi").select(INSTANCE_TYPE, "middle"),
+        pod("b").cpu("400m").memory("4Gi"),
+        pod("c").cpu("1500m").memory("2Gi"),
+    ]);
+    // By CPU, by memory, and by who fared worst, `b` takes the room beside `a`, and `picky` makes a second node a middle one.
+    assert_eq!(price(round.new_nodes()).to_string(), "0.288");
+    assert_eq!(world.host_of("picky"), world.host_of("a"));
+}
+
 /// In the order of their size alone they cost 1.038 times the bound.
 #[test]
 fn pods_under_rules_are_tried_in_several_orders() {

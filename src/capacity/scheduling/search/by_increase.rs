@@ -15,10 +15,10 @@ use crate::model::hash::{FastMap, FastSet};
 use crate::model::money::UsdPerHour;
 use crate::model::name::ObjectKey;
 
-/// In what orders. Those who fared worst in the best answer so far come first in the last ones, as in squeaky wheel optimisation (Joslin
+/// In what orders. Those who fared worst in the best answer so far come first in three of them, as in squeaky wheel optimisation (Joslin
 /// and Clements, 1999).
-const ORDERS: [By; 7] =
-    [By::Cpu, By::Turns, By::Memory, By::Company, By::Grievance, By::Grievance, By::Grievance];
+const ORDERS: [By; 8] =
+    [By::Cpu, By::Turns, By::Memory, By::Company, By::Grievance, By::Grievance, By::Grievance, By::Choice];
 
 /// More pods than this are not placed again.
 const PODS_MAX: usize = 2_000;

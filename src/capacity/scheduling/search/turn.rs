@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::super::bin::Guest;
 use super::super::demand::{Demand, DemandId};
 use super::super::topology::RuleId;
 use super::Search;
@@ -31,6 +32,8 @@ pub(super) enum By {
     Company,
     /// Who fared worst in an earlier answer.
     Grievance,
+    /// For whom the fewest machines are sold that it could be on, then by CPU.
+    Choice,
 }
 
 impl Turn {
@@ -48,7 +51,7 @@ impl Turn {
         let memory = |pod: &Pod| pod.shape.requests.memory();
         match self.by {
             By::Memory => memory(other).cmp(&memory(one)).then_with(|| sooner(one, other)),
-            By::Cpu | By::Turns | By::Company | By::Grievance => sooner(one, other),
+            By::Cpu | By::Turns | By::Company | By::Grievance | By::Choice => sooner(one, other),
         }
     }
 }
@@ -87,15 +90,18 @@ impl Search<'_, '_> {
         let pods = self.request.pods;
         let mut order: Vec<usize> = (0..pods.len()).collect();
         let companies = if self.turn.by == By::Company { self.companies() } else { FastMap::default() };
+        let choices = if self.turn.by == By::Choice { self.choices() } else { FastMap::default() };
         let company = |pod: usize| companies.get(&self.demands[pod]);
+        let choice = |pod: usize| choices.get(&self.demands[pod]);
         let grievance = |pod: usize| self.grievances.get(&pods[pod].key).copied().unwrap_or_default();
         // Runs that are in order already cost next to nothing.
         order.sort_by(|one, other| {
             let importance = self.turn.importance(&pods[*one], &pods[*other]);
             let company = || company(*one).cmp(&company(*other));
+            let choice = || choice(*one).cmp(&choice(*other));
             let grievance = || grievance(*other).cmp(&grievance(*one));
             let size = || self.turn.size(&pods[*one], &pods[*other]);
-            importance.then_with(company).then_with(grievance).then_with(size)
+            importance.then_with(company).then_with(choice).then_with(grievance).then_with(size)
         });
         if self.turn.by == By::Turns {
             self.take_turns(&mut order);
@@ -120,6 +126,35 @@ impl Search<'_, '_> {
                 .then_with(|| size(*other).cmp(&size(*one)))
                 .then_with(|| before[one].cmp(&before[other]))
         });
+    }
+
+    /// In how many ways a node can be bought for a pod of each demand alone.
+    fn choices(&mut self) -> FastMap<DemandId, usize> {
+        let waiting: BTreeSet<DemandId> = self.demands.iter().copied().collect();
+        waiting.into_iter().map(|id| (id, self.choice(id))).collect()
+    }
+
+    /// None at all is no choice: it waits for others, or for ever.
+    fn choice(&mut self, id: DemandId) -> usize {
+        let demand = self.ground.demands.get(id);
+        let Ok(volumes) = &demand.volumes else { return usize::MAX };
+        let shunned = self.shunned(&demand);
+        let mut at = 0;
+        while let Some(level) = self.level(&demand, at) {
+            let topology = &self.layout.topology;
+            let stances = topology.stances(&level.owned, &shunned, level.asked(), &self.ground.book);
+            let guest = Guest { demand: &demand, level: &level, volumes, stances: &stances };
+            let ways = (0..self.ground.templates.len()).map(|index| {
+                let Ok((_, admission)) = self.open_bin(index, &guest) else { return 0 };
+                let open = &self.ground.outlooks.get(admission.outlook()).open;
+                self.ground.templates[index].with_room(open, &demand.requests).count_ones(..)
+            });
+            match ways.sum() {
+                0 => at += 1,
+                count => return count,
+            }
+        }
+        usize::MAX
     }
 
     fn companies(&mut self) -> FastMap<DemandId, Company> {

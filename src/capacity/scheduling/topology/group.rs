@@ -13,7 +13,7 @@ use super::keys::{DomainId, KeyId, Reach, Table};
 use crate::model::label::Labels;
 use crate::model::name::Namespace;
 use crate::model::pod::Selector;
-use crate::model::requirement::{Requirement, Requirements, Undefined};
+use crate::model::requirement::{Requirements, Undefined};
 use crate::model::symbol::Symbol;
 use crate::model::taint::{Taint, Toleration, first_untolerated};
 
