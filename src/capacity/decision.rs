@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::disruption::{Command, DisruptionPlan};
+use super::disruption::{Command, DisruptionPlan, Method};
 use super::scheduling::{EffectiveZone, Rejected, Solution};
 use super::static_capacity::Keeping;
 use crate::model::action::{Action, Subject};
@@ -66,6 +66,8 @@ pub struct Decision {
     pub stays: Vec<Stay>,
     /// Disruption that begins with these actions.
     pub started: Vec<Command>,
+    /// Of disruption that did not stand a second look: by which method it was found, and how many nodes stay.
+    pub withdrawn: Vec<(Method, usize)>,
     /// What was judged last, done and not done; shared, because most decisions judge nothing anew.
     pub plan: Arc<Plan>,
     /// Ask again by then, even if nothing happens. `None`: only when something happens.
@@ -77,6 +79,7 @@ pub struct Decision {
 pub(crate) struct Steps {
     pub actions: Vec<Planned>,
     pub started: Vec<Command>,
+    pub withdrawn: Vec<(Method, usize)>,
     pub wake_at: Option<Timestamp>,
 }
 
@@ -85,6 +88,7 @@ impl Steps {
     pub fn append(&mut self, other: Steps) {
         self.actions.extend(other.actions);
         self.started.extend(other.started);
+        self.withdrawn.extend(other.withdrawn);
         if let Some(at) = other.wake_at {
             self.wake(at);
         }

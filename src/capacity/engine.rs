@@ -7,6 +7,7 @@
 
 mod property;
 mod held;
+mod explained;
 mod memory;
 mod rounds;
 mod reports;
@@ -594,7 +595,9 @@ impl Engine {
         });
         let (stays, notices) = self.disrupting.held.take_news();
         actions.extend(notices);
-        Decision { actions, stays, started: out.started, plan: self.plan.clone(), wake_at }
+        actions.extend(self.disrupting.explained.take_notices());
+        let Steps { started, withdrawn, .. } = out;
+        Decision { actions, stays, started, withdrawn, plan: self.plan.clone(), wake_at }
     }
 
     /// Takes over `steps`: they change the picture as they will change the cluster.

@@ -392,4 +392,24 @@ mod tests {
         cluster.remove_claim(ClaimName::new("c"));
         assert_eq!(counts(&cluster), [[0, 0, 0], [0, 0, 0]]);
     }
+
+    #[test]
+    fn dis_090_what_is_left_of_a_life_is_a_part_of_it() {
+        let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let born = at("2026-03-04T10:00:00Z");
+        let mut claim = NodeClaim { created: Some(born), ..claim(Some("a"), Some("i-1")) };
+        claim.conditions.set(ConditionType::Registered, ConditionStatus::True, "", "", born);
+        let left = |claim: &NodeClaim, now: &str| remaining_millis(claim, at(now));
+        assert_eq!(left(&claim, "2027-03-04T10:00:00Z"), 1000, "it never ends");
+        claim.spec.expire_after = Patience::of(jiff::SignedDuration::from_hours(10));
+        for (now, expected) in [
+            ("2026-03-04T10:00:00Z", 1000),
+            ("2026-03-04T15:00:00Z", 500),
+            ("2026-03-04T19:00:00Z", 100),
+            ("2026-03-04T20:00:00Z", 0),
+            ("2026-03-09T20:00:00Z", 0),
+        ] {
+            assert_eq!(left(&claim, now), expected, "{now}");
+        }
+    }
 }

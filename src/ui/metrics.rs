@@ -23,7 +23,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::capacity::decision::Decision;
-use crate::capacity::disruption::{Command, Kind, Method, has_to_move};
+use crate::capacity::disruption::{Command, DisruptionPlan, Kind, Method, Outlook, has_to_move};
 use crate::capacity::scheduling::{EffectiveZone, Place};
 use crate::model::action::Action;
 use crate::model::claim::NodeClaim;
@@ -103,6 +103,10 @@ struct Inner {
     pods_disrupted: Counts,
     disruptions: Counts,
     disruptions_by_pool: Counts,
+    withdrawn: Counts,
+    eligible: Family<Series, Gauge>,
+    allowed_disruptions: Family<Series, Gauge>,
+    consuming_budgets: Family<Series, Gauge>,
     cost_errors: Counts,
     call_seconds: Durations,
     call_errors: Counts,
@@ -126,6 +130,8 @@ struct Known {
     healthy: BTreeSet<PoolName>,
     waiting: WaitingPods,
     is_synced: bool,
+    /// What was judged last.
+    judged: Option<Arc<DisruptionPlan>>,
     /// Since when the picture is being made.
     unsynced: Option<Timestamp>,
     startups: Summary,
@@ -208,6 +214,26 @@ impl Metrics {
                 all,
                 "voluntary_disruption_decisions_by_nodepool",
                 "Disruption that was begun, in each pool that it concerns",
+            ),
+            withdrawn: counts(
+                all,
+                "voluntary_disruption_failed_validations",
+                "Nodes that were to go and stay after a second look",
+            ),
+            eligible: gauges(
+                all,
+                "voluntary_disruption_eligible_nodes",
+                "Nodes that might go for a reason, whatever budgets say",
+            ),
+            allowed_disruptions: gauges(
+                all,
+                "nodepools_allowed_disruptions",
+                "Nodes of a pool that its budgets let be away for a reason",
+            ),
+            consuming_budgets: gauges(
+                all,
+                "nodepools_nodes_consuming_budgets",
+                "Nodes of a pool that are away and use its budgets up",
             ),
             cost_errors: counts(
                 all,
@@ -470,6 +496,17 @@ impl Metrics {
             inner.pending_zones.get_or_create(&series).set(whole(*count));
         }
         decision.started.iter().for_each(|command| inner.count_command(command));
+        for (method, nodes) in &decision.withdrawn {
+            let series = vec![("consolidation_type", consolidation_type(*method).to_owned())];
+            let nodes = u64::try_from(*nodes).unwrap_or(u64::MAX);
+            inner.withdrawn.get_or_create(&series).inc_by(nodes);
+        }
+        // Most decisions judge no node anew.
+        let judged = &decision.plan.disruption;
+        if !known.judged.as_ref().is_some_and(|last| Arc::ptr_eq(last, judged)) {
+            inner.tell_outlook(&judged.outlook);
+            known.judged = Some(judged.clone());
+        }
         for planned in &decision.actions {
             match &planned.action {
                 Action::CreateClaim(claim) => {
@@ -524,13 +561,10 @@ impl Inner {
 
     /// Disruption that somebody chose: what is too old or too many goes by itself.
     fn count_command(&self, command: &Command) {
-        let kind = match command.method {
-            Method::Expiration | Method::StaticScaleDown => return,
-            Method::Emptiness => "empty",
-            Method::StaticDrift | Method::Drift => "",
-            Method::MultiNodeConsolidation => "multi",
-            Method::SingleNodeConsolidation => "single",
-        };
+        if matches!(command.method, Method::Expiration | Method::StaticScaleDown) {
+            return;
+        }
+        let kind = consolidation_type(command.method);
         let decision = match command.kind() {
             Kind::Delete => "delete",
             Kind::Replace => "replace",
@@ -544,6 +578,22 @@ impl Inner {
         for pool in command.pools.iter().collect::<BTreeSet<_>>() {
             let own = std::iter::once(("nodepool", pool.to_string()));
             self.disruptions_by_pool.get_or_create(&own.chain(series.iter().cloned()).collect()).inc();
+        }
+    }
+
+    /// Gauges of what might go and how many are let.
+    fn tell_outlook(&self, outlook: &Outlook) {
+        self.eligible.clear();
+        for (reason, nodes) in &outlook.eligible {
+            let series = vec![("reason", reason.as_str().to_lowercase())];
+            self.eligible.get_or_create(&series).set(whole(*nodes));
+        }
+        self.allowed_disruptions.clear();
+        self.consuming_budgets.clear();
+        for ((pool, reason), allowance) in &outlook.allowances {
+            let series = vec![("nodepool", pool.to_string()), ("reason", reason.as_str().to_owned())];
+            self.allowed_disruptions.get_or_create(&series).set(allowance.allowed.into());
+            self.consuming_budgets.get_or_create(&series).set(allowance.away.into());
         }
     }
 
@@ -580,6 +630,16 @@ impl Inner {
             .and_then(|claim| claim.node)
             .map_or(0, |node| known.state.pods_on(node).filter(|pod| has_to_move(pod)).count());
         self.pods_disrupted.get_or_create(&series).inc_by(u64::try_from(moved).unwrap_or(u64::MAX));
+    }
+}
+
+/// By what kind of saving `method` finds nodes; what saves nothing has none.
+fn consolidation_type(method: Method) -> &'static str {
+    match method {
+        Method::Expiration | Method::StaticScaleDown | Method::StaticDrift | Method::Drift => "",
+        Method::Emptiness => "empty",
+        Method::MultiNodeConsolidation => "multi",
+        Method::SingleNodeConsolidation => "single",
     }
 }
 

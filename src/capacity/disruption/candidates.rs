@@ -107,7 +107,8 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
         return no("NoPoolLabel", "node doesn't have required label (label=karpenter.sh/nodepool)".into());
     };
     let types = round.supply.sold(pool);
-    if !cluster.pools.contains_key(&pool) || types.is_empty() {
+    let is_listed = cluster.pools.contains_key(&pool) && !round.supply.unlisted().contains_key(&pool);
+    if !is_listed || types.is_empty() {
         return no("PoolNotFound", format!("nodepool not found (NodePool={pool})"));
     }
     let mut known = round.weighed.borrow_mut();

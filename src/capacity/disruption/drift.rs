@@ -106,7 +106,8 @@ pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
     commands
 }
 
-fn drifted(round: &mut Round, is_static: bool) -> Vec<Candidate> {
+/// Drifted nodes of pools of one kind.
+pub(super) fn drifted(round: &mut Round, is_static: bool) -> Vec<Candidate> {
     let all = round.candidates(Class::Eventual);
     let wants = |candidate: &Candidate| {
         round.cluster.pools.get(&candidate.pool).is_some_and(|pool| pool.is_static() == is_static)

@@ -7,8 +7,9 @@ use crate::capacity::cluster::Cluster;
 use crate::capacity::scheduling::Supply;
 use crate::model::claim::{Condition, ConditionStatus, ConditionType, Conditions, NodeClaim};
 use crate::model::class::NodeClass;
-use crate::model::label::{self, annotation};
+use crate::model::label::{self, Labels, annotation};
 use crate::model::name::TypeName;
+use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pool::NodePool;
 use crate::model::requirement::{Requirements, Undefined};
 use crate::model::symbol::Symbol;
@@ -135,7 +136,7 @@ fn drift(
         _ => (true, None),
     };
     let types = supply.sold(pool.name);
-    if is_due && !types.is_empty() && !is_sold(claim, &types) {
+    if is_due && !types.is_empty() && !is_sold(&claim.labels, &types) {
         return (
             Some(("InstanceTypeNotFound", "its instance type is no longer offered to the pool".into())),
             None,
@@ -158,19 +159,70 @@ fn hashes_differ(ours: Hash, theirs: Hash) -> bool {
     matches!((ours, theirs), ((Some(a), Some(x)), (Some(b), Some(y))) if x == y && a != b)
 }
 
-/// Whether the type that `claim` has, as it was bought, is on offer, available or not. What was reserved may become
-/// on-demand.
-fn is_sold(claim: &NodeClaim, types: &[crate::model::offering::InstanceType]) -> bool {
-    let label_of = |key: Symbol| claim.labels.get(&key).copied();
+/// Whether the type that a claim with `labels` has, as it was bought, is on offer, available or not. What was reserved may
+/// become on-demand.
+fn is_sold(labels: &Labels, types: &[InstanceType]) -> bool {
+    let label_of = |key: Symbol| labels.get(&key).copied();
     let Some(name) = label_of(*label::INSTANCE_TYPE) else { return false };
     let Some(kind) = types.iter().find(|kind| kind.name == TypeName(name)) else { return false };
     let capacity_type = label_of(*label::CAPACITY_TYPE);
     kind.offerings.iter().any(|offering| {
         let is_kind = capacity_type.is_none_or(|wanted| {
             offering.capacity_type.symbol() == wanted
-                || (&*wanted == "reserved"
-                    && offering.capacity_type == crate::model::offering::CapacityType::OnDemand)
+                || (&*wanted == "reserved" && offering.capacity_type == CapacityType::OnDemand)
         });
         is_kind && label_of(*label::ZONE).is_none_or(|zone| zone == offering.zone.0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::money::UsdPerHour;
+    use crate::model::name::Zone;
+    use crate::model::offering::Offering;
+    use CapacityType::{OnDemand, Reserved, Spot};
+
+    fn sold(name: &str, ways: &[(&str, CapacityType)]) -> InstanceType {
+        let offerings = ways.iter().map(|(zone, capacity_type)| Offering {
+            zone: Zone::new(zone),
+            capacity_type: *capacity_type,
+            price: UsdPerHour(1),
+            is_available: false,
+            reservation: None,
+        });
+        InstanceType {
+            name: TypeName::new(name),
+            requirements: Requirements::new(),
+            capacity: Default::default(),
+            allocatable: Default::default(),
+            offerings: offerings.collect(),
+        }
+    }
+
+    /// Rows: DIS-004, DIS-025, DIS-026
+    #[test]
+    fn dis_026_what_was_reserved_may_become_on_demand_and_nothing_else() {
+        let cases: [(&str, &[(&str, CapacityType)], bool); 9] = [
+            ("reserved", &[("a", Reserved), ("a", OnDemand)], true),
+            ("reserved", &[("a", Reserved)], true),
+            ("reserved", &[("a", OnDemand)], true),
+            ("reserved", &[("a", Spot)], false),
+            ("reserved", &[("b", OnDemand), ("b", Reserved)], false),
+            ("reserved", &[], false),
+            ("on-demand", &[], false),
+            ("on-demand", &[("a", Reserved), ("a", Spot)], false),
+            ("spot", &[("a", Spot)], true),
+        ];
+        for (capacity_type, ways, expected) in cases {
+            let mut labels = Labels::new();
+            labels.insert(*label::INSTANCE_TYPE, "m5.large".into());
+            labels.insert(*label::ZONE, "a".into());
+            labels.insert(*label::CAPACITY_TYPE, capacity_type.into());
+            labels.insert(*label::RESERVATION_ID, "cr-lapsed".into());
+            let types =
+                [sold("m5.xlarge", &[("a", Reserved), ("a", OnDemand), ("a", Spot)]), sold("m5.large", ways)];
+            assert_eq!(is_sold(&labels, &types), expected, "{capacity_type} of {ways:?}");
+        }
+    }
 }

@@ -7,7 +7,7 @@
 pub mod command;
 pub mod candidates;
 pub mod budgets;
-mod cost;
+pub mod cost;
 pub(crate) mod round;
 pub(crate) mod marking;
 pub(crate) mod expiration;
@@ -20,14 +20,16 @@ mod removal;
 mod balanced;
 pub(crate) mod validation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::cluster::Cluster;
-use super::scheduling::{self, NewNode, Supply};
+use super::scheduling::{self, NewNode, Protection, Supply, protection};
 use super::static_capacity;
+use budgets::{Allowance, allowances};
+use candidates::Class;
 pub use candidates::KeepReason;
 pub use command::{Command, Destination, Kind, Method};
 pub use cost::has_to_move;
@@ -36,7 +38,7 @@ use round::Round;
 
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::label;
-use crate::model::name::{NodeName, PoolName, Uid};
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, Uid};
 use crate::model::node::{Node, NodeCondition};
 use crate::model::pool::DisruptionReason;
 
@@ -64,7 +66,26 @@ pub struct DisruptionPlan {
     pub kept: Vec<Kept>,
     /// Pools with nodes that would go for a reason, and whose budgets let none go for it now.
     pub blocked: BTreeSet<(PoolName, DisruptionReason)>,
+    /// Claims whose machine has not joined: nothing of theirs can be judged.
+    pub unjoined: BTreeSet<ClaimName>,
+    /// Pods of our nodes that ask not to be moved for a time, or ask it in vain.
+    pub protections: BTreeMap<ObjectKey, Protection>,
+    /// How things stood before any of this started.
+    pub outlook: Outlook,
 }
+
+/// What might go and how many are let, before anything starts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outlook {
+    /// Of each pool, for each reason that its budgets limit.
+    pub allowances: BTreeMap<(PoolName, DisruptionReason), Allowance>,
+    /// Nodes that would be looked at for a reason if budgets let them go.
+    pub eligible: BTreeMap<DisruptionReason, usize>,
+}
+
+/// The reasons that budgets limit.
+const LIMITED: [DisruptionReason; 3] =
+    [DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized];
 
 /// Everything that would start in `round`, at most so many commands.
 pub(crate) fn plan_in(round: &mut Round, commands_max: usize) -> DisruptionPlan {
@@ -98,6 +119,7 @@ pub(crate) fn plan_after(
     mut commands: Vec<Command>,
     commands_max: usize,
 ) -> DisruptionPlan {
+    let outlook = outlook(round);
     while commands.len() < commands_max {
         let next = next_commands(round);
         if next.is_empty() {
@@ -111,7 +133,40 @@ pub(crate) fn plan_after(
     let left = commands_max.saturating_sub(commands.len());
     commands.extend(consolidation::plan(round, left));
     let kept = kept(round, &commands);
-    DisruptionPlan { commands, kept, blocked: std::mem::take(&mut round.blocked) }
+    let has_joined = |claim: &NodeClaim| round.cluster.node_of(claim).is_some();
+    let claims = round.cluster.claims.values().filter(|claim| claim.deleted.is_none() && !has_joined(claim));
+    let unjoined = claims.map(|claim| claim.name).filter(|name| !round.made.contains(name)).collect();
+    let protections = protections(round);
+    DisruptionPlan {
+        commands,
+        kept,
+        blocked: std::mem::take(&mut round.blocked),
+        unjoined,
+        protections,
+        outlook,
+    }
+}
+
+fn outlook(round: &mut Round) -> Outlook {
+    let mut outlook = Outlook::default();
+    for reason in LIMITED {
+        let of_pools = allowances(&round.cluster, reason, round.now).into_iter();
+        outlook.allowances.extend(of_pools.map(|(pool, allowance)| ((pool, reason), allowance)));
+    }
+    let graceful = round.candidates(Class::Graceful);
+    let empty = graceful.iter().filter(|one| emptiness::wants(round, one)).count();
+    let underutilized = graceful.iter().filter(|one| consolidation::wants(round, one).is_ok()).count();
+    let drifted = drift::drifted(round, false).len() + drift::drifted(round, true).len();
+    outlook.eligible = LIMITED.into_iter().zip([empty, drifted, underutilized]).collect();
+    outlook
+}
+
+/// What annotations of pods on our nodes come to, but for those that hold for ever.
+fn protections(round: &Round) -> BTreeMap<ObjectKey, Protection> {
+    let ours = round.cluster.nodes.values().filter(|node| round.cluster.claim_of(node).is_some());
+    let pods = ours.flat_map(|node| round.cluster.pods_of(node.name));
+    let said = pods.filter_map(|pod| Some((pod.key, protection(pod, round.now)?)));
+    said.filter(|(_, protection)| *protection != Protection::Forever).collect()
 }
 
 /// What the first method wants to start that finds anything; consolidation comes after all of them.

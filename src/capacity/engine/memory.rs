@@ -158,6 +158,8 @@ impl Unconfirmed {
         self.nodes.retain(|name, (former, until)| {
             let is_lost = is_lost(name.as_str(), *until);
             if is_lost {
+                let claim = cluster.nodes.get(name).and_then(|node| cluster.claim_of(node));
+                names.extend(claim.map(|claim| claim.name));
                 match former.take() {
                     Some(former) => cluster.put_node(former),
                     None => cluster.remove_node(*name),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::explained::Explained;
 use super::held::Held;
 use super::{Engine, EngineSettings};
 use crate::capacity::buffers::{Hosting, virtual_pods};
@@ -14,7 +15,9 @@ use crate::capacity::disruption::command::{self, Command, Destination, is_waitin
 use crate::capacity::disruption::round::Round;
 use crate::capacity::disruption::{self, validation};
 use crate::capacity::provisioning;
-use crate::capacity::scheduling::{self, Ground, Mode, NewNode, Place, Rejected, Request, Solution, Supply};
+use crate::capacity::scheduling::{
+    self, Ground, Mode, NewNode, Place, Protection, Rejected, Request, Solution, Supply,
+};
 use crate::capacity::static_capacity;
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::NodeClaim;
@@ -89,9 +92,11 @@ pub(super) struct Disrupting {
     proposals: Vec<(Timestamp, Command)>,
     /// The last pass, and what it knew.
     last: Option<(Timestamp, u64)>,
-    /// When something changes that nobody tells of: a budget's window opens or closes, a node is kept for a pod no longer.
+    /// When something changes that nobody tells of: a budget's window opens or closes, a node is kept for a pod no longer, or by
+    /// one that asked for a time.
     window_at: Option<Timestamp>,
     pub held: Held,
+    pub explained: Explained,
 }
 
 impl Disrupting {
@@ -297,6 +302,7 @@ impl Engine {
         // Else some method was not asked.
         if plan.commands.len() < COMMANDS_MAX {
             self.disrupting.held.learn(&plan, now);
+            self.disrupting.explained.learn(&plan, &self.cluster, now);
         }
         for command in &plan.commands {
             if command.method.is_validated() {
@@ -308,7 +314,11 @@ impl Engine {
         let windows =
             self.cluster.pools.values().filter_map(|pool| disruption::budgets::next_change(pool, now));
         let kept = self.provisioning.nominated.values().copied();
-        self.disrupting.window_at = windows.chain(kept).min();
+        let protected = plan.protections.values().filter_map(|protection| match protection {
+            Protection::Until(end) => *end,
+            _ => None,
+        });
+        self.disrupting.window_at = windows.chain(kept).chain(protected).min();
         self.disrupting.last = Some((now, self.revision));
         let former = (*self.plan).clone();
         self.plan = Arc::new(Plan { disruption: Arc::new(plan), ..former });
@@ -354,11 +364,16 @@ impl Engine {
         let mut steps = Steps::default();
         for (_, command) in ripe {
             match validation::validate(&mut round, &command) {
-                Ok(command) => {
-                    round.start(&command);
-                    standing.push(command);
+                Ok(standing_part) => {
+                    let lost = command.nodes.len() - standing_part.nodes.len();
+                    if lost > 0 {
+                        steps.withdrawn.push((command.method, lost));
+                    }
+                    round.start(&standing_part);
+                    standing.push(standing_part);
                 }
                 Err(why) => {
+                    steps.withdrawn.push((command.method, command.nodes.len()));
                     for node in &command.nodes {
                         let notice = Notice {
                             subject: Subject::Node(*node),

@@ -59,7 +59,8 @@ pub use effective::{EffectiveZone, effective_zones};
 pub use explain::{Code, Refusal};
 pub(crate) use ground::Ground;
 pub use pods::{
-    Rejected, blocking_budgets, is_going, is_protected, is_reschedulable, moving_pods, provisionable_pods,
+    Protection, Rejected, blocking_budgets, is_going, is_protected, is_reschedulable, moving_pods,
+    protection, provisionable_pods,
 };
 pub(crate) use pods::{judged, moving_from};
 pub use room::usage_by_pool;

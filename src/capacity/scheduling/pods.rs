@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::explain::{Code, Refusal};
 use super::{Settings, volumes};
@@ -227,18 +227,37 @@ pub fn is_reschedulable(cluster: &Cluster, pod: &Pod, now: Timestamp) -> bool {
         && blocking_budgets(cluster, pod).is_empty()
 }
 
-/// Whether `karpenter.sh/do-not-disrupt` holds for `pod` at `now`: for ever, or for a time since it started.
-pub fn is_protected(pod: &Pod, now: Timestamp) -> bool {
-    let Some(value) = pod.shape.do_not_disrupt.filter(|_| pod.is_active()) else { return false };
+/// What `karpenter.sh/do-not-disrupt` of a pod comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    Forever,
+    /// `None`: it begins with the pod, which has not started.
+    Until(Option<Timestamp>),
+    Over,
+    /// Neither `true` nor a time.
+    Unreadable,
+}
+
+/// What the annotation of `pod` comes to at `now`: it holds for ever, or for a time since the pod started.
+pub fn protection(pod: &Pod, now: Timestamp) -> Option<Protection> {
+    let value = pod.shape.do_not_disrupt.filter(|_| pod.is_active())?;
     if &*value == "true" {
-        return true;
+        return Some(Protection::Forever);
     }
-    match parse_duration(&value) {
-        Ok(duration) if duration.as_secs() > 0 => {
-            pod.started.is_none_or(|started| now.duration_since(started) < duration)
-        }
-        _ => false,
-    }
+    let Some(duration) = parse_duration(&value).ok().filter(SignedDuration::is_positive) else {
+        return Some(Protection::Unreadable);
+    };
+    Some(match pod.started.map(|started| started.checked_add(duration)) {
+        None => Protection::Until(None),
+        Some(Ok(ends)) if ends <= now => Protection::Over,
+        Some(Ok(ends)) => Protection::Until(Some(ends)),
+        Some(Err(_)) => Protection::Forever,
+    })
+}
+
+/// Whether `karpenter.sh/do-not-disrupt` holds for `pod` at `now`.
+pub fn is_protected(pod: &Pod, now: Timestamp) -> bool {
+    matches!(protection(pod, now), Some(Protection::Forever | Protection::Until(_)))
 }
 
 /// Budgets under which `pod` can never be evicted: they allow no disruption at all, or there are two of them, which the

@@ -9,7 +9,7 @@ use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings}
 use crate::io::kube::{Address, Kube};
 use crate::model::catalog::Catalog;
 use crate::model::name::ObjectKey;
-use crate::model::pool::PoolUse;
+use crate::model::pool::{DisruptionReason, PoolUse};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -568,6 +568,10 @@ fn a_day(metrics: &Metrics) {
     // One pod waits for a plan, the other has a place.
     let other = json!({"metadata": {"name": "web-1", "uid": "u2"}});
     metrics.see(NOW, &pod(None, "Pending", json!({})));
+    let reason = DisruptionReason::Empty;
+    let allowances = [((PoolName::new("web"), reason), Default::default())].into();
+    let outlook = Outlook { allowances, eligible: [(reason, 1)].into() };
+    let judged = DisruptionPlan { outlook, ..DisruptionPlan::default() };
     let started = vec![Command {
         method: Method::Emptiness,
         nodes: Vec::new(),
@@ -581,9 +585,11 @@ fn a_day(metrics: &Metrics) {
     let plan = Plan {
         provisioning: Solution { existing, ..Solution::default() },
         pending_zones: [(EffectiveZone::Flexible, 1)].into(),
+        disruption: Arc::new(judged),
         ..Plan::default()
     };
-    metrics.decided(NOW, &Decision { started, plan: Arc::new(plan), ..Decision::default() });
+    let withdrawn = vec![(Method::SingleNodeConsolidation, 1)];
+    metrics.decided(NOW, &Decision { started, withdrawn, plan: Arc::new(plan), ..Decision::default() });
     metrics.see(NOW, &pod(None, "Pending", other));
 }
 

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use provisor::capacity::decision::{Decision, Stay};
 use provisor::capacity::disruption::Method;
 use provisor::capacity::disruption::budgets::allowances;
-use provisor::capacity::engine::Engine;
 use provisor::model::action::{Action, Subject};
 use provisor::model::claim::{ConditionStatus, ConditionType};
 use provisor::model::label::{self, annotation};
@@ -42,19 +41,6 @@ fn outdate(town: &mut Town, node: &str) {
         claim.annotations.insert(*annotation::NODEPOOL_HASH, "16".into());
         claim.annotations.insert(*annotation::NODEPOOL_HASH_VERSION, "v3".into());
     });
-}
-
-/// Every decision until `until`, made when the engine wants to be asked.
-fn decisions(engine: &mut Engine, from: Timestamp, until: Timestamp) -> Vec<(Timestamp, Decision)> {
-    let (mut all, mut now) = (Vec::new(), from);
-    while now < until {
-        let decision = engine.decide(now);
-        let wake = decision.wake_at.unwrap_or(until);
-        all.push((now, decision));
-        echo(engine, now);
-        now = wake.max(now + SignedDuration::from_secs(1));
-    }
-    all
 }
 
 /// What is published at pools.

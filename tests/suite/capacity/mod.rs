@@ -3,6 +3,10 @@
 mod town;
 
 mod advice;
+mod marking;
+mod candidates;
+mod protection;
+mod costs;
 mod disruption;
 mod consolidation;
 mod engine;

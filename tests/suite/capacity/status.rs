@@ -249,7 +249,7 @@ fn hash_of(engine: &Engine, node: &str) -> (&'static str, &'static str) {
     (text(*annotation::NODEPOOL_HASH), text(*annotation::NODEPOOL_HASH_VERSION))
 }
 
-/// Rows: SCH-556
+/// Rows: SCH-556, DIS-023
 #[test]
 fn api_047_a_new_hash_version_undoes_no_drift() {
     let stamp = HashStamp { hash: "99".into(), version: "provisor-v1".into(), is_new_version: true };

@@ -9,7 +9,7 @@ use provisor::capacity::decision::Decision;
 use provisor::capacity::disruption::{Command, DisruptionPlan};
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::capacity::planning;
-use provisor::model::action::Action;
+use provisor::model::action::{Action, Notice};
 use provisor::model::catalog::Catalog;
 use provisor::model::claim::{ClaimSpec, Condition, ConditionStatus, ConditionType, Conditions, NodeClaim};
 use provisor::model::class::{AmiFamily, InstanceStorePolicy, KubeletSettings, NodeClass};
@@ -415,6 +415,30 @@ pub fn echo(engine: &mut Engine, now: Timestamp) {
     let nodes: Vec<_> = engine.cluster().nodes.values().cloned().collect();
     claims.into_iter().for_each(|claim| engine.observe(now, Observation::Claim(claim)));
     nodes.into_iter().for_each(|node| engine.observe(now, Observation::Node(node)));
+}
+
+/// Every decision until `until`, made when the engine wants to be asked.
+pub fn decisions(engine: &mut Engine, from: Timestamp, until: Timestamp) -> Vec<(Timestamp, Decision)> {
+    let (mut all, mut now) = (Vec::new(), from);
+    while now < until {
+        let decision = engine.decide(now);
+        let wake = decision.wake_at.unwrap_or(until);
+        all.push((now, decision));
+        echo(engine, now);
+        now = wake.max(now + SignedDuration::from_secs(1));
+    }
+    all
+}
+
+/// What is published at objects: at which, by which word, and what is said.
+pub fn events(decision: &Decision) -> Vec<(String, String, String)> {
+    let published = decision.actions.iter().filter_map(|planned| match &planned.action {
+        Action::Publish(notice) => Some(notice),
+        _ => None,
+    });
+    let told =
+        |notice: &Notice| (notice.subject.to_string(), notice.reason.to_string(), notice.message.to_string());
+    published.map(told).collect()
 }
 
 /// Lets `world` live under `engine` until `until`. `watch` sees each decision.

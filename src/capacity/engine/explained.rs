@@ -1,0 +1,139 @@
+//! What is to be read at nodes, their claims and pods: why a node stays, and for how long a pod keeps it.
+//!
+//! A node is told by Karpenter's two words: `DisruptionBlocked` if nothing may take it, `Unconsolidatable` if giving it back would
+//! save nothing. Whoever has only to wait, for its turn or for quiet, is told nothing.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::capacity::cluster::Cluster;
+use crate::capacity::decision::Planned;
+use crate::capacity::disruption::{DisruptionPlan, Kept};
+use crate::capacity::scheduling::Protection;
+use crate::model::action::{Action, Notice, Subject};
+use crate::model::label::annotation;
+use crate::model::pool::DisruptionReason;
+
+/// The same is published again after so long, because events at objects do not live long; another reason sooner.
+const REPEAT_AFTER: SignedDuration = SignedDuration::from_mins(15);
+const CHANGE_AFTER: SignedDuration = SignedDuration::from_mins(1);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Explained {
+    /// The code that was last published, by the word that it went under.
+    told: BTreeMap<(Subject, &'static str), (&'static str, Timestamp)>,
+    notices: Vec<Planned>,
+}
+
+impl Explained {
+    /// Takes in what a pass at `now` found in `cluster`.
+    pub fn learn(&mut self, plan: &DisruptionPlan, cluster: &Cluster, now: Timestamp) {
+        for kept in &plan.kept {
+            let Some(word) = word_for(kept) else { continue };
+            let claim = cluster.nodes.get(&kept.node).and_then(|node| cluster.claim_of(node));
+            let subjects = [Some(Subject::Node(kept.node)), claim.map(|claim| Subject::Claim(claim.name))];
+            for subject in subjects.into_iter().flatten() {
+                self.tell(subject, word, kept.code, now, || sentence(&kept.message));
+            }
+        }
+        for claim in &plan.unjoined {
+            let message = || "Nodeclaim does not have an associated node".into();
+            self.tell(Subject::Claim(*claim), "DisruptionBlocked", "NoNode", now, message);
+        }
+        for (pod, protection) in &plan.protections {
+            let value = || cluster.pods.get(pod).and_then(|pod| pod.shape.do_not_disrupt);
+            let key = *annotation::DO_NOT_DISRUPT;
+            let (word, message): (_, Box<dyn Fn() -> String>) = match *protection {
+                Protection::Forever => continue,
+                Protection::Until(None) => (
+                    "DoNotDisruptUntil",
+                    Box::new(|| "It may not be disrupted yet: its time begins when it starts".into()),
+                ),
+                Protection::Until(Some(end)) => {
+                    ("DoNotDisruptUntil", Box::new(move || format!("It may be disrupted from {end} on")))
+                }
+                Protection::Over => (
+                    "DoNotDisruptGracePeriodElapsed",
+                    Box::new(move || format!("The time that {key} asks for is over: it may be disrupted")),
+                ),
+                Protection::Unreadable => (
+                    "InvalidDoNotDisruptAnnotation",
+                    Box::new(move || {
+                        let value = value().map_or("", |value| value.as_str());
+                        format!(
+                            "{key}: \"{value}\" protects nothing: write \"true\" or a time such as \"10m\""
+                        )
+                    }),
+                ),
+            };
+            self.tell(Subject::Pod(*pod), word, word, now, message);
+        }
+        self.told.retain(|_, (_, at)| now.duration_since(*at) < REPEAT_AFTER);
+    }
+
+    fn tell(
+        &mut self,
+        subject: Subject,
+        word: &'static str,
+        code: &'static str,
+        now: Timestamp,
+        message: impl Fn() -> String,
+    ) {
+        let is_known = self.told.get(&(subject, word)).is_some_and(|(known, at)| {
+            let patience = if *known == code { REPEAT_AFTER } else { CHANGE_AFTER };
+            now.duration_since(*at) < patience
+        });
+        if is_known {
+            return;
+        }
+        self.told.insert((subject, word), (code, now));
+        let message = message();
+        let is_warning = word == "InvalidDoNotDisruptAnnotation";
+        let notice = Notice { subject, is_warning, reason: word.into(), message: message.as_str().into() };
+        self.notices.push(Planned::new(Action::Publish(notice), word, message));
+    }
+
+    /// What is to be published since this was last asked.
+    pub fn take_notices(&mut self) -> Vec<Planned> {
+        std::mem::take(&mut self.notices)
+    }
+}
+
+/// The word that people are told why a node stays by; `None`: it is not said.
+fn word_for(kept: &Kept) -> Option<&'static str> {
+    match kept.code {
+        "NotInitialized"
+        | "Deleting"
+        | "Nominated"
+        | "DoNotDisrupt"
+        | "NoPoolLabel"
+        | "PoolNotFound"
+        | "PodDoNotDisrupt"
+        | "PodDisruptionBudget"
+        | "PodDisruptionBudgets" => Some("DisruptionBlocked"),
+        "CannotReschedule" if kept.held_for == Some(DisruptionReason::Drifted) => Some("DisruptionBlocked"),
+        "BufferPods"
+        | "InstanceTypeNotFound"
+        | "LabelMissing"
+        | "ConsolidationDisabled"
+        | "PolicyWhenEmpty"
+        | "CannotReschedule"
+        | "NeedsSeveralReplacements"
+        | "NeededByWaitingPods"
+        | "NoCheaperReplacement"
+        | "MinValuesNotMet"
+        | "SpotToSpotDisabled"
+        | "SpotToSpotFlexibility" => Some("Unconsolidatable"),
+        _ => None,
+    }
+}
+
+/// `message` as a sentence of its own, as Karpenter has it.
+fn sentence(message: &str) -> String {
+    if let Some(rest) = message.strip_prefix("nodepool") {
+        return format!("NodePool{rest}");
+    }
+    let mut letters = message.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
