@@ -69,9 +69,68 @@ pub struct Cluster {
     /// Pods of which kube-scheduler has not said anything yet.
     unjudged_pods: BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>,
     claims_by_pool: BTreeMap<PoolName, BTreeSet<ClaimName>>,
-    claim_by_provider_id: FastMap<ProviderId, ClaimName>,
-    node_by_provider_id: FastMap<ProviderId, NodeName>,
+    claims_by_machine: ByMachine<ClaimName>,
+    nodes_by_machine: ByMachine<NodeName>,
     touched: Touched,
+}
+
+/// Which object speaks of which machine. There should be one; where there are several, all are known.
+#[derive(Clone, Debug)]
+struct ByMachine<N> {
+    one: FastMap<ProviderId, N>,
+    /// Where there are several: all of them, that of `one` included.
+    several: BTreeMap<ProviderId, BTreeSet<N>>,
+}
+
+impl<N> Default for ByMachine<N> {
+    fn default() -> Self {
+        Self { one: FastMap::default(), several: BTreeMap::new() }
+    }
+}
+
+impl<N: Copy + Ord> ByMachine<N> {
+    /// The first by name.
+    fn get(&self, machine: ProviderId) -> Option<N> {
+        self.one.get(&machine).copied()
+    }
+
+    /// The one; `None` if there are several.
+    fn only(&self, machine: ProviderId) -> Option<N> {
+        self.get(machine).filter(|_| self.several.is_empty() || !self.several.contains_key(&machine))
+    }
+
+    fn all(&self, machine: ProviderId) -> Vec<N> {
+        match self.several.get(&machine) {
+            Some(several) => several.iter().copied().collect(),
+            None => self.get(machine).into_iter().collect(),
+        }
+    }
+
+    fn put(&mut self, machine: ProviderId, name: N) {
+        match self.one.get_mut(&machine) {
+            Some(known) if *known != name => {
+                let several = self.several.entry(machine).or_default();
+                several.extend([*known, name]);
+                *known = (*known).min(name);
+            }
+            Some(_) => {}
+            None => drop(self.one.insert(machine, name)),
+        }
+    }
+
+    fn remove(&mut self, machine: ProviderId, name: N) {
+        if let Some(several) = self.several.get_mut(&machine) {
+            several.remove(&name);
+            if let Some(first) = several.first() {
+                self.one.insert(machine, *first);
+            }
+            if several.len() < 2 {
+                self.several.remove(&machine);
+            }
+        } else if self.get(machine) == Some(name) {
+            self.one.remove(&machine);
+        }
+    }
 }
 
 /// What has changed since the scheduler last looked: whose room, and whether what it knows of all of them.
@@ -192,6 +251,7 @@ impl Cluster {
             | Observation::Synced
             | Observation::Launched { .. }
             | Observation::LaunchFailed { .. }
+            | Observation::Terminating { .. }
             | Observation::Terminated { .. }
             | Observation::TerminateFailed { .. }
             | Observation::Instances(_)
@@ -325,18 +385,34 @@ impl Cluster {
         self.claims_by_pool.get(&pool).into_iter().flatten().filter_map(|name| self.claims.get(name))
     }
 
-    /// The claim that `node` was launched for.
+    /// The claim that `node` was launched for; `None` also if several say so.
     pub fn claim_of(&self, node: &Node) -> Option<&Arc<NodeClaim>> {
-        self.claims.get(self.claim_by_provider_id.get(&node.provider_id?)?)
+        self.claims.get(&self.claims_by_machine.only(node.provider_id?)?)
     }
 
     /// The node that `claim` became.
     pub fn node_of(&self, claim: &NodeClaim) -> Option<&Arc<Node>> {
-        self.nodes.get(self.node_by_provider_id.get(&claim.provider_id?)?)
+        self.nodes.get(&self.nodes_by_machine.get(claim.provider_id?)?)
+    }
+
+    /// Every node that says of itself that it runs on the machine of `claim`, by name: more than one is a fault.
+    pub fn nodes_of(&self, claim: &NodeClaim) -> impl Iterator<Item = &Arc<Node>> {
+        let names = claim.provider_id.map(|machine| self.nodes_by_machine.all(machine));
+        names.into_iter().flatten().filter_map(|name| self.nodes.get(&name))
+    }
+
+    pub fn node_by_instance(&self, instance: ProviderId) -> Option<&Arc<Node>> {
+        self.nodes.get(&self.nodes_by_machine.get(instance)?)
     }
 
     pub fn claim_by_instance(&self, instance: ProviderId) -> Option<&Arc<NodeClaim>> {
-        self.claims.get(self.claim_by_provider_id.get(&instance)?)
+        self.claims.get(&self.claims_by_machine.get(instance)?)
+    }
+
+    /// Every claim that says it was launched as this machine: more than one is a fault.
+    pub fn claims_by_instance(&self, instance: ProviderId) -> impl Iterator<Item = &Arc<NodeClaim>> {
+        let names = self.claims_by_machine.all(instance);
+        names.into_iter().filter_map(|name| self.claims.get(&name))
     }
 
     pub fn put_claim(&mut self, claim: Arc<NodeClaim>) {
@@ -344,8 +420,8 @@ impl Cluster {
         if let Some(pool) = claim.pool() {
             self.claims_by_pool.entry(pool).or_default().insert(claim.name);
         }
-        if let Some(instance) = claim.provider_id {
-            self.claim_by_provider_id.insert(instance, claim.name);
+        if let Some(machine) = claim.provider_id {
+            self.claims_by_machine.put(machine, claim.name);
         }
         self.touch_claim(&claim);
         self.claims.insert(claim.name, claim);
@@ -354,14 +430,14 @@ impl Cluster {
     /// Room that is told of by `claim` may be another.
     fn touch_claim(&mut self, claim: &NodeClaim) {
         self.touched.claims.insert(claim.name);
-        let node = claim.provider_id.and_then(|instance| self.node_by_provider_id.get(&instance));
-        self.touched.nodes.extend(node.copied());
+        let node = claim.provider_id.and_then(|machine| self.nodes_by_machine.get(machine));
+        self.touched.nodes.extend(node);
     }
 
     fn touch_node(&mut self, node: &Node) {
         self.touched.nodes.insert(node.name);
-        let claim = node.provider_id.and_then(|instance| self.claim_by_provider_id.get(&instance));
-        self.touched.claims.extend(claim.copied());
+        let claim = node.provider_id.and_then(|machine| self.claims_by_machine.get(machine));
+        self.touched.claims.extend(claim);
     }
 
     pub fn remove_claim(&mut self, name: ClaimName) {
@@ -370,17 +446,15 @@ impl Cluster {
         if let Some(pool) = former.pool() {
             drop_from(&mut self.claims_by_pool, &pool, &name);
         }
-        if let Some(instance) =
-            former.provider_id.filter(|id| self.claim_by_provider_id.get(id) == Some(&name))
-        {
-            self.claim_by_provider_id.remove(&instance);
+        if let Some(machine) = former.provider_id {
+            self.claims_by_machine.remove(machine, name);
         }
     }
 
     pub fn put_node(&mut self, node: Arc<Node>) {
         self.remove_node(node.name);
-        if let Some(instance) = node.provider_id {
-            self.node_by_provider_id.insert(instance, node.name);
+        if let Some(machine) = node.provider_id {
+            self.nodes_by_machine.put(machine, node.name);
         }
         self.touch_node(&node);
         self.nodes.insert(node.name, node);
@@ -389,10 +463,8 @@ impl Cluster {
     pub fn remove_node(&mut self, name: NodeName) {
         let Some(former) = self.nodes.remove(&name) else { return };
         self.touch_node(&former);
-        if let Some(instance) =
-            former.provider_id.filter(|id| self.node_by_provider_id.get(id) == Some(&name))
-        {
-            self.node_by_provider_id.remove(&instance);
+        if let Some(machine) = former.provider_id {
+            self.nodes_by_machine.remove(machine, name);
         }
     }
 

@@ -94,6 +94,11 @@ impl Steps {
         }
     }
 
+    /// Whether nothing is done, though something may be told.
+    pub fn is_idle(&self) -> bool {
+        self.actions.iter().all(|planned| matches!(planned.action, Action::Publish(_)))
+    }
+
     pub fn push(&mut self, action: Action, code: &'static str, message: impl Into<String>) {
         self.actions.push(Planned::new(action, code, message));
     }

@@ -25,15 +25,17 @@ use super::assume::assume;
 use super::batching::Batch;
 use super::buffers::Room;
 use super::cluster::Cluster;
+use super::consistency::Checks;
 use super::decision::Steps;
 use super::disruption::command::{self, is_waiting};
 use super::disruption::{self, interruption, marking};
 use super::garbage;
-use super::lifecycle::{self, Context, Launches};
+use super::lifecycle::{self, Context, GiveUp, Launches};
 use super::nominations::Nominations;
 use super::plans::Plans;
 use super::pool_status::Tally;
 use super::registration::Registrations;
+use super::repair;
 use super::scheduling::{self, OfferingKey, Supply};
 use super::shortages::Shortages;
 use super::static_capacity;
@@ -43,7 +45,9 @@ use crate::model::buffer::BufferSource;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::node::Node;
-use crate::model::observation::{Advice, InterruptionNotice, LaunchFailure, Observation, Shortage};
+use crate::model::observation::{
+    Advice, EvictionBlock, InterruptionNotice, LaunchFailure, Observation, Shortage,
+};
 use crate::model::owner::Owner;
 use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
@@ -69,6 +73,10 @@ pub struct EngineSettings {
     pub foresees_pods: bool,
     /// The room of a new node is kept for the pods that it was bought for, by their `status.nominatedNodeName`.
     pub nominates: bool,
+    /// Nodes that are sick for too long are replaced ([`super::repair`]); Karpenter's feature gate `NodeRepair`.
+    pub repairs: bool,
+    /// How long a claim may stay without a machine, and a machine without a node.
+    pub patience: lifecycle::Patience,
     /// Who we are: whatever is not described by our repository, or made from what is, stays as it is. `None`: everything is ours.
     pub owner: Option<Owner>,
     /// Mixed into the names of claims, so that two engines never choose the same.
@@ -98,6 +106,7 @@ pub struct Engine {
     replicas_changed: BTreeSet<PoolName>,
     tally: Tally,
     registrations: Registrations,
+    checks: Checks,
     plans: Plans,
     nominations: Nominations,
     /// Pools whose use changed since it was written.
@@ -111,10 +120,10 @@ pub struct Engine {
     /// Machines that answered too late: nobody wants them any more.
     strays: BTreeSet<ProviderId>,
     notices: BTreeMap<ProviderId, (Timestamp, InterruptionNotice)>,
-    /// Claims to give up because the launch found no capacity or is refused.
-    given_up: BTreeMap<ClaimName, String>,
-    /// What people have to do before something is to be had.
-    advice: Vec<Notice>,
+    /// Claims to give up because the launch found no capacity, or their class is not ready.
+    given_up: BTreeMap<ClaimName, GiveUp>,
+    /// What is to be told of what was seen, each with the word for why.
+    remarks: Vec<(Notice, &'static str)>,
     instances: Option<Arc<[crate::model::observation::Instance]>>,
     unconfirmed: Unconfirmed,
     told: Told,
@@ -146,6 +155,7 @@ impl Engine {
             replicas_changed: BTreeSet::new(),
             tally: Tally::default(),
             registrations: Registrations::default(),
+            checks: Checks::default(),
             plans: Plans::default(),
             nominations,
             uncounted: BTreeSet::new(),
@@ -155,7 +165,7 @@ impl Engine {
             strays: BTreeSet::new(),
             notices: BTreeMap::new(),
             given_up: BTreeMap::new(),
-            advice: Vec::new(),
+            remarks: Vec::new(),
             instances: None,
             unconfirmed: Unconfirmed::default(),
             told: Told::default(),
@@ -240,6 +250,9 @@ impl Engine {
             Observation::Pool(pool) => match self.cluster.pools.get(&pool.name) {
                 Some(known) if known.is_same_but_for_status(pool) => {
                     self.revision += u64::from(known.is_ready != pool.is_ready);
+                    if known.is_ready != pool.is_ready {
+                        self.replicas_changed.insert(pool.name);
+                    }
                     self.pools_changed.insert(pool.name);
                 }
                 known => {
@@ -308,16 +321,26 @@ impl Engine {
                 }
             }
             Observation::LaunchFailed { claim, failure } => self.see_launch_failure(at, *claim, failure),
+            Observation::Terminating { instance } => {
+                self.endings.is_under_way(*instance, at);
+                self.touch_instance(*instance);
+            }
             Observation::Terminated { instance } => {
                 self.endings.ended(*instance);
                 self.strays.remove(instance);
                 self.touch_instance(*instance);
             }
             Observation::TerminateFailed { instance, .. } => {
-                self.endings.failed(*instance, at);
+                self.endings.is_under_way(*instance, at);
                 self.touch_instance(*instance);
             }
-            Observation::Instances(list) => self.instances = Some(list.clone()),
+            Observation::Instances(list) => {
+                for machine in garbage::lost_under_way(&self.cluster, list, at) {
+                    self.endings.ended(machine);
+                    self.touch_instance(machine);
+                }
+                self.instances = Some(list.clone());
+            }
             Observation::Interruption { instance, notice } => {
                 self.notices.insert(*instance, (at, *notice));
             }
@@ -331,6 +354,8 @@ impl Engine {
                 let known = self.unconfirmed.len();
                 let names = self.unconfirmed.take_back(subject, &mut self.cluster);
                 if self.unconfirmed.len() < known {
+                    // Nothing is bought for a claim that could not be written.
+                    names.iter().for_each(|name| self.launches.not_asked(*name));
                     self.look_again(names);
                 }
                 self.report_again(subject);
@@ -341,12 +366,14 @@ impl Engine {
             | Observation::DaemonSetGone(_)
             | Observation::Volume(_)
             | Observation::VolumeClaim(_) => self.revision += 1,
-            Observation::EvictionBlocked { pod, .. } => {
+            Observation::EvictionBlocked { pod, why, message } => {
+                self.note_blocked_eviction(*pod, *why, message);
                 self.endings.refused(*pod, at);
                 self.touch_node_of(*pod);
                 self.revision += 1;
             }
             Observation::Evicted { pod } => {
+                self.note_eviction(*pod);
                 self.endings.granted(*pod, at);
                 self.revision += 1;
             }
@@ -375,6 +402,7 @@ impl Engine {
         let former = self.cluster.pods.get(&pod.key).cloned();
         if let Some(former) = former.as_ref().filter(|former| former.uid != pod.uid) {
             self.forget_plan(former, at);
+            self.endings.forget_pod(pod.key);
             self.cluster.expect_no_more(pod.key);
         }
         let is_bound_anew =
@@ -403,6 +431,30 @@ impl Engine {
     fn forget_plan(&mut self, pod: &Pod, at: Timestamp) {
         self.plans.forget(&pod.key);
         self.nominations.forget(pod, at);
+    }
+
+    /// Tells that a pod was evicted, and for whose sake.
+    fn note_eviction(&mut self, key: ObjectKey) {
+        let Some(pod) = self.cluster.pods.get(&key) else { return };
+        let claim = pod.node.and_then(|node| self.cluster.claim_of(self.cluster.nodes.get(&node)?));
+        let why = claim.map_or("", |claim| command::reason_of(claim));
+        let message = format!("evicted from its node: {why}");
+        self.remark(Subject::Pod(key), false, "Evicted", &message);
+    }
+
+    fn note_blocked_eviction(&mut self, key: ObjectKey, why: EvictionBlock, message: &str) {
+        let meaning = match why {
+            EvictionBlock::Budget => "evicting it violates a disruption budget",
+            EvictionBlock::Fault => {
+                "the API server cannot evict it; where several disruption budgets select it, leave one"
+            }
+        };
+        self.remark(Subject::Pod(key), true, "FailedDraining", &format!("{meaning}: {message}"));
+    }
+
+    fn remark(&mut self, subject: Subject, is_warning: bool, reason: &'static str, message: &str) {
+        let notice = Notice { subject, is_warning, reason: reason.into(), message: message.into() };
+        self.remarks.push((notice, reason));
     }
 
     /// Pods that are spread by default may belong to others than they did.
@@ -439,6 +491,7 @@ impl Engine {
         self.plans.forget_claim(name);
         self.nominations.forget_claim(name);
         self.claims_due.forget(name);
+        self.checks.forget(name);
         self.given_up.remove(&name);
         self.waiting.remove(&name);
         self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
@@ -475,7 +528,8 @@ impl Engine {
         shortage.offerings.iter().for_each(|offering| self.shortages.note(*offering, shortage.until));
         self.revision += 1;
         if let Some(Advice { reason, message }) = shortage.advice.clone() {
-            self.advice.push(Notice { subject: Subject::Claim(claim), is_warning: true, reason, message });
+            let notice = Notice { subject: Subject::Claim(claim), is_warning: true, reason, message };
+            self.remarks.push((notice, "Advice"));
         }
     }
 
@@ -485,14 +539,14 @@ impl Engine {
             LaunchFailure::InsufficientCapacity(shortage) => {
                 self.see_shortage(name, shortage);
                 let message = format!("none of {} offerings has capacity", shortage.offerings.len());
-                self.given_up.insert(name, message);
+                self.given_up.insert(name, GiveUp::NoCapacity(message));
             }
             LaunchFailure::ClassNotReady { message } => {
-                self.given_up.insert(name, format!("its node class is not ready: {message}"));
+                let message = format!("its node class is not ready: {message}");
+                self.given_up.insert(name, GiveUp::ClassNotReady(message));
             }
-            LaunchFailure::Transient { message } | LaunchFailure::Refused { message } => {
-                self.launches.failed(name, at, message);
-            }
+            LaunchFailure::Transient { message } => self.launches.failed(name, at, None, message),
+            LaunchFailure::Refused { reason, message } => self.launches.failed(name, at, *reason, message),
         }
     }
 
@@ -515,9 +569,8 @@ impl Engine {
 
     fn touch_node(&mut self, name: NodeName) {
         self.nodes_due.touch(name);
-        if let Some(node) = self.cluster.nodes.get(&name)
-            && let Some(claim) = self.cluster.claim_of(node)
-        {
+        let machine = self.cluster.nodes.get(&name).and_then(|node| node.provider_id);
+        for claim in machine.into_iter().flat_map(|machine| self.cluster.claims_by_instance(machine)) {
             self.claims_due.touch(claim.name);
             self.tally.touch(claim.name);
         }
@@ -559,7 +612,7 @@ impl Engine {
         }
         self.stamp_pools(now, &mut out);
         self.tend_buffers(now, &mut out);
-        self.advise(&mut out);
+        self.tell_remarks(&mut out);
         self.answer_interruptions(now, &mut out);
         self.end_strays(now, &mut out);
         self.record_pod_events(now, &mut out);
@@ -576,7 +629,9 @@ impl Engine {
     }
 
     fn decision(&mut self, now: Timestamp, out: Steps) -> Decision {
+        let is_static = |name: &PoolName| self.cluster.pools.get(name).is_some_and(|pool| pool.is_static());
         let wakes = [
+            self.replicas_changed.iter().any(is_static).then_some(now),
             out.wake_at,
             self.claims_due.next(),
             self.nodes_due.next(),
@@ -629,6 +684,11 @@ impl Engine {
                     }
                 }
                 Action::DeleteNode { node } | Action::FinalizeNode { node } => self.touch_node(*node),
+                Action::UpdatePool { pool, change } if change.conditions.is_some() => {
+                    // It may have become ready.
+                    self.replicas_changed.insert(*pool);
+                    continue;
+                }
                 _ => continue,
             }
             self.revision += 1;
@@ -667,11 +727,12 @@ impl Engine {
                 }
                 continue;
             };
-            if claim.deleted.is_some() {
-                continue;
-            }
             let mut steps = Steps::default();
-            interruption::respond(&self.cluster, &claim, notice, &mut self.shortages, now, &mut steps);
+            if claim.deleted.is_some() {
+                interruption::hurry(&claim, notice, now, &mut steps);
+            } else {
+                interruption::respond(&self.cluster, &claim, notice, &mut self.shortages, now, &mut steps);
+            }
             self.take(steps, now, out);
         }
     }
@@ -685,12 +746,14 @@ impl Engine {
                 self.nominations.forget_claim(name);
             }
         }
+        // Some may have waited for one of them.
+        self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
     }
 
-    fn advise(&mut self, out: &mut Steps) {
-        for notice in std::mem::take(&mut self.advice) {
+    fn tell_remarks(&mut self, out: &mut Steps) {
+        for (notice, code) in std::mem::take(&mut self.remarks) {
             let message = notice.message.to_string();
-            out.push(Action::Publish(notice), "Advice", message);
+            out.push(Action::Publish(notice), code, message);
         }
     }
 
@@ -772,7 +835,7 @@ impl Engine {
         }
         if let Some(why) = self.given_up.remove(&claim.name) {
             let mut steps = Steps::default();
-            lifecycle::give_up_for_capacity(claim, &why, &mut steps);
+            lifecycle::give_up(claim, &why, &mut steps);
             return steps;
         }
         if let Some(steps) = self.sign(claim) {
@@ -780,21 +843,25 @@ impl Engine {
         }
         let supply = self.supply();
         let sold_out = self.shortages.offerings();
-        let context = Context { cluster: &self.cluster, supply: &supply, sold_out: &sold_out, now };
+        let patience = self.settings.patience;
+        let context = Context { cluster: &self.cluster, supply: &supply, sold_out: &sold_out, patience, now };
         let mut steps = lifecycle::advance(&context, &mut self.launches, claim);
         if !steps.actions.is_empty() {
             return steps;
         }
-        command::advance(&self.cluster, claim, now, &mut steps);
-        if !steps.actions.is_empty() {
+        command::advance(&self.cluster, claim, self.waiting.len(), now, &mut steps);
+        if !steps.is_idle() {
             return steps;
         }
         command::clean_up(&self.cluster, claim, &mut steps);
+        if steps.is_idle() {
+            self.checks.check(&self.cluster, claim, now, &mut steps);
+        }
         let marks = marking::marked(&self.cluster, &supply, claim, now, true);
         if let Some(at) = marks.wake_at {
             steps.wake(at);
         }
-        if let Some(conditions) = marks.conditions.filter(|_| steps.actions.is_empty()) {
+        if let Some(conditions) = marks.conditions.filter(|_| steps.is_idle()) {
             let message = marks_in_words(claim, &conditions);
             let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
             steps.push(Action::UpdateClaim { claim: claim.name, change }, "Marked", message);
@@ -803,10 +870,14 @@ impl Engine {
     }
 
     fn tend_node(&mut self, node: &Node, now: Timestamp) -> Steps {
-        if node.deleted.is_some() && self.owns_node(node) {
-            return termination::terminate_node(&self.cluster, &mut self.endings, node, now);
+        let mut steps = Steps::default();
+        if self.settings.repairs {
+            repair::advance(&self.cluster, node, now, &mut steps);
         }
-        Steps::default()
+        if node.deleted.is_some() && steps.is_idle() && self.owns_node(node) {
+            steps.append(termination::terminate_node(&self.cluster, &mut self.endings, node, now));
+        }
+        steps
     }
 
     fn collect_garbage(&mut self, now: Timestamp, out: &mut Steps) {

@@ -14,6 +14,18 @@ use crate::model::observation::Instance;
 /// How old a machine must be before the lack of a claim counts: its claim may be about to learn of it.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
+/// Machines of nodes on their way out that are gone by `instances`, where the node does not say otherwise itself: there is nothing
+/// left to drain. A machine that is too young may not be listed yet.
+pub(crate) fn lost_under_way(cluster: &Cluster, instances: &[Instance], now: Timestamp) -> Vec<ProviderId> {
+    let listed: BTreeSet<ProviderId> = instances.iter().map(|one| one.provider_id).collect();
+    let going = cluster.nodes.values().filter(|node| {
+        let is_young = node.created.is_none_or(|created| now.duration_since(created) < GRACE);
+        node.deleted.is_some() && !node.is_ready() && !is_young
+    });
+    let claimed = going.filter(|node| cluster.claim_of(node).is_some());
+    claimed.filter_map(|node| node.provider_id).filter(|id| !listed.contains(id)).collect()
+}
+
 /// Compares the list of all our machines with the claims.
 pub(crate) fn collect(cluster: &Cluster, instances: &[Instance], now: Timestamp) -> Steps {
     let mut steps = Steps::default();
@@ -41,8 +53,7 @@ pub(crate) fn collect(cluster: &Cluster, instances: &[Instance], now: Timestamp)
         }
         let message = "no claim belongs to this machine";
         steps.push(Action::Terminate { instance: instance.provider_id }, "GarbageCollected", message);
-        if let Some(node) = cluster.nodes.values().find(|node| node.provider_id == Some(instance.provider_id))
-        {
+        if let Some(node) = cluster.node_by_instance(instance.provider_id) {
             steps.push(Action::DeleteNode { node: node.name }, "GarbageCollected", message);
         }
     }

@@ -5,6 +5,7 @@
 //! is the token by which the cloud recognises a repeated launch.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -14,17 +15,30 @@ use super::disruption::expiration;
 use super::provisioning::launch_options;
 use super::scheduling::{OfferingKey, Supply};
 use crate::model::action::{Action, ClaimChange, LaunchedAs, NodeChange, Notice, Subject};
-use crate::model::claim::{ConditionStatus, ConditionType, Conditions, NodeClaim};
+use crate::model::claim::{Condition, ConditionStatus, ConditionType, Conditions, NodeClaim};
+use crate::model::count::counted;
 use crate::model::label::{self, Labels};
 use crate::model::name::ClaimName;
 use crate::model::node::Node;
 use crate::model::observation::Instance;
+use crate::model::symbol::Symbol;
 use crate::model::taint::{Taint, merge_taints};
 
-/// How long a launch may stay unanswered or refused before the claim is given up: five minutes, as in Karpenter.
-pub const LAUNCH_PATIENCE: SignedDuration = SignedDuration::from_mins(5);
-/// How long a machine may take to join before we stop paying for it: fifteen minutes, as in Karpenter.
-pub const REGISTRATION_PATIENCE: SignedDuration = SignedDuration::from_mins(15);
+/// How long a claim may stay without a machine, and a machine without a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// A launch that stays unanswered or refused for so long is given up: five minutes, as in Karpenter.
+    pub launch: SignedDuration,
+    /// A machine that takes longer to join is not paid for any more: fifteen minutes, as in Karpenter.
+    pub registration: SignedDuration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { launch: SignedDuration::from_mins(5), registration: SignedDuration::from_mins(15) }
+    }
+}
+
 /// How long a launch that was asked for is left to answer before it is asked for again. The cloud recognises the repetition.
 const ANSWER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// First and longest wait between launches that failed for a passing reason.
@@ -40,8 +54,21 @@ pub(crate) const PARTS_OF_READY: [ConditionType; 3] =
 pub(crate) struct Launches {
     asked: BTreeMap<ClaimName, Timestamp>,
     answered: BTreeMap<ClaimName, Instance>,
-    failures: BTreeMap<ClaimName, (u32, Timestamp, String)>,
+    failures: BTreeMap<ClaimName, Failures>,
 }
+
+/// Launches of a claim that failed for a reason that may pass.
+#[derive(Clone, Debug)]
+struct Failures {
+    count: u32,
+    retry_at: Timestamp,
+    /// The word for why, if the cloud has one, and what it said.
+    reason: Option<Symbol>,
+    message: String,
+}
+
+/// The most characters that are shown of what a cloud says.
+const MESSAGE_MAX: usize = 300;
 
 impl Launches {
     pub fn succeeded(&mut self, claim: ClaimName, instance: Instance) {
@@ -51,11 +78,17 @@ impl Launches {
     }
 
     /// A launch failed for a reason that may pass: the next one waits twice as long as the last.
-    pub fn failed(&mut self, claim: ClaimName, now: Timestamp, message: &str) {
+    pub fn failed(&mut self, claim: ClaimName, now: Timestamp, reason: Option<Symbol>, message: &str) {
         self.asked.remove(&claim);
-        let count = self.failures.get(&claim).map_or(0, |(count, ..)| *count);
+        let count = self.failures.get(&claim).map_or(0, |former| former.count);
         let wait = RETRY_LEAST * 2_i32.saturating_pow(count.min(10));
-        self.failures.insert(claim, (count + 1, now + wait.min(RETRY_MOST), message.to_string()));
+        let retry_at = now + wait.min(RETRY_MOST);
+        self.failures.insert(claim, Failures { count: count + 1, retry_at, reason, message: message.into() });
+    }
+
+    /// The order did not reach the cloud.
+    pub fn not_asked(&mut self, claim: ClaimName) {
+        self.asked.remove(&claim);
     }
 
     pub fn forget(&mut self, claim: ClaimName) {
@@ -70,6 +103,7 @@ pub(crate) struct Context<'a> {
     pub cluster: &'a Cluster,
     pub supply: &'a Supply,
     pub sold_out: &'a BTreeSet<OfferingKey>,
+    pub patience: Patience,
     pub now: Timestamp,
 }
 
@@ -83,6 +117,9 @@ pub(crate) fn advance(context: &Context, launches: &mut Launches, claim: &NodeCl
         let change = ClaimChange { add_finalizer: true, ..ClaimChange::default() };
         let message = "nothing is launched for a claim that could vanish";
         steps.push(Action::UpdateClaim { claim: claim.name, change }, "Finalizer", message);
+        return steps;
+    }
+    if label_class(context.cluster, claim, &mut steps) {
         return steps;
     }
     if !claim.conditions.is_true(ConditionType::Launched) {
@@ -108,17 +145,35 @@ fn expire(context: &Context, claim: &NodeClaim, steps: &mut Steps) -> bool {
     true
 }
 
+/// Claims and nodes of old versions do not name their class: whoever selects nodes by it would miss them.
+fn label_class(cluster: &Cluster, claim: &NodeClaim, steps: &mut Steps) -> bool {
+    let key = claim.spec.class.label_key();
+    let label = || Labels::from([(key, claim.spec.class.name.0)]);
+    let message = "it names its class from now on";
+    if !claim.labels.contains_key(&key) {
+        let change = ClaimChange { labels: label(), ..ClaimChange::default() };
+        steps.push(Action::UpdateClaim { claim: claim.name, change }, "Labelled", message);
+    }
+    // One that has yet to register gets all its labels then.
+    let is_registered = claim.conditions.is_true(ConditionType::Registered);
+    if let Some(node) = cluster.node_of(claim).filter(|_| is_registered)
+        && !node.labels.contains_key(&key)
+    {
+        let change = NodeChange { labels: label(), ..NodeChange::default() };
+        steps.push(Action::UpdateNode { node: node.name, change }, "Labelled", message);
+    }
+    !steps.actions.is_empty()
+}
+
 fn launch(context: &Context, launches: &mut Launches, claim: &NodeClaim, steps: &mut Steps) {
     let now = context.now;
     if let Some(instance) = launches.answered.get(&claim.name) {
         record_launch(context, claim, instance, steps);
         return;
     }
-    let begun =
-        claim.conditions.get(ConditionType::Launched).and_then(|condition| condition.since).or(claim.created);
-    let deadline = begun.unwrap_or(now) + LAUNCH_PATIENCE;
+    let deadline = begun(claim, ConditionType::Launched, now) + context.patience.launch;
     if now >= deadline {
-        let message = "not launched within five minutes";
+        let message = format!("not launched within {}", in_words(context.patience.launch));
         steps.push(Action::DeleteClaim { claim: claim.name }, "LaunchTimeout", message);
         return;
     }
@@ -127,17 +182,17 @@ fn launch(context: &Context, launches: &mut Launches, claim: &NodeClaim, steps: 
         steps.wake(*asked + ANSWER_PATIENCE);
         return;
     }
-    if let Some((_, retry_at, message)) = launches.failures.get(&claim.name) {
-        note_failure(claim, message, now, steps);
-        if now < *retry_at {
-            steps.wake(*retry_at);
+    if let Some(failures) = launches.failures.get(&claim.name) {
+        note_failure(claim, failures, now, steps);
+        if now < failures.retry_at {
+            steps.wake(failures.retry_at);
             return;
         }
     }
     let types = claim.pool().map(|pool| context.supply.types(pool)).unwrap_or_default();
     let options = launch_options(claim, &types, context.sold_out);
     let Some(first) = options.first() else {
-        give_up_for_capacity(claim, "nothing that it may be is available", steps);
+        give_up(claim, &GiveUp::NoCapacity("nothing that it may be is available".into()), steps);
         return;
     };
     let message = format!(
@@ -153,35 +208,70 @@ fn launch(context: &Context, launches: &mut Launches, claim: &NodeClaim, steps: 
     steps.push(Action::Launch { claim: claim.name, options }, "Launch", message);
 }
 
-/// Deletes a claim for which there is no capacity; its pods come round again and the shortage is known by then.
-pub(crate) fn give_up_for_capacity(claim: &NodeClaim, why: &str, steps: &mut Steps) {
-    let notice = Notice {
-        subject: Subject::Claim(claim.name),
-        is_warning: true,
-        reason: "InsufficientCapacityError".into(),
-        message: why.into(),
-    };
-    steps.push(Action::Publish(notice), "InsufficientCapacity", why);
-    steps.push(Action::DeleteClaim { claim: claim.name }, "InsufficientCapacity", why);
+/// Since when `kind` is what it is: a condition that was never touched is as old as its claim.
+fn begun(claim: &NodeClaim, kind: ConditionType, now: Timestamp) -> Timestamp {
+    claim.conditions.get(kind).and_then(|condition| condition.since).or(claim.created).unwrap_or(now)
+}
+
+/// Since when a machine is waited for: where nothing was said of its node yet, since it was launched.
+fn waited_since(claim: &NodeClaim, now: Timestamp) -> Timestamp {
+    let launched = claim.conditions.true_since(ConditionType::Launched);
+    match claim.conditions.get(ConditionType::Registered).and_then(|condition| condition.since) {
+        Some(since) => since,
+        None => launched.or(claim.created).unwrap_or(now),
+    }
+}
+
+fn in_words(patience: SignedDuration) -> String {
+    match (patience.as_mins(), patience.as_secs() % 60) {
+        (minutes, 0) if minutes > 0 => counted(minutes.unsigned_abs(), "minute"),
+        _ => counted(patience.as_secs().unsigned_abs(), "second"),
+    }
+}
+
+/// Why a claim is not worth another launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GiveUp {
+    NoCapacity(String),
+    ClassNotReady(String),
+}
+
+/// Deletes a claim whose launch would fail again. Its pods come round again, and what was in the way is known by then.
+pub(crate) fn give_up(claim: &NodeClaim, why: &GiveUp, steps: &mut Steps) {
+    match why {
+        GiveUp::NoCapacity(why) => {
+            let notice = Notice {
+                subject: Subject::Claim(claim.name),
+                is_warning: true,
+                reason: "InsufficientCapacityError".into(),
+                message: why.as_str().into(),
+            };
+            steps.push(Action::Publish(notice), "InsufficientCapacity", why);
+            steps.push(Action::DeleteClaim { claim: claim.name }, "InsufficientCapacity", why);
+        }
+        GiveUp::ClassNotReady(why) => {
+            steps.push(Action::DeleteClaim { claim: claim.name }, "NodeclassNotReady", why);
+        }
+    }
 }
 
 /// `Launched` stays Unknown and says why the last attempt failed.
-fn note_failure(claim: &NodeClaim, message: &str, now: Timestamp, steps: &mut Steps) {
-    let shown: String = if message.chars().count() >= 300 {
-        message.chars().take(300).chain("...".chars()).collect()
+fn note_failure(claim: &NodeClaim, failures: &Failures, now: Timestamp, steps: &mut Steps) {
+    let message = &failures.message;
+    let shown: String = if message.chars().count() >= MESSAGE_MAX {
+        message.chars().take(MESSAGE_MAX).chain("...".chars()).collect()
     } else {
-        message.to_string()
+        message.clone()
     };
+    let reason = failures.reason.as_ref().map_or("LaunchFailed", |reason| reason.as_str());
     let known = claim.conditions.get(ConditionType::Launched);
-    if known.is_some_and(|condition| *condition.message == *shown) {
+    if known.is_some_and(|condition| *condition.message == *shown && *condition.reason == *reason) {
         return;
     }
     let mut conditions = claim.conditions.clone();
-    conditions.set(ConditionType::Launched, ConditionStatus::Unknown, "LaunchFailed", &shown, now);
-    if let (Some(known), Some(kept)) = (known, conditions.get(ConditionType::Launched).cloned()) {
-        conditions
-            .insert(ConditionType::Launched, crate::model::claim::Condition { since: known.since, ..kept });
-    }
+    let since = Some(begun(claim, ConditionType::Launched, now));
+    let (status, reason, message) = (ConditionStatus::Unknown, reason.into(), shown.as_str().into());
+    conditions.insert(ConditionType::Launched, Condition { status, reason, message, since });
     let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
     steps.push(Action::UpdateClaim { claim: claim.name, change }, "LaunchFailed", shown);
 }
@@ -203,6 +293,10 @@ fn record_launch(context: &Context, claim: &NodeClaim, instance: &Instance, step
     labels.extend(claim.labels.iter().map(|(key, value)| (*key, *value)));
     let mut conditions = claim.conditions.clone();
     conditions.set(ConditionType::Launched, ConditionStatus::True, "Launched", "", context.now);
+    if conditions.get(ConditionType::Registered).is_none() {
+        let status = ConditionStatus::Unknown;
+        conditions.set(ConditionType::Registered, status, NODE_NOT_FOUND, "", context.now);
+    }
     let change = ClaimChange {
         labels,
         conditions: Some(conditions),
@@ -224,19 +318,75 @@ fn record_launch(context: &Context, claim: &NodeClaim, instance: &Instance, step
     steps.push(Action::UpdateClaim { claim: claim.name, change }, "Launched", message);
 }
 
+/// A machine that was launched, and of which no node tells yet.
+const NODE_NOT_FOUND: &str = "NodeNotFound";
+/// Two nodes that say they run on one machine: neither can be trusted.
+const MULTIPLE_NODES: &str = "MultipleNodesFound";
+
 fn register(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
     let now = context.now;
-    let Some(node) = context.cluster.node_of(claim) else {
-        let begun = claim.conditions.true_since(ConditionType::Launched).or(claim.created).unwrap_or(now);
-        let deadline = begun + REGISTRATION_PATIENCE;
-        if now >= deadline {
-            let message = "its machine did not join within fifteen minutes";
-            steps.push(Action::DeleteClaim { claim: claim.name }, "RegistrationTimeout", message);
-        } else {
+    let nodes: Vec<&Arc<Node>> = context.cluster.nodes_of(claim).collect();
+    match nodes.as_slice() {
+        [node] => sync_node(claim, node, now, steps),
+        found => {
+            let deadline = waited_since(claim, now) + context.patience.registration;
+            if now >= deadline {
+                let patience = in_words(context.patience.registration);
+                let message = format!("its machine did not join within {patience}");
+                steps.push(Action::DeleteClaim { claim: claim.name }, "RegistrationTimeout", message);
+                return;
+            }
             steps.wake(deadline);
+            note_missing_node(claim, found, now, steps);
         }
-        return;
+    }
+}
+
+/// `Registered` says that there is no node yet, or one too many.
+fn note_missing_node(claim: &NodeClaim, found: &[&Arc<Node>], now: Timestamp, steps: &mut Steps) {
+    let names: Vec<&str> = found.iter().map(|node| node.name.as_str()).collect();
+    let (status, reason, message) = match names.as_slice() {
+        [] => (ConditionStatus::Unknown, NODE_NOT_FOUND, String::new()),
+        names => {
+            let message = format!("{} say that they are one machine", names.join(" and "));
+            (ConditionStatus::False, MULTIPLE_NODES, message)
+        }
     };
+    let known = claim.conditions.get(ConditionType::Registered);
+    if known
+        .is_some_and(|known| known.status == status && *known.reason == *reason && *known.message == *message)
+    {
+        return;
+    }
+    let mut conditions = claim.conditions.clone();
+    if known.is_none() {
+        let since = Some(waited_since(claim, now));
+        let unknown = ConditionStatus::Unknown;
+        let (reason, message) = (NODE_NOT_FOUND.into(), "".into());
+        conditions.insert(ConditionType::Registered, Condition { status: unknown, reason, message, since });
+    }
+    conditions.set(ConditionType::Registered, status, reason, &message, now);
+    let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
+    let shown = if message.is_empty() { "no node tells of its machine yet".into() } else { message };
+    steps.push(Action::UpdateClaim { claim: claim.name, change }, reason, shown);
+}
+
+/// The node of a claim gets all that the claim says of it, and opens.
+fn sync_node(claim: &NodeClaim, node: &Node, now: Timestamp, steps: &mut Steps) {
+    let is_marked = node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()));
+    if !is_marked && !node.labels.contains_key(&*label::REGISTERED) {
+        let message = format!(
+            "it joined without the taint {}, so pods may have come before it was ready; let its kubelet register with the taint",
+            Taint::unregistered()
+        );
+        let notice = Notice {
+            subject: Subject::Node(node.name),
+            is_warning: true,
+            reason: "UnregisteredTaintMissing".into(),
+            message: message.as_str().into(),
+        };
+        steps.push(Action::Publish(notice), "UnregisteredTaintMissing", message);
+    }
     let is_synced =
         |labels: &Labels| labels.get(&*label::DO_NOT_SYNC_TAINTS).is_some_and(|value| &**value == "true");
     let keeps_taints = is_synced(&node.labels) || is_synced(&claim.labels);
@@ -265,15 +415,24 @@ fn register(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
 }
 
 fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
-    let node = context.cluster.node_of(claim);
-    if node.is_some_and(|node| node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()))) {
+    let nodes: Vec<&Arc<Node>> = context.cluster.nodes_of(claim).collect();
+    let node = match nodes.as_slice() {
+        [node] => Some(*node),
+        _ => None,
+    };
+    if let Some(node) =
+        node.filter(|node| node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered())))
+    {
         // The claim was written and the node was not, before a crash: it is done again.
-        return register(context, claim, steps);
+        return sync_node(claim, node, context.now, steps);
     }
-    let (status, reason, message) = match node.map(|node| (node, missing_for_initialization(claim, node))) {
-        None => (ConditionStatus::Unknown, "NodeNotFound", String::new()),
-        Some((_, Some((reason, message)))) => (ConditionStatus::Unknown, reason, message),
-        Some((_, None)) => (ConditionStatus::True, "Initialized", String::new()),
+    let (status, reason, message) = match node.map(|node| missing_for_initialization(claim, node)) {
+        None => {
+            let message = format!("there is not one node for its machine but {}", nodes.len());
+            (ConditionStatus::Unknown, NODE_NOT_FOUND, message)
+        }
+        Some(Some((reason, message))) => (ConditionStatus::Unknown, reason, message),
+        Some(None) => (ConditionStatus::True, "Initialized", String::new()),
     };
     let known = claim.conditions.get(ConditionType::Initialized);
     let is_known = known.is_some_and(|known| {

@@ -15,6 +15,8 @@ mod agenda;
 mod assume;
 mod lifecycle;
 mod registration;
+mod consistency;
+pub mod repair;
 mod nominations;
 mod plans;
 mod termination;

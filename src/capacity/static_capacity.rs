@@ -123,7 +123,7 @@ pub fn keep(
     pool: &NodePool,
     now: Timestamp,
 ) -> Option<Keeping> {
-    let (name, replicas) = (pool.name, pool.replicas?);
+    let (name, replicas) = (pool.name, pool.replicas.filter(|_| pool.template.class.is_ours())?);
     let census = census(cluster, pool);
     let nodes = census.active + census.leaving;
     let missing = u64::from(replicas).saturating_sub(nodes);

@@ -32,8 +32,10 @@ const EVICTION_MOST: SignedDuration = SignedDuration::from_secs(10);
 /// How long an eviction that was asked for is left to answer before it is asked for again: longer than a request may take, so that
 /// no pod is asked twice.
 const EVICTION_PATIENCE: SignedDuration = SignedDuration::from_secs(75);
-/// When a machine that was told to end is asked about again.
+/// When a machine that was told to end is told again, if nothing was answered.
 const TERMINATION_RETRY: SignedDuration = SignedDuration::from_secs(60);
+/// When one that is stopping is looked at again, by telling it again.
+const TERMINATION_POLL: SignedDuration = SignedDuration::from_secs(5);
 /// Pods of the classes system-cluster-critical and system-node-critical have at least this priority.
 const CRITICAL: i32 = 2_000_000_000;
 
@@ -42,8 +44,13 @@ const CRITICAL: i32 = 2_000_000_000;
 pub(crate) struct Endings {
     retry_at: BTreeMap<ProviderId, Timestamp>,
     gone: BTreeSet<ProviderId>,
-    evictions: BTreeMap<(ObjectKey, Uid), (u32, Timestamp)>,
+    evictions: Tries,
+    /// Of pods that are deleted past their budgets: an eviction that waits for its answer, or its turn, does not hold them up.
+    deletions: Tries,
 }
+
+/// How often a pod was asked, and when it may be asked again.
+type Tries = BTreeMap<(ObjectKey, Uid), (u32, Timestamp)>;
 
 impl Endings {
     /// The cloud said that the machine is gone.
@@ -52,8 +59,9 @@ impl Endings {
         self.gone.insert(instance);
     }
 
-    pub fn failed(&mut self, instance: ProviderId, now: Timestamp) {
-        self.retry_at.insert(instance, now + SignedDuration::from_secs(5));
+    /// The cloud could not be told, or the machine is not gone yet.
+    pub fn is_under_way(&mut self, instance: ProviderId, now: Timestamp) {
+        self.retry_at.insert(instance, now + TERMINATION_POLL);
     }
 
     /// The pod is on its way out: there is no need to ask again soon, even if that was not seen yet.
@@ -73,14 +81,12 @@ impl Endings {
     }
 
     pub fn forget_pod(&mut self, pod: ObjectKey) {
-        let keys: Vec<_> = self
-            .evictions
-            .range((pod, Uid::new(""))..)
-            .map(|(key, _)| *key)
-            .take_while(|(key, _)| *key == pod)
-            .collect();
-        for key in keys {
-            self.evictions.remove(&key);
+        for tries in [&mut self.evictions, &mut self.deletions] {
+            let of_pod = tries.range((pod, Uid::new(""))..).map(|(key, _)| *key);
+            let keys: Vec<_> = of_pod.take_while(|(key, _)| *key == pod).collect();
+            for key in keys {
+                tries.remove(&key);
+            }
         }
     }
 
@@ -118,7 +124,7 @@ pub(crate) fn finalize_claim(
     let (Some(deleted), true) = (claim.deleted, claim.has_finalizer) else { return steps };
     set_deadline(claim, deleted, &mut steps);
     if claim.conditions.is_true(ConditionType::Registered) {
-        let nodes = claim.provider_id.map_or_else(Vec::new, |id| nodes_of(cluster, id));
+        let nodes: Vec<&Arc<Node>> = cluster.nodes_of(claim).collect();
         for node in nodes.iter().filter(|node| node.deleted.is_none()) {
             let message = format!("its claim {} is being deleted", claim.name);
             steps.push(Action::DeleteNode { node: node.name }, "Terminating", message);
@@ -149,11 +155,18 @@ fn set_deadline(claim: &NodeClaim, deleted: Timestamp, steps: &mut Steps) {
         Labels::from([(*annotation::TERMINATION_TIMESTAMP, Symbol::new(&deadline.to_string()))]);
     let change = ClaimChange { annotations, ..ClaimChange::default() };
     let message = format!("it has to be gone by {deadline} (terminationGracePeriod)");
-    steps.push(Action::UpdateClaim { claim: claim.name, change }, "TerminationGracePeriodExpiring", message);
+    steps.push(Action::UpdateClaim { claim: claim.name, change }, EXPIRING, message);
+    tell_deadline(Subject::Claim(claim.name), deadline, steps);
 }
 
-fn nodes_of(cluster: &Cluster, instance: ProviderId) -> Vec<&Arc<Node>> {
-    cluster.nodes.values().filter(|node| node.provider_id == Some(instance)).collect()
+const EXPIRING: &str = "TerminationGracePeriodExpiring";
+
+/// Whoever looks at the object learns how long its pods may stay.
+fn tell_deadline(subject: Subject, deadline: Timestamp, steps: &mut Steps) {
+    let message = format!("all of its pods are gone by {deadline}, whatever protects them");
+    let notice =
+        Notice { subject, is_warning: true, reason: EXPIRING.into(), message: message.as_str().into() };
+    steps.push(Action::Publish(notice), EXPIRING, message);
 }
 
 fn note_terminating(claim: &NodeClaim, now: Timestamp, steps: &mut Steps) {
@@ -202,6 +215,9 @@ pub(crate) fn terminate_node(cluster: &Cluster, endings: &mut Endings, node: &No
         Some(Ok(deadline)) => deadline,
         None => None,
     };
+    if let Some(deadline) = deadline {
+        tell_deadline(Subject::Node(node.name), deadline, &mut steps);
+    }
     shield(node, &mut steps);
     let mut conditions = claim.as_ref().map(|claim| claim.conditions.clone()).unwrap_or_default();
     let is_drained =
@@ -347,7 +363,7 @@ fn must_go(pod: &Pod, deadline: Timestamp, now: Timestamp) -> bool {
 
 /// Deletes `pod` past its budgets with what is left of the time.
 fn force(endings: &mut Endings, pod: &Pod, deadline: Timestamp, now: Timestamp, steps: &mut Steps) {
-    if !is_turn(endings, pod, now, steps) {
+    if !is_turn(&mut endings.deletions, pod, now, steps) {
         return;
     }
     let grace = SignedDuration::from_secs(deadline.duration_since(now).as_secs().max(1));
@@ -375,7 +391,7 @@ fn evict(endings: &mut Endings, pod: &Pod, now: Timestamp, steps: &mut Steps) {
         }
         return;
     }
-    if is_turn(endings, pod, now, steps) {
+    if is_turn(&mut endings.evictions, pod, now, steps) {
         // Nothing else happens to it until the answer is there.
         if let Some((_, next)) = endings.evictions.get_mut(&(pod.key, pod.uid)) {
             *next = now + EVICTION_PATIENCE;
@@ -392,14 +408,14 @@ fn pause_after(tries: u32) -> SignedDuration {
 }
 
 /// Whether `pod` may be asked to go now; the next time comes later each time.
-fn is_turn(endings: &mut Endings, pod: &Pod, now: Timestamp, steps: &mut Steps) -> bool {
-    let (tries, next) = endings.evictions.get(&(pod.key, pod.uid)).copied().unwrap_or((0, now));
+fn is_turn(known: &mut Tries, pod: &Pod, now: Timestamp, steps: &mut Steps) -> bool {
+    let (tries, next) = known.get(&(pod.key, pod.uid)).copied().unwrap_or((0, now));
     if now < next {
         steps.wake(next);
         return false;
     }
     let next = now + pause_after(tries + 1);
-    endings.evictions.insert((pod.key, pod.uid), (tries + 1, next));
+    known.insert((pod.key, pod.uid), (tries + 1, next));
     steps.wake(next);
     true
 }

@@ -15,7 +15,7 @@ use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Planned;
 use crate::capacity::disruption::command::replacements_in;
 use crate::io::clock;
-use crate::io::cloud::{Bought, CloudProvider, LaunchOrder};
+use crate::io::cloud::{Bought, CloudProvider, Ending, LaunchOrder};
 use crate::io::kube::apply::{Writer, Written};
 use crate::io::kube::evict::{Eviction, evict};
 use crate::io::kube::lease::Permit;
@@ -347,8 +347,10 @@ impl<P: CloudProvider> Hands<P> {
                     self.see(Observation::Evicted { pod: *pod });
                     Ok(())
                 }
-                Ok(Eviction::Blocked(message)) => {
-                    self.see(Observation::EvictionBlocked { pod: *pod, message: message.into() });
+                // The watch tells when it goes, or went.
+                Ok(Eviction::Gone) => Ok(()),
+                Ok(Eviction::Blocked(why, message)) => {
+                    self.see(Observation::EvictionBlocked { pod: *pod, why, message: message.into() });
                     Ok(())
                 }
                 Err(error) => Err(error),
@@ -408,7 +410,8 @@ impl<P: CloudProvider> Hands<P> {
 
     async fn terminate(&self, instance: ProviderId) {
         self.see(match self.provider.terminate(instance).await {
-            Ok(()) => Observation::Terminated { instance },
+            Ok(Ending::UnderWay) => Observation::Terminating { instance },
+            Ok(Ending::Gone) => Observation::Terminated { instance },
             Err(error) => Observation::TerminateFailed { instance, message: error.to_string().into() },
         });
     }

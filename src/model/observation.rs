@@ -84,7 +84,11 @@ pub enum Observation {
         claim: ClaimName,
         failure: LaunchFailure,
     },
-    /// The instance was told to stop, or was already gone.
+    /// The instance was told to stop, and is not gone yet.
+    Terminating {
+        instance: ProviderId,
+    },
+    /// The instance is gone.
     Terminated {
         instance: ProviderId,
     },
@@ -103,9 +107,10 @@ pub enum Observation {
     Evicted {
         pod: ObjectKey,
     },
-    /// A disruption budget of the pod's owner does not allow it now.
+    /// It does not go now.
     EvictionBlocked {
         pod: ObjectKey,
+        why: EvictionBlock,
         message: Arc<str>,
     },
     /// Nothing that was decided about these objects is on its way any more: what came of it is seen soon, or was lost.
@@ -126,6 +131,15 @@ pub enum Unreadable {
     Pool(PoolName),
     Claim { name: ClaimName, machine: Option<ProviderId> },
     Node { name: NodeName, machine: Option<ProviderId> },
+}
+
+/// Why a pod that is to be evicted does not go now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvictionBlock {
+    /// A disruption budget does not allow it.
+    Budget,
+    /// The API server cannot weigh it: several budgets select the pod, for instance.
+    Fault,
 }
 
 /// A machine of the cloud.
@@ -173,8 +187,8 @@ pub enum LaunchFailure {
     ClassNotReady { message: Arc<str> },
     /// Throttled, timed out, unreachable: the same call may succeed later.
     Transient { message: Arc<str> },
-    /// The request itself is refused (quota, permissions, parameters).
-    Refused { message: Arc<str> },
+    /// The request itself is refused (quota, permissions, parameters). `reason`: the word by which people know why, if there is one.
+    Refused { reason: Option<Symbol>, message: Arc<str> },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]

@@ -18,7 +18,7 @@ use crate::model::class::NodeClass;
 use crate::model::condition::{Condition, ConditionStatus};
 use crate::model::name::{ClaimName, ClassName, NodeName, ObjectKey, PoolName, ProviderId, Zone};
 use crate::model::node::Node;
-use crate::model::observation::{InterruptionNotice, LaunchFailure, Observation, Shortage};
+use crate::model::observation::{EvictionBlock, InterruptionNotice, LaunchFailure, Observation, Shortage};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pod::{Pod, PodPhase, PodShape};
 use crate::model::pool::{NodeOverlay, NodePool};
@@ -421,7 +421,10 @@ impl World {
             LaunchAnswer::UnknownType(kind) => {
                 let message =
                     format!("InvalidParameterValue: type {kind} is not sold under this class").into();
-                Observation::LaunchFailed { claim: name, failure: LaunchFailure::Refused { message } }
+                Observation::LaunchFailed {
+                    claim: name,
+                    failure: LaunchFailure::Refused { reason: None, message },
+                }
             }
         };
         self.plan(at, Event::Answer(answer));
@@ -488,7 +491,7 @@ impl World {
         });
         if let Some(budget) = blocking {
             let message = format!("disruption budget {} allows none now", budget.key).into();
-            self.publish(Observation::EvictionBlocked { pod: key, message });
+            self.publish(Observation::EvictionBlocked { pod: key, why: EvictionBlock::Budget, message });
             return;
         }
         self.publish(Observation::Evicted { pod: key });

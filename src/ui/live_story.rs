@@ -73,6 +73,10 @@ impl<'c> LiveStory<'c> {
     }
 
     fn tell_decision(&self, now: Timestamp, decision: &Decision) -> Result<(), Failure> {
+        for command in &decision.started {
+            let code = command.reason().as_str();
+            self.line(now, Tone::Notice, "disrupt", code, "", &command.describe())?;
+        }
         let mut evicted: BTreeMap<&'static str, usize> = BTreeMap::new();
         for planned in &decision.actions {
             if matches!(planned.action, Action::Evict { .. }) {

@@ -23,14 +23,16 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::capacity::decision::Decision;
+use crate::capacity::disruption::command::reason_of;
 use crate::capacity::disruption::{Command, DisruptionPlan, Kind, Method, Outlook, has_to_move};
+use crate::capacity::repair::first_due;
 use crate::capacity::scheduling::{EffectiveZone, Place};
 use crate::model::action::Action;
-use crate::model::claim::NodeClaim;
+use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label::{self, Labels, annotation};
-use crate::model::name::{ClaimName, PoolName};
+use crate::model::name::{ClaimName, ObjectKey, PoolName, Uid};
 use crate::model::node::Node;
-use crate::model::observation::Observation;
+use crate::model::observation::{EvictionBlock, Observation};
 use crate::model::owner::Owner;
 use crate::model::pod::{Pod, PodPhase};
 use crate::model::pool::{ConsolidationPolicy, PoolCondition};
@@ -95,12 +97,16 @@ struct Inner {
     claims_created: Counts,
     claims_terminated: Counts,
     claims_disrupted: Counts,
+    claims_unhealthy: Counts,
     claim_endings: Durations,
+    machine_endings: Durations,
     nodes_created: Counts,
     nodes_terminated: Counts,
+    nodes_drained: Counts,
     node_lives: Durations,
     eviction_requests: Counts,
     pods_disrupted: Counts,
+    pods_drained: Counts,
     disruptions: Counts,
     disruptions_by_pool: Counts,
     withdrawn: Counts,
@@ -134,6 +140,8 @@ struct Known {
     judged: Option<Arc<DisruptionPlan>>,
     /// Since when the picture is being made.
     unsynced: Option<Timestamp>,
+    /// Pods that were deleted past their budgets, and counted.
+    forced: BTreeSet<Uid>,
     startups: Summary,
     node_endings: BTreeMap<String, Summary>,
 }
@@ -192,6 +200,17 @@ impl Metrics {
                 "nodeclaims_disrupted",
                 "NodeClaims that were given back or replaced",
             ),
+            claims_unhealthy: counts(
+                all,
+                "nodeclaims_unhealthy_disrupted",
+                "NodeClaims whose nodes were sick for too long",
+            ),
+            machine_endings: durations(
+                all,
+                "nodeclaims_instance_termination_duration_seconds",
+                "From when a machine was told to stop to when it was gone",
+                || Histogram::new(exponential_buckets(1.0, 2.0, 11)),
+            ),
             claim_endings: durations(
                 all,
                 "nodeclaims_termination_duration_seconds",
@@ -200,6 +219,7 @@ impl Metrics {
             ),
             nodes_created: counts(all, "nodes_created", "Nodes that registered"),
             nodes_terminated: counts(all, "nodes_terminated", "Nodes that are gone"),
+            nodes_drained: counts(all, "nodes_drained", "Nodes whose pods are gone, so that they may go"),
             node_lives: durations(all, "nodes_lifetime_duration_seconds", "How long nodes lived", || {
                 Histogram::new(LIFETIMES)
             }),
@@ -208,6 +228,11 @@ impl Metrics {
                 all,
                 "pods_disruption_initiated",
                 "Pods that have to move because their node goes",
+            ),
+            pods_drained: counts(
+                all,
+                "pods_drained",
+                "Pods that had to leave their node, by the reason of it",
             ),
             disruptions: counts(all, "voluntary_disruption_decisions", "Disruption that was begun"),
             disruptions_by_pool: counts(
@@ -386,7 +411,14 @@ impl Metrics {
             }
             Observation::Claim(claim) => {
                 inner.price(&mut known, claim);
-                known.state.claims.insert(claim.name, claim.clone());
+                let former = known.state.claims.insert(claim.name, claim.clone());
+                let was_drained =
+                    former.is_none_or(|former| former.conditions.is_true(ConditionType::Drained));
+                if claim.conditions.is_true(ConditionType::Drained) && !was_drained && known.state.owns(claim)
+                {
+                    let series = vec![("nodepool", text(&claim.labels, *label::NODEPOOL))];
+                    inner.nodes_drained.get_or_create(&series).inc();
+                }
             }
             Observation::ClaimGone(name) => {
                 let gone = known.state.forget_claim(*name).filter(|claim| known.state.owns(claim));
@@ -395,6 +427,10 @@ impl Metrics {
                     if let Some(deleted) = claim.deleted {
                         let series = vec![("nodepool", text(&claim.labels, *label::NODEPOOL))];
                         inner.claim_endings.get_or_create(&series).observe(seconds(deleted, at));
+                    }
+                    if let Some(told) = claim.conditions.true_since(ConditionType::InstanceTerminating) {
+                        let series = vec![("nodepool", text(&claim.labels, *label::NODEPOOL))];
+                        inner.machine_endings.get_or_create(&series).observe(seconds(told, at));
                     }
                 }
             }
@@ -454,11 +490,17 @@ impl Metrics {
                 reached.running.into_iter().for_each(|seconds| inner.placed_running_seconds.observe(seconds));
             }
             Observation::PodGone(pod) => {
-                known.state.pods.remove(pod);
+                if let Some(former) = known.state.pods.remove(pod) {
+                    known.forced.remove(&former.uid);
+                }
                 known.waiting.forget(pod);
             }
-            Observation::Evicted { .. } => count_eviction(inner, "201"),
-            Observation::EvictionBlocked { .. } => count_eviction(inner, "429"),
+            Observation::Evicted { pod } => {
+                count_eviction(inner, "201");
+                inner.count_drained(&known.state, *pod);
+            }
+            Observation::EvictionBlocked { why: EvictionBlock::Budget, .. } => count_eviction(inner, "429"),
+            Observation::EvictionBlocked { why: EvictionBlock::Fault, .. } => count_eviction(inner, "500"),
             _ => {}
         }
         inner.node_count.set(i64::try_from(known.state.nodes.len()).unwrap_or(i64::MAX));
@@ -518,7 +560,19 @@ impl Metrics {
                     ];
                     inner.claims_created.get_or_create(&series).inc();
                 }
-                Action::DeleteClaim { claim } => inner.count_disruption(&known, *claim, planned.reason.code),
+                Action::DeleteClaim { claim } => {
+                    inner.count_disruption(&known, *claim, planned.reason.code);
+                    if planned.reason.code == "Unhealthy" {
+                        inner.count_unhealthy(&known.state, *claim);
+                    }
+                }
+                Action::DeletePod { pod, uid, .. } => {
+                    // One that was evicted before is only hurried.
+                    let is_new = known.state.pods.get(pod).is_some_and(|pod| pod.deleted.is_none());
+                    if is_new && known.forced.insert(*uid) {
+                        inner.count_drained(&known.state, *pod);
+                    }
+                }
                 Action::UpdatePool { pool, change } => {
                     if let Some(used) = &change.used {
                         known.state.usage.insert(*pool, used.clone());
@@ -595,6 +649,28 @@ impl Inner {
             self.allowed_disruptions.get_or_create(&series).set(allowance.allowed.into());
             self.consuming_budgets.get_or_create(&series).set(allowance.away.into());
         }
+    }
+
+    /// A pod left its node because that goes.
+    fn count_drained(&self, state: &State, pod: ObjectKey) {
+        let node = state.pods.get(&pod).and_then(|pod| state.nodes.get(&pod.node?));
+        let machine = node.and_then(|node| node.provider_id);
+        let claim = state.claims.values().find(|claim| machine.is_some() && claim.provider_id == machine);
+        let reason = claim.map_or("", |claim| reason_of(claim)).to_owned();
+        self.pods_drained.get_or_create(&vec![("reason", reason)]).inc();
+    }
+
+    fn count_unhealthy(&self, state: &State, name: ClaimName) {
+        let Some(claim) = state.claims.get(&name) else { return };
+        let mut nodes = state.nodes.values().filter(|node| node.provider_id == claim.provider_id);
+        let sickness = nodes.find_map(|node| first_due(node));
+        let series = vec![
+            ("condition", sickness.map_or_else(String::new, |(_, policy)| snake_case(policy.condition))),
+            ("nodepool", text(&claim.labels, *label::NODEPOOL)),
+            ("capacity_type", text(&claim.labels, *label::CAPACITY_TYPE)),
+            ("image_id", claim.image.map(|image| image.to_string()).unwrap_or_default()),
+        ];
+        self.claims_unhealthy.get_or_create(&series).inc();
     }
 
     fn count_disruption(&self, known: &Known, claim: ClaimName, code: &str) {

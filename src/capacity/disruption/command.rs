@@ -14,8 +14,9 @@ use super::candidates::Candidate;
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Steps;
 use crate::capacity::scheduling::{NewNode, Place, Solution};
-use crate::model::action::{Action, ClaimChange, NodeChange};
+use crate::model::action::{Action, ClaimChange, NodeChange, Notice, Subject};
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
+use crate::model::count::{agreeing, counted};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::label::{Labels, annotation};
 use crate::model::money::UsdPerHour;
@@ -24,8 +25,17 @@ use crate::model::pool::DisruptionReason;
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
-/// How long replacements may take before a command is taken back: ten minutes, as in Karpenter.
-pub const REPLACEMENT_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
+/// How long replacements may take before a command is taken back: ten minutes, as in Karpenter; where thousands of nodes wait for
+/// theirs the cloud and the API server take longer, so there are 80 milliseconds for each, up to an hour.
+const REPLACEMENT_PATIENCE: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_mins(10), SignedDuration::from_hours(1));
+const PATIENCE_FOR_EACH: SignedDuration = SignedDuration::from_millis(80);
+
+/// The patience with replacements while so many nodes wait for theirs.
+pub fn replacement_patience(waiting: usize) -> SignedDuration {
+    let (least, most) = REPLACEMENT_PATIENCE;
+    (PATIENCE_FOR_EACH * i32::try_from(waiting).unwrap_or(i32::MAX)).clamp(least, most)
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Method {
@@ -165,7 +175,8 @@ impl Command {
         format!("{cause}{others}{first}{money}")
     }
 
-    /// `replace: [node-1, node-2] -> [1 replacement], saves $0.1 an hour`.
+    /// In one line: `underutilized/single-node-consolidation: replace: [node-1] -> [1 replacement]; pool web; 3 pods move; saves
+    /// $0.10 an hour`.
     pub fn describe(&self) -> String {
         let nodes: Vec<&str> = self.nodes.iter().map(|node| node.as_str()).collect();
         let arrow = match self.replacements.len() {
@@ -173,12 +184,32 @@ impl Command {
             1 => " -> [1 replacement]".into(),
             count => format!(" -> [{count} replacements]"),
         };
-        let verb = if self.replacements.is_empty() { "delete" } else { "replace" };
+        let verb = match (nodes.len(), self.replacements.len()) {
+            (0, _) => "no-op",
+            (_, 0) => "delete",
+            _ => "replace",
+        };
+        let mut pools: Vec<&str> = self.pools.iter().map(|pool| pool.as_str()).collect();
+        pools.sort_unstable();
+        pools.dedup();
+        let pools = match pools.as_slice() {
+            [] => String::new(),
+            [one] => format!("; pool {one}"),
+            several => format!("; pools {}", several.join(", ")),
+        };
+        let pods = match self.pods.len() {
+            0 => String::new(),
+            count => format!("; {} {}", counted(count, "pod"), agreeing(count, "moves", "move")),
+        };
+        let cents = self.savings.0.unsigned_abs().saturating_add(5_000) / 10_000;
+        let (word, more) = if self.savings < UsdPerHour::ZERO { ("costs", " more") } else { ("saves", "") };
         format!(
-            "{}: {verb}: [{}]{arrow}, saves ${} an hour",
+            "{}/{}: {verb}: [{}]{arrow}{pools}{pods}; {word} ${}.{:02} an hour{more}",
+            self.reason().as_str().to_lowercase(),
             self.method.as_str(),
             nodes.join(", "),
-            self.savings
+            cents / 100,
+            cents % 100
         )
     }
 }
@@ -255,17 +286,53 @@ pub(crate) fn start(
     }
     for claim in replacements {
         let nodes: Vec<&str> = command.nodes.iter().map(|node| node.as_str()).collect();
-        steps.push(Action::CreateClaim(claim.clone()), code, format!("it replaces {}", nodes.join(", ")));
+        let message = format!("it replaces {}", nodes.join(", "));
+        steps.push(Action::CreateClaim(claim.clone()), code, message.clone());
+        tell(Subject::Claim(claim.name), "DisruptionLaunching", &format!("{code}: {message}"), steps);
     }
     if replacements.is_empty() {
-        for claim in &command.claims {
-            steps.push(Action::DeleteClaim { claim: *claim }, code, message.clone());
+        let count = command.claims.len();
+        for claim in command.claims.iter().filter_map(|name| cluster.claims.get(name)) {
+            tell_ending(cluster, claim, code, count, steps);
+            steps.push(Action::DeleteClaim { claim: claim.name }, code, message.clone());
         }
     }
 }
 
-/// The next step of a claim that was disrupted.
-pub(crate) fn advance(cluster: &Cluster, claim: &NodeClaim, now: Timestamp, steps: &mut Steps) {
+fn tell(subject: Subject, reason: &'static str, message: &str, steps: &mut Steps) {
+    let notice = Notice { subject, is_warning: false, reason: reason.into(), message: message.into() };
+    steps.push(Action::Publish(notice), reason, message);
+}
+
+/// Tells that a node, one of `count` that go together, is on its way out.
+fn tell_ending(cluster: &Cluster, claim: &NodeClaim, code: &str, count: usize, steps: &mut Steps) {
+    let is_consolidated = code == DisruptionReason::Underutilized.as_str();
+    let part = match count {
+        2.. if is_consolidated => format!(", part of {count}-node consolidation"),
+        _ => String::new(),
+    };
+    let message = format!("{code}{part}");
+    let node = cluster.node_of(claim).map(|node| Subject::Node(node.name));
+    for subject in [Some(Subject::Claim(claim.name)), node].into_iter().flatten() {
+        tell(subject, "DisruptionTerminating", &message, steps);
+    }
+}
+
+/// Why the node of `claim` goes, as far as somebody decided it.
+pub(crate) fn reason_of(claim: &NodeClaim) -> &str {
+    let condition = claim.conditions.get(ConditionType::DisruptionReason);
+    let known = condition.filter(|condition| condition.status == ConditionStatus::True);
+    known.map_or("Forceful Termination", |condition| condition.reason.as_str())
+}
+
+/// The next step of a claim that was disrupted, while `waiting` claims wait for their replacements.
+pub(crate) fn advance(
+    cluster: &Cluster,
+    claim: &NodeClaim,
+    waiting: usize,
+    now: Timestamp,
+    steps: &mut Steps,
+) {
     if claim.deleted.is_some() || !is_waiting(claim) {
         return;
     }
@@ -285,15 +352,27 @@ pub(crate) fn advance(cluster: &Cluster, claim: &NodeClaim, now: Timestamp, step
         }
     }
     if pending.is_empty() {
+        let names = claim.annotations.get(&*annotation::REPLACED_BY);
+        let goes_with = |other: &&Arc<NodeClaim>| other.annotations.get(&*annotation::REPLACED_BY) == names;
+        tell_ending(cluster, claim, reason, cluster.claims.values().filter(goes_with).count(), steps);
         steps.push(Action::DeleteClaim { claim: claim.name }, reason, "its replacement is ready");
         return;
     }
     let begun = condition.and_then(|condition| condition.since).unwrap_or(now);
-    let deadline = begun + REPLACEMENT_PATIENCE;
+    let patience = replacement_patience(waiting);
+    let deadline = begun + patience;
     if now >= deadline {
-        let message = format!("its replacement {} was not ready within ten minutes", pending[0]);
+        let minutes = patience.as_mins();
+        let message = format!("its replacement {} was not ready within {minutes} minutes", pending[0]);
         take_back(cluster, claim, &message, steps);
     } else {
+        for name in pending {
+            let message = format!(
+                "{reason}: node {} waits until it is ready",
+                claim.node.unwrap_or(NodeName(claim.name.0))
+            );
+            tell(Subject::Claim(name), "DisruptionWaitingReadiness", &message, steps);
+        }
         steps.wake(deadline);
     }
 }

@@ -19,6 +19,35 @@ use crate::model::taint::Taint;
 /// How long an offering that lost a machine is not bought again: three minutes, as in Karpenter.
 pub const SHORTAGE: SignedDuration = SignedDuration::from_mins(3);
 
+/// A machine whose drain is under way already is taken back: what protects its pods ends in time all the same.
+pub(crate) fn hurry(claim: &NodeClaim, notice: InterruptionNotice, now: Timestamp, steps: &mut Steps) {
+    let Some(deadline) = deadline_of(notice, now).and_then(|deadline| sooner(claim, deadline)) else {
+        return;
+    };
+    let annotations =
+        Labels::from([(*annotation::TERMINATION_TIMESTAMP, Symbol::new(&deadline.to_string()))]);
+    let change = ClaimChange { annotations, ..ClaimChange::default() };
+    let message = format!("the cloud takes its machine back, so it has to be gone by {deadline}");
+    let code = DisruptionReason::Interrupted.as_str();
+    steps.push(Action::UpdateClaim { claim: claim.name, change }, code, message);
+}
+
+/// By when the machine is of no use any more.
+fn deadline_of(notice: InterruptionNotice, now: Timestamp) -> Option<Timestamp> {
+    match notice {
+        InterruptionNotice::SpotReclaim { at } => Some(at),
+        InterruptionNotice::StatusCheckFailed => Some(now),
+        _ => None,
+    }
+}
+
+/// `deadline`, if `claim` has none that comes before it: a deadline is never put off.
+fn sooner(claim: &NodeClaim, deadline: Timestamp) -> Option<Timestamp> {
+    let agreed = claim.annotations.get(&*annotation::TERMINATION_TIMESTAMP);
+    let agreed: Option<Timestamp> = agreed.and_then(|text| text.parse().ok());
+    agreed.is_none_or(|agreed| deadline < agreed).then_some(deadline)
+}
+
 /// What is done about `notice` for the machine of `claim`.
 pub(crate) fn respond(
     cluster: &Cluster,
@@ -64,12 +93,7 @@ pub(crate) fn respond(
             shortages.note((TypeName(kind), Zone(zone), CapacityType::Spot), now + SHORTAGE);
         }
     }
-    let deadline = match notice {
-        InterruptionNotice::SpotReclaim { at } => Some(at),
-        InterruptionNotice::StatusCheckFailed => Some(now),
-        _ => None,
-    };
-    drain(cluster, claim, deadline, &message, now, steps);
+    drain(cluster, claim, deadline_of(notice, now), &message, now, steps);
 }
 
 /// Taints the node at once, so that nothing new lands there, and asks for the claim's end with a deadline.
@@ -89,9 +113,7 @@ fn drain(
     let mut conditions = claim.conditions.clone();
     conditions.set(ConditionType::DisruptionReason, ConditionStatus::True, code, code, now);
     let mut annotations = Labels::new();
-    let agreed: Option<Timestamp> =
-        claim.annotations.get(&*annotation::TERMINATION_TIMESTAMP).and_then(|text| text.parse().ok());
-    if let Some(deadline) = deadline.filter(|deadline| agreed.is_none_or(|agreed| *deadline < agreed)) {
+    if let Some(deadline) = deadline.and_then(|deadline| sooner(claim, deadline)) {
         annotations.insert(*annotation::TERMINATION_TIMESTAMP, Symbol::new(&deadline.to_string()));
     }
     let change = ClaimChange { annotations, conditions: Some(conditions), ..ClaimChange::default() };

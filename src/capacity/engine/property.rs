@@ -54,8 +54,12 @@ impl Engine {
         !has_other_claim && !is_other_pool && (is_own_pool || is_made_by_us)
     }
 
-    /// A claim belongs to whom its pool belongs to. Without its pool it belongs to whoever made it.
+    /// A claim belongs to whom its pool belongs to. Without its pool it belongs to whoever made it. One that refers to another
+    /// provisioner's class is launched, and ended, by that one.
     fn owns_claim(&self, claim: &NodeClaim) -> bool {
+        if !claim.spec.class.is_ours() {
+            return false;
+        }
         if self.cluster.strangers.hides_node_of(claim) {
             return false;
         }
@@ -80,7 +84,8 @@ impl Engine {
     pub(super) fn sort(&mut self, at: Timestamp, seen: Observation) -> Option<Observation> {
         match seen {
             Observation::Unreadable(what) => self.set_aside(at, what),
-            Observation::Pool(pool) if self.owns(pool.owner) => {
+            // A pool of another provisioner's class is that one's.
+            Observation::Pool(pool) if self.owns(pool.owner) && pool.template.class.is_ours() => {
                 self.cluster.strangers.pools.remove(&pool.name);
                 let name = pool.name;
                 self.take_in(at, Observation::Pool(pool));

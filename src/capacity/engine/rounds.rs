@@ -14,6 +14,7 @@ use crate::capacity::decision::{Plan, Steps};
 use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
 use crate::capacity::disruption::round::Round;
 use crate::capacity::disruption::{self, validation};
+use crate::capacity::pool_status;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
     self, Ground, Mode, NewNode, Place, Protection, Rejected, Request, Solution, Supply,
@@ -24,6 +25,7 @@ use crate::model::claim::NodeClaim;
 use crate::model::count::{agreeing, counted};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
 use crate::model::pod::Pod;
+use crate::model::pool::PoolCondition;
 
 /// Pods that wait although nothing new came are looked at again after so long, if anything else changed.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
@@ -265,6 +267,11 @@ impl Engine {
             let Some(pool) = self.cluster.pools.get(&name).filter(|pool| pool.is_static()).cloned() else {
                 continue;
             };
+            // Its class may not be ready any more, which the pool says only later.
+            let conditions = pool_status::conditions(&self.cluster, &pool, now);
+            if !conditions.is_true(PoolCondition::Ready) {
+                continue;
+            }
             let supply = self.open_supply();
             let settings = self.settings.scheduling.clone();
             let keeping = static_capacity::keep(&self.cluster, &supply, &settings, &pool, now);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    AwsSettings, Bought, CloudError, CloudProvider, CloudUnavailable, LaunchOrder, Notices, Receipt,
+    AwsSettings, Bought, CloudError, CloudProvider, CloudUnavailable, Ending, LaunchOrder, Notices, Receipt,
     aws_unavailable,
 };
 use crate::model::catalog::Catalog;
@@ -53,7 +53,7 @@ impl CloudProvider for AwsProvider {
         match self.0 {}
     }
 
-    async fn terminate(&self, _: ProviderId) -> Result<(), CloudError> {
+    async fn terminate(&self, _: ProviderId) -> Result<Ending, CloudError> {
         match self.0 {}
     }
 

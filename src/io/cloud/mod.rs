@@ -32,8 +32,8 @@ pub trait CloudProvider: Send + Sync + 'static {
     /// instance that already carries its tags is the answer.
     fn launch(&self, order: LaunchOrder) -> impl Future<Output = Result<Bought, LaunchFailure>> + Send;
 
-    /// Tells a machine to stop for good; one that is gone already counts as told.
-    fn terminate(&self, instance: ProviderId) -> impl Future<Output = Result<(), CloudError>> + Send;
+    /// Tells a machine to stop for good, and how far it is. It may be told again.
+    fn terminate(&self, instance: ProviderId) -> impl Future<Output = Result<Ending, CloudError>> + Send;
 
     /// Every machine that carries our tags, stopping ones included, gone ones not.
     fn instances(&self) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
@@ -59,6 +59,14 @@ pub struct LaunchOrder {
 pub struct Bought {
     pub instance: Instance,
     pub shortage: Option<Arc<Shortage>>,
+}
+
+/// How far a machine is that was told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It still runs, or is stopping.
+    UnderWay,
+    Gone,
 }
 
 impl From<Instance> for Bought {

@@ -115,7 +115,7 @@ impl Writer {
             let change = json!({ "metadata": metadata });
             written = self.merge(Kind::NodeClaim, claim.0, None, &change).await?;
         }
-        let status = status_of(change);
+        let status = status_of(change, self.generation_of(Kind::NodeClaim, claim.0));
         if !status.is_empty() {
             written =
                 self.merge(Kind::NodeClaim, claim.0, Some("status"), &json!({ "status": status })).await?;
@@ -153,11 +153,8 @@ impl Writer {
             if change.add_finalizer {
                 put_finalizers(&mut metadata, record, true);
             }
-            if let Some(owner) = &owner
-                && !record.owners.iter().any(|known| known["uid"] == owner["uid"])
-            {
-                let owners: Vec<&Value> = record.owners.iter().chain([owner]).collect();
-                metadata.insert("ownerReferences".into(), json!(owners));
+            if let Some(owners) = owner.as_ref().and_then(|owner| owners_with(&record.owners, owner)) {
+                metadata.insert("ownerReferences".into(), owners.into());
             }
             metadata.insert("resourceVersion".into(), record.version.0.to_string().into());
             let mut body = json!({ "metadata": metadata });
@@ -220,7 +217,8 @@ impl Writer {
             status.insert("nodes".into(), used.nodes.into());
         }
         if let Some(conditions) = &change.conditions {
-            status.insert("conditions".into(), api::render_conditions(conditions));
+            let generation = self.generation_of(Kind::NodePool, pool.0);
+            status.insert("conditions".into(), observed(api::render_conditions(conditions), generation));
         }
         if !status.is_empty() {
             written =
@@ -339,13 +337,7 @@ impl Writer {
     }
 
     async fn drop_finalizer(&self, kind: Kind, name: Symbol) -> Written {
-        let body = |record: &Record| {
-            let mut metadata = Map::new();
-            put_finalizers(&mut metadata, record, false);
-            metadata.insert("resourceVersion".into(), record.version.0.to_string().into());
-            json!({ "metadata": metadata })
-        };
-        let written = self.write_on_version(kind, name, body).await?;
+        let written = self.write_on_version(kind, name, without_finalizer).await?;
         // Nothing holds it any more, so this was its end.
         let is_held = |record: &Record| !record.finalizers.is_empty() || !record.is_deleting;
         Ok(written.map(|change| match change.record.as_ref().is_some_and(is_held) {
@@ -394,7 +386,29 @@ fn put_finalizers(metadata: &mut Map<String, Value>, record: &Record, is_held: b
     metadata.insert("finalizers".into(), json!(finalizers));
 }
 
-fn status_of(change: &ClaimChange) -> Map<String, Value> {
+/// What takes our finalizer from an object, and nothing else.
+fn without_finalizer(record: &Record) -> Value {
+    let mut metadata = Map::new();
+    put_finalizers(&mut metadata, record, false);
+    metadata.insert("resourceVersion".into(), record.version.0.to_string().into());
+    json!({ "metadata": metadata })
+}
+
+/// `owners` and `owner`; `None` if it is one of them already.
+fn owners_with(owners: &[Value], owner: &Value) -> Option<Vec<Value>> {
+    let is_known = owners.iter().any(|known| known["uid"] == owner["uid"]);
+    (!is_known).then(|| owners.iter().chain([owner]).cloned().collect())
+}
+
+/// `conditions` of an object whose `generation` is known: all of them were judged on it.
+fn observed(mut conditions: Value, generation: i64) -> Value {
+    for condition in conditions.as_array_mut().into_iter().flatten().filter(|_| generation > 0) {
+        condition["observedGeneration"] = generation.into();
+    }
+    conditions
+}
+
+fn status_of(change: &ClaimChange, generation: i64) -> Map<String, Value> {
     let mut status = Map::new();
     if let Some(LaunchedAs { provider_id, image, capacity, allocatable }) = &change.launched {
         status.insert("providerID".into(), provider_id.as_str().into());
@@ -406,7 +420,7 @@ fn status_of(change: &ClaimChange) -> Map<String, Value> {
         status.insert("nodeName".into(), node.as_str().into());
     }
     if let Some(conditions) = &change.conditions {
-        status.insert("conditions".into(), api::render_conditions(conditions));
+        status.insert("conditions".into(), observed(api::render_conditions(conditions), generation));
     }
     if let Some(at) = change.last_pod_event {
         status.insert("lastPodEventTime".into(), at.to_string().into());
@@ -518,6 +532,64 @@ mod tests {
             [there[0].clone(), json!({ "key": "gpu", "value": "yes", "effect": "NoSchedule" })]
         );
         assert_eq!(changed_taints(&wanted, &change), None, "written once");
+    }
+
+    /// Rows: LIF-054
+    #[test]
+    fn lif_054_every_condition_is_of_the_generation_that_is_known() {
+        use crate::model::claim::{ConditionStatus, ConditionType, Conditions};
+        let at: jiff::Timestamp = "2026-03-04T10:30:00Z".parse().unwrap();
+        let mut conditions = Conditions::default();
+        for kind in [ConditionType::Launched, ConditionType::Ready] {
+            conditions.set(kind, ConditionStatus::True, kind.as_str(), "", at);
+        }
+        let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
+        for generation in [1, 2] {
+            let status = status_of(&change, generation);
+            let written = status["conditions"].as_array().unwrap();
+            assert_eq!(written.len(), 2);
+            for condition in written {
+                assert_eq!(condition["observedGeneration"], generation);
+                assert_eq!(
+                    (&condition["status"], &condition["lastTransitionTime"]),
+                    (&json!("True"), &json!(at.to_string()))
+                );
+            }
+        }
+        let unknown = status_of(&change, 0);
+        assert!(
+            unknown["conditions"][0].get("observedGeneration").is_none(),
+            "nobody has seen the object yet"
+        );
+    }
+
+    /// Rows: LIF-012
+    #[test]
+    fn lif_012_an_owner_is_named_once() {
+        let owner = json!({ "kind": "NodeClaim", "name": "a", "uid": "u" });
+        let other = json!({ "kind": "Thing", "name": "b", "uid": "v" });
+        assert_eq!(owners_with(&[], &owner), Some(vec![owner.clone()]));
+        assert_eq!(owners_with(&[other.clone()], &owner), Some(vec![other.clone(), owner.clone()]));
+        assert_eq!(owners_with(&[other, owner.clone()], &owner), None, "it is there");
+    }
+
+    /// The API server refuses any change of a claim's spec, even of how a quantity is written.
+    ///
+    /// Rows: LIF-063
+    #[test]
+    fn lif_063_letting_a_claim_go_writes_its_finalizers_alone() {
+        let object = json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": {
+                "name": "a", "uid": "u", "resourceVersion": "7", "generation": 2,
+                "deletionTimestamp": "2026-03-04T10:30:00Z",
+                "finalizers": ["other.dev/wait", FINALIZER],
+            },
+            "spec": { "resources": { "requests": { "memory": "1048576Ki", "cpu": "0.5" } } },
+        });
+        let body = without_finalizer(&Record::of(&object));
+        let expected = json!({ "metadata": { "finalizers": ["other.dev/wait"], "resourceVersion": "7" } });
+        assert_eq!(body, expected, "what others hold stays held");
     }
 
     #[test]

@@ -227,10 +227,8 @@ fn only_environment(repository: &Repository) -> Result<String, Failure> {
 }
 
 /// Gates that Karpenter's command line may carry with values that are not heeded here, and what is done whatever they say.
-const WITHOUT_EFFECT: [(&str, bool, &str); 2] = [
-    ("NodeRepair", true, "nodes that are not healthy are left to whoever looks after them"),
-    ("StaticCapacity", false, "pools with `replicas` keep that many nodes"),
-];
+const WITHOUT_EFFECT: [(&str, bool, &str); 1] =
+    [("StaticCapacity", false, "pools with `replicas` keep that many nodes")];
 
 /// The gates of Karpenter that are known here.
 const GATES: [&str; 6] = [
@@ -305,7 +303,8 @@ impl BehaviorArgs {
             termination_grace: self.termination_grace()?,
         };
         let disruption = disruption::Settings { spot_to_spot: gates.get("SpotToSpotConsolidation", false) };
-        Ok(EngineSettings { scheduling, disruption, ..EngineSettings::default() })
+        let repairs = gates.get("NodeRepair", false);
+        Ok(EngineSettings { scheduling, disruption, repairs, ..EngineSettings::default() })
     }
 
     fn termination_grace(&self) -> Result<Option<SignedDuration>, Failure> {

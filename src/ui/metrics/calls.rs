@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Metrics;
 use crate::io::clock::Stopwatch;
-use crate::io::cloud::{Bought, CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
+use crate::io::cloud::{Bought, CloudError, CloudProvider, Ending, LaunchOrder, Notices, Receipt};
 use crate::model::catalog::Catalog;
 use crate::model::class::{ClassStatus, NodeClass};
 use crate::model::name::ProviderId;
@@ -76,7 +76,7 @@ impl<P: CloudProvider> CloudProvider for Metered<P> {
         self.timed(LAUNCH, self.cloud.launch(order), type_of).await
     }
 
-    async fn terminate(&self, instance: ProviderId) -> Result<(), CloudError> {
+    async fn terminate(&self, instance: ProviderId) -> Result<Ending, CloudError> {
         self.timed(TERMINATE, self.cloud.terminate(instance), without_type).await
     }
 

@@ -8,7 +8,6 @@ use crate::capacity::decision::Planned;
 use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings};
 use crate::io::kube::{Address, Kube};
 use crate::model::catalog::Catalog;
-use crate::model::name::ObjectKey;
 use crate::model::pool::{DisruptionReason, PoolUse};
 
 const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -368,15 +367,153 @@ fn the_way_from_a_place_to_running_is_told_while_it_lasts_and_then_counted() {
     says(&metrics, "karpenter_pods_provisioning_startup_duration_seconds_sum 8.0");
 }
 
+/// Rows: TER-033, TER-034
 #[test]
 fn evictions_are_counted_by_their_answer() {
     let metrics = Metrics::new();
     let pod = ObjectKey::new("shop", "web-0");
     metrics.see(NOW, &Observation::Evicted { pod });
-    metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
-    metrics.see(NOW, &Observation::EvictionBlocked { pod, message: "its budget".into() });
+    metrics.see(
+        NOW,
+        &Observation::EvictionBlocked { pod, why: EvictionBlock::Budget, message: "its budget".into() },
+    );
+    metrics.see(
+        NOW,
+        &Observation::EvictionBlocked { pod, why: EvictionBlock::Budget, message: "its budget".into() },
+    );
     says(&metrics, "karpenter_pods_eviction_requests_total{code=\"201\"} 1");
     says(&metrics, "karpenter_pods_eviction_requests_total{code=\"429\"} 2");
+    metrics.see(
+        NOW,
+        &Observation::EvictionBlocked { pod, why: EvictionBlock::Fault, message: "two budgets".into() },
+    );
+    says(&metrics, "karpenter_pods_eviction_requests_total{code=\"500\"} 1");
+}
+
+/// A claim that became the machine `i-1` of the node `n1`, with these conditions.
+fn claim_with(conditions: Value) -> Observation {
+    claim(
+        "web-1",
+        json!({"status": {"providerID": "aws:///us-east-1a/i-1", "imageID": "ami-1", "conditions": conditions}}),
+    )
+}
+
+fn true_since(kind: &str, reason: &str, at: Timestamp) -> Value {
+    json!({"type": kind, "status": "True", "reason": reason, "message": "", "lastTransitionTime": at.to_string()})
+}
+
+fn node_of_claim(conditions: Value) -> Observation {
+    let mut node = node("n1", json!({}));
+    let Observation::Node(inner) = &mut node else { panic!("{node:?}") };
+    let read = seen(&json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "x"},
+        "spec": {"providerID": "aws:///us-east-1a/i-1"}, "status": {"conditions": conditions},
+    }));
+    let Observation::Node(read) = read else { panic!("{read:?}") };
+    let changed = Arc::make_mut(inner);
+    (changed.provider_id, changed.conditions) = (read.provider_id, read.conditions.clone());
+    node
+}
+
+/// Rows: TER-030, LIF-056
+#[test]
+fn ter_030_a_node_that_is_drained_and_a_machine_that_ends_are_measured_once() {
+    let metrics = Metrics::new();
+    metrics.see(NOW, &claim_with(json!([])));
+    metrics.see(NOW, &node_of_claim(json!([])));
+    is_silent(&metrics, "nodes_drained_total{");
+    let drained = json!([true_since("Drained", "Drained", after(5))]);
+    metrics.see(after(5), &claim_with(drained));
+    let ending = json!([
+        true_since("Drained", "Drained", after(5)),
+        true_since("InstanceTerminating", "InstanceTerminating", after(6))
+    ]);
+    for _ in 0..2 {
+        metrics.see(after(6), &claim_with(ending.clone()));
+    }
+    says(&metrics, "karpenter_nodes_drained_total{nodepool=\"web\"} 1");
+    metrics.see(after(40), &Observation::NodeGone("n1".into()));
+    let mut going = made(&claim_with(ending));
+    Arc::make_mut(&mut going).deleted = Some(NOW);
+    metrics.see(after(41), &Observation::Claim(going.clone()));
+    for _ in 0..2 {
+        metrics.see(after(46), &Observation::ClaimGone(going.name));
+    }
+    says(&metrics, "karpenter_nodes_terminated_total{nodepool=\"web\",zone=\"us-east-1a\"} 1");
+    says(&metrics, "karpenter_nodes_lifetime_duration_seconds_count{nodepool=\"web\"} 1");
+    says(&metrics, "karpenter_nodeclaims_instance_termination_duration_seconds_sum{nodepool=\"web\"} 40.0");
+    says(&metrics, "karpenter_nodeclaims_instance_termination_duration_seconds_count{nodepool=\"web\"} 1");
+    says(&metrics, "karpenter_nodeclaims_termination_duration_seconds_sum{nodepool=\"web\"} 46.0");
+    says(&metrics, "karpenter_nodeclaims_termination_duration_seconds_count{nodepool=\"web\"} 1");
+}
+
+/// Rows: TER-032, TER-035, DIS-326
+#[test]
+fn ter_035_pods_that_leave_are_counted_by_the_reason_of_their_node() {
+    let metrics = Metrics::new();
+    let key = ObjectKey::new("shop", "web-0");
+    let evict = || metrics.see(NOW, &Observation::Evicted { pod: key });
+    metrics.see(NOW, &pod(Some("n1"), "Running", json!({})));
+    evict();
+    says(&metrics, "karpenter_pods_drained_total{reason=\"\"} 1");
+    metrics.see(NOW, &node_of_claim(json!([])));
+    metrics.see(NOW, &claim_with(json!([])));
+    evict();
+    says(&metrics, "karpenter_pods_drained_total{reason=\"Forceful Termination\"} 1");
+    metrics.see(NOW, &claim_with(json!([true_since("DisruptionReason", "Drifted", NOW)])));
+    evict();
+    says(&metrics, "karpenter_pods_drained_total{reason=\"Drifted\"} 1");
+    // One that is deleted past its budgets, however often that has to be said.
+    let force = || {
+        let grace = SignedDuration::from_secs(1);
+        let action = Action::DeletePod { pod: key, uid: Uid::new("u1"), grace };
+        metrics.decided(NOW, &decision(action, "DeadlineReached"));
+    };
+    force();
+    force();
+    says(&metrics, "karpenter_pods_drained_total{reason=\"Drifted\"} 2");
+    metrics.see(NOW, &Observation::PodGone(key));
+    // One that was evicted before is only hurried.
+    metrics
+        .see(NOW, &pod(Some("n1"), "Running", json!({"metadata": {"deletionTimestamp": NOW.to_string()}})));
+    force();
+    says(&metrics, "karpenter_pods_drained_total{reason=\"Drifted\"} 2");
+}
+
+/// Rows: LIF-007, LIF-071, LIF-073, TER-043
+#[test]
+fn lif_073_pods_that_a_claim_takes_along_are_counted() {
+    let metrics = Metrics::new();
+    metrics.see(NOW, &claim_with(json!([])));
+    let sick = json!([{"type": "KernelReady", "status": "False", "lastTransitionTime": NOW.to_string()}]);
+    metrics.see(NOW, &node_of_claim(sick));
+    for (name, owner) in
+        [("a", "ReplicaSet"), ("b", "ReplicaSet"), ("c", "StatefulSet"), ("d", "DaemonSet"), ("e", "Node")]
+    {
+        let mut object = pod(Some("n1"), "Running", json!({"metadata": {"name": name, "uid": name}}));
+        let Observation::Pod(inner) = &mut object else { panic!("{object:?}") };
+        Arc::make_mut(inner).owners[0].kind = owner.into();
+        if owner == "Node" {
+            Arc::make_mut(inner).owners[0].api_version = "v1".into();
+        }
+        metrics.see(NOW, &object);
+    }
+    let name = ClaimName::new("web-1");
+    for code in ["Expired", "Unhealthy", "NodeclassNotReady"] {
+        metrics.decided(NOW, &decision(Action::DeleteClaim { claim: name }, code));
+    }
+    let labels = |reason: &str| {
+        format!(
+            "reason=\"{reason}\",nodepool=\"web\",capacity_type=\"on-demand\",\
+             consolidation_policy=\"\",termination_mode=\"graceful\""
+        )
+    };
+    for reason in ["expired", "unhealthy", "nodeclass_not_ready"] {
+        says(&metrics, &format!("karpenter_nodeclaims_disrupted_total{{{}}} 1", labels(reason)));
+        says(&metrics, &format!("karpenter_pods_disruption_initiated_total{{{}}} 3", labels(reason)));
+    }
+    let own = "condition=\"kernel_ready\",nodepool=\"web\",capacity_type=\"on-demand\",image_id=\"ami-1\"";
+    says(&metrics, &format!("karpenter_nodeclaims_unhealthy_disrupted_total{{{own}}} 1"));
 }
 
 /// Rows: WEA-040
@@ -552,6 +689,9 @@ fn a_day(metrics: &Metrics) {
         metrics.see(NOW, &seen);
     }
     metrics.decided(NOW, &decision(Action::DeleteClaim { claim: first.name }, "Empty"));
+    metrics.decided(NOW, &decision(Action::DeleteClaim { claim: first.name }, "Unhealthy"));
+    let ended = ["Drained", "InstanceTerminating"].map(|kind| true_since(kind, kind, NOW));
+    metrics.see(NOW, &claim("a", json!({"status": {"conditions": ended}})));
     metrics.see(NOW, &Observation::ClaimGone(first.name));
     let mut going = node("n0", json!({}));
     if let Observation::Node(node) = &mut going {

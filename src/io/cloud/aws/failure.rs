@@ -8,6 +8,7 @@ use aws_sdk_ec2::error::{DisplayErrorContext, ProvideErrorMetadata, SdkError};
 use super::super::CloudError;
 use crate::api::ec2::refusal::{Refusal, classify};
 use crate::model::observation::LaunchFailure;
+use crate::model::symbol::Symbol;
 
 /// One failed call.
 #[derive(Clone, Debug)]
@@ -48,7 +49,8 @@ impl CallFailure {
     pub(super) fn of_launch(self) -> LaunchFailure {
         match self.refusal {
             Refusal::Refused(reason) => LaunchFailure::Refused {
-                message: format!("{reason}: {} says {}", self.call, self.message).into(),
+                reason: Some(Symbol::new(reason)),
+                message: format!("{} says {}", self.call, self.message).into(),
             },
             _ => LaunchFailure::Transient { message: format!("{} says {}", self.call, self.message).into() },
         }

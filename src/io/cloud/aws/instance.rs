@@ -6,7 +6,7 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Filter, Instance as Ec2Instance, InstanceLifecycleType, InstanceStateName};
 use jiff::Timestamp;
 
-use super::super::CloudError;
+use super::super::{CloudError, Ending};
 use super::Shared;
 use super::failure::CallFailure;
 use crate::api::ec2::refusal::Refusal;
@@ -89,15 +89,25 @@ pub(super) async fn by_id(
 }
 
 /// Tells machines to end; whoever is in the answer was told.
-pub(super) async fn terminate(client: Client, ids: Vec<Symbol>) -> Result<BTreeMap<Symbol, ()>, CallFailure> {
+pub(super) async fn terminate(
+    client: Client,
+    ids: Vec<Symbol>,
+) -> Result<BTreeMap<Symbol, Ending>, CallFailure> {
     let answer = client
         .terminate_instances()
         .set_instance_ids(Some(ids.iter().map(ToString::to_string).collect()))
         .send()
         .await
         .map_err(|error| CallFailure::new("TerminateInstances", error))?;
-    let told = answer.terminating_instances().iter().filter_map(|change| change.instance_id());
-    Ok(told.map(|id| (Symbol::new(id), ())).collect())
+    let told = answer.terminating_instances().iter().filter_map(|change| {
+        let state = change.current_state().and_then(|state| state.name());
+        let ending = match state {
+            Some(InstanceStateName::Terminated) => Ending::Gone,
+            _ => Ending::UnderWay,
+        };
+        Some((Symbol::new(change.instance_id()?), ending))
+    });
+    Ok(told.collect())
 }
 
 impl Shared {
@@ -120,10 +130,11 @@ impl Shared {
         self.finder.ask(uid).await.unwrap_or(Ok(None))
     }
 
-    pub(super) async fn end(&self, instance: ProviderId) -> Result<(), CloudError> {
+    pub(super) async fn end(&self, instance: ProviderId) -> Result<Ending, CloudError> {
         match self.ender.ask(Symbol::new(instance.instance())).await {
-            None | Some(Ok(_)) => Ok(()),
-            Some(Err(failure)) if failure.refusal == Refusal::Gone => Ok(()),
+            None => Ok(Ending::UnderWay),
+            Some(Ok(told)) => Ok(told.unwrap_or(Ending::UnderWay)),
+            Some(Err(failure)) if failure.refusal == Refusal::Gone => Ok(Ending::Gone),
             Some(Err(failure)) => Err(self.failed(failure)),
         }
     }

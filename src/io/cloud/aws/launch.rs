@@ -148,7 +148,7 @@ impl Shared {
                 "none of {} ways to buy it is spot or on-demand in a zone of the class's subnets",
                 order.options.len()
             );
-            return Err(LaunchFailure::Refused { message: message.into() });
+            return Err(LaunchFailure::Refused { reason: None, message: message.into() });
         }
         // What an earlier order found, and could not tell because nothing came of it.
         learned

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 pub use catalog::describe_catalog;
 
-use super::{Bought, CloudError, CloudProvider, CloudUnavailable, LaunchOrder, Notices, Receipt};
+use super::{Bought, CloudError, CloudProvider, CloudUnavailable, Ending, LaunchOrder, Notices, Receipt};
 use crate::api::ec2::spec::ClassSpec;
 use crate::io::clock;
 use crate::model::catalog::{Catalog, OnDemandPrices};
@@ -80,7 +80,7 @@ struct Shared {
     signed: SignedClient,
     finder: Batcher<Uid, aws_sdk_ec2::types::Instance, CallFailure>,
     reader: Batcher<Symbol, aws_sdk_ec2::types::Instance, CallFailure>,
-    ender: Batcher<Symbol, (), CallFailure>,
+    ender: Batcher<Symbol, Ending, CallFailure>,
     template_turn: tokio::sync::Mutex<()>,
     memory: Mutex<Memory>,
 }
@@ -245,7 +245,7 @@ impl CloudProvider for AwsProvider {
         self.shared.launch(order).await
     }
 
-    async fn terminate(&self, instance: ProviderId) -> Result<(), CloudError> {
+    async fn terminate(&self, instance: ProviderId) -> Result<Ending, CloudError> {
         self.shared.end(instance).await
     }
 

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use super::kubelet::{Kubelet, Machine};
 use crate::io::clock;
-use crate::io::cloud::{Bought, CloudError, CloudProvider, LaunchOrder, Notices, Receipt};
+use crate::io::cloud::{Bought, CloudError, CloudProvider, Ending, LaunchOrder, Notices, Receipt};
 use crate::model::catalog::Catalog;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::class::{AmiFamily, ClassStatus, Image, NodeClass, SecurityGroup, Subnet};
@@ -204,7 +204,7 @@ impl CloudProvider for SimulatedProvider {
         let types = self.catalog.instance_types(Some(&order.class));
         let Some(kind) = types.iter().find(|kind| kind.name == option.instance_type) else {
             let message = format!("type {} is not sold under this class", option.instance_type).into();
-            return Err(LaunchFailure::Refused { message });
+            return Err(LaunchFailure::Refused { reason: None, message });
         };
         let instance = Instance {
             provider_id: ProviderId::new(&format!("aws:///{}/{instance_id}", option.zone)),
@@ -225,12 +225,12 @@ impl CloudProvider for SimulatedProvider {
         Ok(Bought { instance, shortage })
     }
 
-    async fn terminate(&self, instance: ProviderId) -> Result<(), CloudError> {
+    async fn terminate(&self, instance: ProviderId) -> Result<Ending, CloudError> {
         let machine = self.account().machines.remove(&instance);
         if let Some(machine) = machine {
             machine.end(&self.kubelet);
         }
-        Ok(())
+        Ok(Ending::Gone)
     }
 
     async fn instances(&self) -> Result<Vec<Instance>, CloudError> {
