@@ -11,7 +11,7 @@ use provisor::model::claim::ConditionType;
 use provisor::model::label::{self, annotation};
 use provisor::model::name::{ClaimName, NodeName, ObjectKey, ProviderId};
 use provisor::model::observation::{
-    Advice, Instance, InterruptionNotice, LaunchFailure, Observation, Shortage,
+    Advice, EvictionBlock, Instance, InterruptionNotice, LaunchFailure, Observation, Shortage,
 };
 use provisor::model::offering::CapacityType;
 use provisor::model::pod::{Pod, PodShape};
@@ -414,7 +414,14 @@ fn a_refused_eviction_is_tried_again_ever_more_rarely() {
         let now = town.now + SignedDuration::from_millis(100 * step);
         if !asked_to_go(&mut engine, now).0.is_empty() {
             tries.push(step * 100);
-            engine.observe(now, Observation::EvictionBlocked { pod: key, message: "not now".into() });
+            engine.observe(
+                now,
+                Observation::EvictionBlocked {
+                    pod: key,
+                    why: EvictionBlock::Budget,
+                    message: "not now".into(),
+                },
+            );
         }
     }
     assert_eq!(&tries[..5], [0, 100, 300, 700, 1500]);

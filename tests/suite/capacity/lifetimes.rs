@@ -72,3 +72,94 @@ fn lived(catalog: Arc<Catalog>, pool: NodePool, minutes: i64) -> (World, usize) 
     });
     (world, bought)
 }
+
+/// Rows: LIF-071, LIF-072
+#[test]
+fn lif_071_a_claim_that_is_too_old_is_deleted_once() {
+    let hours = SignedDuration::from_hours;
+    let never = Patience::never();
+    // Seventy-four and a half hours old.
+    for (expire_after, expected) in
+        [(Patience::of(hours(1)), Some(0)), (Patience::of(hours(75)), Some(30)), (never, None)]
+    {
+        let mut town = Town::with(|pool| pool.disruption.consolidate_after = Patience::never());
+        town.node("n", "m5.large");
+        town.change_claim("n", |claim| claim.spec.expire_after = expire_after.clone());
+        // What the pool says by now is for the next ones.
+        town.change_pool("default", |pool| {
+            Arc::make_mut(&mut pool.template).expire_after = Patience::of(SignedDuration::from_mins(1));
+        });
+        let mut engine = town.engine();
+        let mut deleted = Vec::new();
+        for minute in 0..90 {
+            let decision = engine.decide(town.now + SignedDuration::from_mins(minute));
+            let is_it = |one: &&provisor::capacity::decision::Planned| {
+                matches!(one.action, Action::DeleteClaim { .. }) && one.reason.code == "Expired"
+            };
+            deleted.extend(decision.actions.iter().filter(is_it).map(|_| minute));
+            echo(&mut engine, town.now + SignedDuration::from_mins(minute));
+            if minute == 0 && expected == Some(30) {
+                let due = town.now + SignedDuration::from_mins(30);
+                assert!(decision.wake_at.is_some_and(|at| at <= due), "nobody has to ask in between");
+            }
+        }
+        assert_eq!(deleted, Vec::from_iter(expected), "{expire_after:?}");
+    }
+}
+
+/// Rows: LIF-067, LIF-069
+#[test]
+fn lif_069_a_claim_notes_when_pods_come_and_end_and_nothing_else() {
+    let mut town = Town::with(|pool| pool.disruption.consolidate_after = Patience::never());
+    town.node("n", "m5.2xlarge");
+    town.run("web", "n", shape("web", "100m"));
+    // A node that no claim is for, and a pod of which the node is not known.
+    town.node("other", "m5.large");
+    town.cluster.remove_claim("other-claim".into());
+    let written = |engine: &mut Engine, minute: i64| {
+        let now = town.now + SignedDuration::from_mins(minute);
+        let decision = engine.decide(now);
+        decision.actions.iter().any(|one| {
+            matches!(&one.action, Action::UpdateClaim { change, .. } if change.last_pod_event.is_some())
+        })
+    };
+    let see = |engine: &mut Engine, minute: i64, seen: Observation| {
+        engine.observe(town.now + SignedDuration::from_mins(minute), seen);
+    };
+    let web = (*town.cluster.pods[&provisor::model::name::ObjectKey::new("default", "web")]).clone();
+    let pod_of = |change: &dyn Fn(&mut provisor::model::pod::Pod)| {
+        let mut changed = web.clone();
+        change(&mut changed);
+        Observation::Pod(Arc::new(changed))
+    };
+    let fresh = || {
+        let mut engine = town.engine();
+        engine.decide(town.now);
+        // What was there at the start is noted once, and is of no interest here.
+        engine.decide(town.now + SignedDuration::from_mins(1));
+        engine
+    };
+    let later = town.now + SignedDuration::from_mins(2);
+    use provisor::model::pod::PodPhase;
+    let news: [(Observation, bool); 8] = [
+        (pod_of(&|pod| pod.is_ready = false), false),
+        (pod_of(&|pod| pod.phase = PodPhase::Succeeded), true),
+        (pod_of(&|pod| pod.phase = PodPhase::Failed), true),
+        (pod_of(&move |pod| pod.deleted = Some(later)), true),
+        (Observation::PodGone(web.key), true),
+        (Observation::Pod(Arc::new(pod("new", Some("n"), shape("web", "100m")))), true),
+        (Observation::Pod(Arc::new(pod("lost", Some("nowhere"), shape("web", "100m")))), false),
+        (Observation::Pod(Arc::new(pod("foreign", Some("other"), shape("web", "100m")))), false),
+    ];
+    for (index, (seen, expected)) in news.into_iter().enumerate() {
+        let mut engine = fresh();
+        see(&mut engine, 2, seen);
+        assert_eq!(written(&mut engine, 2), expected, "{index}");
+    }
+    // One that has ended already ends once.
+    let mut engine = fresh();
+    see(&mut engine, 2, pod_of(&|pod| pod.phase = PodPhase::Succeeded));
+    assert!(written(&mut engine, 2));
+    see(&mut engine, 3, pod_of(&move |pod| (pod.phase, pod.deleted) = (PodPhase::Succeeded, Some(later))));
+    assert!(!written(&mut engine, 3));
+}

@@ -102,7 +102,7 @@ impl Yard {
     }
 }
 
-/// Rows: LIF-045
+/// Rows: LIF-045, LIF-046, LIF-047
 #[test]
 fn two_machines_of_four_that_never_join_are_told_at_their_pool() {
     let mut yard = Yard::new(|_| ());
@@ -128,6 +128,7 @@ fn two_machines_of_four_that_never_join_are_told_at_their_pool() {
     assert_eq!(refused.health(), (False, "LaunchFailed: the quota is used up".into()));
 }
 
+/// Rows: LIF-050, LIF-051
 #[test]
 fn sch_559_nothing_is_known_once_a_pool_or_its_class_changed() {
     let changed_pool = |yard: &mut Yard| {
@@ -158,6 +159,7 @@ fn sch_559_nothing_is_known_once_a_pool_or_its_class_changed() {
     }
 }
 
+/// Rows: LIF-052
 #[test]
 fn a_successor_goes_on_with_what_is_written() {
     let written = |status| {
@@ -171,8 +173,26 @@ fn a_successor_goes_on_with_what_is_written() {
     assert_eq!(well.status(), True);
     well.fail(None);
     assert_eq!(well.status(), False);
+    // What is seen again as it was changes nothing.
+    let same = Arc::new(well.pool());
+    well.see(Observation::Pool(same));
+    assert_eq!(well.status(), False);
     let mut ill = Yard::new(written(False));
     assert_eq!(ill.status(), False);
     ill.join();
     assert_eq!(ill.status(), False, "two failures are taken for granted");
+}
+
+/// The pool was changed a moment ago, and still says what was true before.
+#[test]
+fn lif_048_a_machine_that_joins_on_a_clean_record_restores_health() {
+    let mut yard = Yard::new(|_| ());
+    yard.fail(None);
+    yard.fail(None);
+    let mut changed = yard.pool();
+    Arc::make_mut(&mut changed.template).annotations.insert("changed".into(), "yes".into());
+    yard.engine.observe(yard.now, Observation::Pool(Arc::new(changed)));
+    assert_eq!(yard.status(), False);
+    yard.join();
+    assert_eq!(yard.status(), True);
 }

@@ -81,7 +81,7 @@ fn api_041_pools_of_others_are_not_written_to() {
         let writes = |action: &Action| matches!(action, Action::UpdatePool { .. });
         assert!(!decision.actions.iter().any(|one| writes(&one.action)), "{:#?}", decision.actions);
     }
-    let claim = &engine.cluster().claims[&ClaimName::new("a-claim")];
+    let claim = &engine.cluster().strangers.claims[&ClaimName::new("a-claim")];
     assert!(!claim.annotations.contains_key(&*annotation::NODEPOOL_HASH_VERSION));
 }
 

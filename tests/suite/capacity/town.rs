@@ -245,6 +245,7 @@ impl Town {
         labels.insert(*label::INSTANCE_TYPE, kind.into());
         labels.insert(*label::ZONE, zone.into());
         labels.insert(*label::CAPACITY_TYPE, capacity_type.into());
+        labels.insert("karpenter.k8s.aws/ec2nodeclass".into(), "default".into());
         let mut conditions = Conditions::default();
         for kind in [ConditionType::Launched, ConditionType::Registered, ConditionType::Initialized] {
             conditions.set(kind, ConditionStatus::True, kind.as_str(), "", at(BORN));
