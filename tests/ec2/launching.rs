@@ -216,7 +216,7 @@ async fn throttling_passes_and_refusals_stay() {
     let other = Emulator::furnished().await;
     let provider = other.provider();
     other.fail("CreateFleet", "UnauthorizedOperation", 403, 1).await;
-    let Err(LaunchFailure::Refused { message }) = provider.launch(order("a", &["m5.large a spot"])).await
+    let Err(LaunchFailure::Refused { message, .. }) = provider.launch(order("a", &["m5.large a spot"])).await
     else {
         panic!("nobody may buy without permission");
     };

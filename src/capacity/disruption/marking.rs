@@ -196,6 +196,7 @@ mod tests {
             requirements: Requirements::new(),
             capacity: Default::default(),
             allocatable: Default::default(),
+            volumes_max: Vec::new(),
             offerings: offerings.collect(),
         }
     }

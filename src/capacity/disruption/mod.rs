@@ -155,7 +155,7 @@ fn outlook(round: &mut Round) -> Outlook {
     }
     let graceful = round.candidates(Class::Graceful);
     let empty = graceful.iter().filter(|one| emptiness::wants(round, one)).count();
-    let underutilized = graceful.iter().filter(|one| consolidation::wants(round, one).is_ok()).count();
+    let underutilized = graceful.iter().filter(|one| removal::wants(round, one).is_ok()).count();
     let drifted = drift::drifted(round, false).len() + drift::drifted(round, true).len();
     outlook.eligible = LIMITED.into_iter().zip([empty, drifted, underutilized]).collect();
     outlook
