@@ -4,6 +4,7 @@
 //! class changes, what was wrong may have been put right, so that nothing is known until the next machine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -53,7 +54,10 @@ impl Registrations {
     pub fn judge(&mut self, cluster: &Cluster, claim: &NodeClaim, steps: &Steps, now: Timestamp) -> Steps {
         let mut told = Steps::default();
         let pool = claim.pool().and_then(|pool| cluster.pools.get(&pool));
-        let Some(pool) = pool.filter(|pool| pool.template.class.is_ours()) else { return told };
+        // One that was made for a former pool of this name says nothing of this one.
+        let is_older = |pool: &NodePool| claim.created.zip(pool.created).is_some_and(|(own, its)| own < its);
+        let is_its = |pool: &&Arc<NodePool>| pool.template.class.is_ours() && !is_older(pool);
+        let Some(pool) = pool.filter(is_its) else { return told };
         let was_registered = claim.conditions.is_true(ConditionType::Registered);
         let outcome = steps.actions.iter().find_map(|planned| match (&planned.action, planned.reason.code) {
             (Action::UpdateClaim { .. }, "Registered") if !was_registered => Some(Outcome::Joined),

@@ -140,6 +140,13 @@ impl Unconfirmed {
 
     /// Takes back what was not seen for too long; tells which claims that concerns.
     pub fn expire(&mut self, now: Timestamp, cluster: &mut Cluster) -> Vec<ClaimName> {
+        // A machine is bought only for a claim that was there: who forgot it would end the machine as nobody's.
+        for (name, (former, until)) in &mut self.claims {
+            let has_machine = cluster.claims.get(name).is_some_and(|claim| claim.provider_id.is_some());
+            if former.is_none() && has_machine && *until <= now {
+                *until = now + CARRY_OUT_WITHIN;
+            }
+        }
         self.restore(cluster, |_, until| until <= now)
     }
 

@@ -569,7 +569,8 @@ mod tests {
         let owner = json!({ "kind": "NodeClaim", "name": "a", "uid": "u" });
         let other = json!({ "kind": "Thing", "name": "b", "uid": "v" });
         assert_eq!(owners_with(&[], &owner), Some(vec![owner.clone()]));
-        assert_eq!(owners_with(&[other.clone()], &owner), Some(vec![other.clone(), owner.clone()]));
+        let others = [other.clone()];
+        assert_eq!(owners_with(&others, &owner), Some(vec![other.clone(), owner.clone()]));
         assert_eq!(owners_with(&[other, owner.clone()], &owner), None, "it is there");
     }
 

@@ -691,7 +691,8 @@ fn a_day(metrics: &Metrics) {
     metrics.decided(NOW, &decision(Action::DeleteClaim { claim: first.name }, "Empty"));
     metrics.decided(NOW, &decision(Action::DeleteClaim { claim: first.name }, "Unhealthy"));
     let ended = ["Drained", "InstanceTerminating"].map(|kind| true_since(kind, kind, NOW));
-    metrics.see(NOW, &claim("a", json!({"status": {"conditions": ended}})));
+    let gone = json!({"metadata": {"deletionTimestamp": NOW.to_string()}, "status": {"conditions": ended}});
+    metrics.see(NOW, &claim("a", gone));
     metrics.see(NOW, &Observation::ClaimGone(first.name));
     let mut going = node("n0", json!({}));
     if let Observation::Node(node) = &mut going {

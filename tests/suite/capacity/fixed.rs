@@ -86,20 +86,15 @@ fn lif_085_a_limit_of_nodes_is_never_passed() {
 /// Rows: LIF-081, LIF-086
 #[test]
 fn lif_086_only_ready_pools_of_ours_make_nodes() {
-    let changes: [(fn(&mut NodePool), usize); 5] = [
-        (|_| (), 2),
-        (|pool| pool.is_deleting = true, 0),
-        (
-            |pool| {
-                let class =
-                    ClassRef { group: "other.dev".into(), kind: "OtherClass".into(), name: "default".into() };
-                Arc::make_mut(&mut pool.template).class = class;
-            },
-            0,
-        ),
-        (|pool| pool.replicas = None, 0),
-        (|pool| Arc::make_mut(&mut pool.template).class.name = "missing".into(), 0),
-    ];
+    let foreign: fn(&mut NodePool) = |pool| {
+        let class = ClassRef { group: "other.dev".into(), kind: "OtherClass".into(), name: "default".into() };
+        Arc::make_mut(&mut pool.template).class = class;
+    };
+    let ready: fn(&mut NodePool) = |_| ();
+    let going: fn(&mut NodePool) = |pool| pool.is_deleting = true;
+    let dynamic: fn(&mut NodePool) = |pool| pool.replicas = None;
+    let classless: fn(&mut NodePool) = |pool| Arc::make_mut(&mut pool.template).class.name = "missing".into();
+    let changes = [(ready, 2), (going, 0), (foreign, 0), (dynamic, 0), (classless, 0)];
     for (index, (change, expected)) in changes.into_iter().enumerate() {
         let mut town = keeping(2);
         town.change_pool("fixed", change);
@@ -169,7 +164,8 @@ fn lif_088_a_pool_acts_when_it_becomes_ready_or_wants_another_number() {
 /// Two nodes each with only a daemon, one pod, two pods, and a pod that must not be disturbed.
 fn eight() -> Town {
     let mut town = keeping(8);
-    for (kind, pods) in [("idle", 0), ("one", 1), ("two", 2), ("kept", 1)] {
+    // Names that sort the other way round.
+    for (kind, pods) in [("d-idle", 0), ("c-one", 1), ("b-two", 2), ("a-kept", 1)] {
         for index in 0..2 {
             let node = format!("{kind}{index}");
             town.node_of("fixed", &node, "m5.2xlarge", "on-demand");
@@ -178,7 +174,7 @@ fn eight() -> Town {
             town.cluster.put_pod(Arc::new(daemon));
             for number in 0..pods {
                 let mut web = shape("web", "100m");
-                web.do_not_disrupt = (kind == "kept").then(|| "true".into());
+                web.do_not_disrupt = (kind == "a-kept").then(|| "true".into());
                 town.run(&format!("web-{node}-{number}"), &node, web);
             }
         }
@@ -193,7 +189,7 @@ fn claims(nodes: &[&str]) -> BTreeSet<String> {
 /// Rows: LIF-091, LIF-092, LIF-093, LIF-096
 #[test]
 fn lif_093_idle_nodes_go_first_and_protected_ones_last() {
-    let order = ["idle0", "idle1", "one0", "one1", "two0", "two1", "kept0", "kept1"];
+    let order = ["d-idle0", "d-idle1", "c-one0", "c-one1", "b-two0", "b-two1", "a-kept0", "a-kept1"];
     for (replicas, gone) in [(8, 0), (7, 1), (6, 2), (4, 4), (2, 6), (0, 8)] {
         let mut town = eight();
         town.change_pool("fixed", |pool| {
@@ -212,19 +208,19 @@ fn lif_093_idle_nodes_go_first_and_protected_ones_last() {
 fn lif_090_what_was_never_launched_goes_before_what_serves() {
     let mut town = eight();
     town.change_pool("fixed", |pool| pool.replicas = Some(7));
-    town.change_claim("kept1", |claim| {
+    town.change_claim("a-kept1", |claim| {
         claim.provider_id = None;
         claim.conditions = Default::default();
     });
-    town.cluster.remove_node("kept1".into());
+    town.cluster.remove_node("a-kept1".into());
     let mut engine = town.engine();
-    assert_eq!(deleted(&mut engine, &town, 30), claims(&["kept1"]));
+    assert_eq!(deleted(&mut engine, &town, 30), claims(&["a-kept1"]));
 
     // What is going already serves nobody: it is neither one too many nor counted as kept.
     let mut town = eight();
     let now = town.now;
     town.change_pool("fixed", |pool| pool.replicas = Some(6));
-    for node in ["two0", "kept0"] {
+    for node in ["b-two0", "a-kept0"] {
         town.change_claim(node, |claim| claim.deleted = Some(now));
     }
     let mut engine = town.engine();
@@ -237,12 +233,12 @@ fn lif_095_a_deletion_that_fails_stops_no_other() {
     let mut town = eight();
     town.change_pool("fixed", |pool| pool.replicas = Some(6));
     let mut engine = town.engine();
-    assert_eq!(deleted(&mut engine, &town, 0), claims(&["idle0", "idle1"]));
-    let subject = "NodeClaim idle0-claim".into();
+    assert_eq!(deleted(&mut engine, &town, 0), claims(&["d-idle0", "d-idle1"]));
+    let subject = "NodeClaim d-idle0-claim".into();
     engine.observe(town.now + seconds(1), Observation::ActionFailed { subject, message: "no".into() });
     let claim = |name: &str| engine.cluster().claims[&ClaimName::new(name)].deleted.is_some();
-    assert!(!claim("idle0-claim") && claim("idle1-claim"));
-    assert_eq!(deleted(&mut engine, &town, 60), claims(&["idle0"]), "and is tried again");
+    assert!(!claim("d-idle0-claim") && claim("d-idle1-claim"));
+    assert_eq!(deleted(&mut engine, &town, 60), claims(&["d-idle0"]), "and is tried again");
 }
 
 /// However often an engine is followed by another one, and whatever it has not seen yet.

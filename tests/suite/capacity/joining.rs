@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::decision::{Decision, Planned};
 use provisor::capacity::engine::Engine;
 use provisor::model::action::{Action, NodeChange, Notice, Subject};
-use provisor::model::claim::ConditionStatus::{True, Unknown};
+use provisor::model::claim::ConditionStatus::{False, True, Unknown};
 use provisor::model::claim::{ConditionType, Conditions, NodeClaim};
 use provisor::model::label::{self, Labels, annotation};
 use provisor::model::name::{ClaimName, NodeName, ProviderId};
@@ -397,36 +397,19 @@ fn lif_019_two_nodes_that_say_they_are_one_machine_do_not_register() {
 /// Rows: LIF-028, LIF-029, LIF-032, LIF-033
 #[test]
 fn lif_029_a_node_is_initialized_once_nothing_is_in_the_way() {
-    let taint = |key: &str, effect| Taint::new(key, "", effect);
-    let in_the_way: [(Box<dyn Fn(&mut Node)>, &str); 5] = [
-        (Box::new(|node| node.conditions = vec![ready("False")]), "NodeNotReady"),
-        (
-            Box::new(move |node| {
-                node.taints = vec![taint("node.kubernetes.io/not-ready", Effect::NoSchedule)]
-            }),
-            "KnownEphemeralTaintsExist",
-        ),
-        (
-            Box::new(move |node| {
-                node.taints = vec![taint("node.kubernetes.io/unreachable", Effect::NoSchedule)]
-            }),
-            "KnownEphemeralTaintsExist",
-        ),
-        (
-            Box::new(move |node| {
-                node.taints =
-                    vec![taint("node.cloudprovider.kubernetes.io/uninitialized", Effect::NoSchedule)]
-            }),
-            "KnownEphemeralTaintsExist",
-        ),
-        (
-            Box::new(move |node| node.taints = vec![taint("readiness.k8s.io/network", Effect::NoSchedule)]),
-            "KnownEphemeralTaintsExist",
-        ),
+    let in_the_way = [
+        ("False", None, "NodeNotReady"),
+        ("True", Some("node.kubernetes.io/not-ready"), "KnownEphemeralTaintsExist"),
+        ("True", Some("node.kubernetes.io/unreachable"), "KnownEphemeralTaintsExist"),
+        ("True", Some("node.cloudprovider.kubernetes.io/uninitialized"), "KnownEphemeralTaintsExist"),
+        ("True", Some("readiness.k8s.io/network"), "KnownEphemeralTaintsExist"),
     ];
-    for (change, word) in in_the_way {
+    for (ready_is, taint, word) in in_the_way {
         let mut town = registered();
-        town.change_node("n", |node| change(node));
+        town.change_node("n", |node| {
+            node.conditions = vec![ready(ready_is)];
+            node.taints.extend(taint.map(|key| Taint::new(key, "", Effect::NoSchedule)));
+        });
         let mut engine = town.engine();
         engine.decide(town.now);
         assert_eq!(says(&engine, ConditionType::Initialized), format!("Unknown {word}"));
@@ -522,7 +505,7 @@ fn lif_042_patience_counts_from_the_last_change_and_can_be_set() {
 /// Rows: LIF-049, LIF-053
 #[test]
 fn lif_049_health_is_written_on_pools_of_ours_that_are_there() {
-    let mut town = launched();
+    let town = launched();
     let mut engine = town.engine();
     engine.decide(town.now);
     let health = |decision: &Decision| {
@@ -532,17 +515,32 @@ fn lif_049_health_is_written_on_pools_of_ours_that_are_there() {
     let decision = engine.decide(town.now + minutes(15));
     assert_eq!((deletes(&decision), health(&decision)), (Some("RegistrationTimeout"), 0));
     assert!(!engine.cluster().pools.contains_key(&"default".into()));
-    // Another pool of its name is not the one that it was made for: it has nothing to say of it.
-    let mut other = pool("default");
-    other.uid = provisor::model::name::Uid::new("another");
-    engine.observe(town.now + minutes(15), Observation::Pool(Arc::new(other)));
-    engine.observe(town.now + minutes(15), Observation::ClaimGone(name()));
-    engine.decide(town.now + minutes(15));
+    // Another pool of its name is not the one that these were made for: they say nothing of it.
+    let mut town = launched();
+    let second = NodeClaim {
+        name: "second".into(),
+        provider_id: Some(ProviderId::new("aws:///us-west-2a/i-second")),
+        ..(*town.cluster.claims[&name()]).clone()
+    };
+    town.cluster.put_claim(Arc::new(second));
     let known = |engine: &Engine| {
         let pool = &engine.cluster().pools[&"default".into()];
         pool.conditions.get(PoolCondition::NodeRegistrationHealthy).map(|known| known.status)
     };
-    assert_eq!(known(&engine), Some(Unknown));
+    for is_another in [true, false] {
+        let mut engine = town.engine();
+        engine.decide(town.now);
+        if is_another {
+            let mut other = pool("default");
+            (other.uid, other.created) = ("another".into(), Some(town.now + minutes(1)));
+            engine.observe(town.now + minutes(1), Observation::PoolGone("default".into()));
+            engine.observe(town.now + minutes(1), Observation::Pool(Arc::new(other)));
+        }
+        engine.decide(town.now + minutes(1));
+        let given_up = reasons(&engine.decide(town.now + minutes(15)));
+        assert_eq!(given_up.get("RegistrationTimeout"), Some(&2));
+        assert_eq!(known(&engine), Some(if is_another { Unknown } else { False }));
+    }
 
     // A class that is not there leaves the pool unready, and says nothing of its machines.
     town.cluster.classes.clear();
@@ -620,4 +618,56 @@ fn lif_025_a_node_registers_by_what_is_seen_of_it_alone() {
     assert_eq!((remove_taints, owner), (vec![Taint::unregistered()], Some(name())));
     assert_eq!(claim(&engine).node, Some("n".into()));
     assert_eq!(says(&engine, ConditionType::Registered), "True Registered");
+}
+
+/// Rows: LIF-079, LIF-080
+#[test]
+fn lif_079_a_claim_that_nobody_finds_is_forgotten_and_one_that_is_there_is_not() {
+    let made = |decision: &Decision| {
+        let claims = decision.actions.iter().filter_map(|one| match &one.action {
+            Action::CreateClaim(claim) => Some(claim.clone()),
+            _ => None,
+        });
+        claims.collect::<Vec<_>>()
+    };
+    let mut town = Town::with(|pool| pool.disruption.consolidate_after = Patience::never());
+    town.cluster.put_pod(Arc::new(pod("web", None, shape("web", "1"))));
+    let mut engine = town.engine();
+    engine.decide(town.now);
+    let first = made(&engine.decide(town.now + seconds(1)))[0].clone();
+    let through = || Observation::CarriedOut { claims: vec![first.name], nodes: Vec::new() };
+    let at = |second: i64| town.now + seconds(second);
+    let again = |engine: &mut Engine, until: i64| {
+        (2..until).find(|second| !made(&engine.decide(at(*second))).is_empty())
+    };
+    // It was made and deleted before anybody saw it.
+    let mut lost = engine.clone();
+    lost.observe(at(1), through());
+    assert!(again(&mut lost, 60).is_some_and(|second| second >= 31), "its pod gets another one");
+    assert!(!lost.cluster().claims.contains_key(&first.name));
+    // It is there.
+    let mut seen = engine.clone();
+    seen.observe(at(1), through());
+    seen.observe(at(20), Observation::Claim(first.clone()));
+    assert_eq!(again(&mut seen, 250), None);
+    // It has a machine, so it was there: only its news is late.
+    let mut bought = engine.clone();
+    let instance =
+        Instance { claim: Some(first.name), ..instance_of(ProviderId::new("aws:///us-west-2a/i-7"), at(1)) };
+    bought.observe(
+        at(1),
+        Observation::Launched { claim: first.name, instance: instance.clone(), shortage: None },
+    );
+    bought.decide(at(1));
+    bought.observe(at(1), through());
+    assert_eq!(again(&mut bought, 250), None);
+    bought.observe(at(250), Observation::Instances([instance].into()));
+    let ended = bought.decide(at(250)).actions;
+    assert!(!ended.iter().any(|one| matches!(one.action, Action::Terminate { .. })), "{ended:#?}");
+    // It is gone, which is told once.
+    let mut gone = engine.clone();
+    gone.observe(at(20), Observation::Claim(first.clone()));
+    gone.observe(at(21), Observation::ClaimGone(first.name));
+    gone.observe(at(22), through());
+    assert!(again(&mut gone, 60).is_some());
 }

@@ -574,14 +574,12 @@ fn dis_327_reserved_machines_are_preferred_to_what_costs_more() {
         });
         town.node_of("default", "n", kind, capacity_type);
         if capacity_type == "reserved" {
-            for label in [label::RESERVATION_ID.as_str()] {
-                town.change_claim("n", |claim| {
-                    claim.labels.insert(label.into(), "r-big".into());
-                });
-                town.change_node("n", |node| {
-                    node.labels.insert(label.into(), "r-big".into());
-                });
-            }
+            town.change_claim("n", |claim| {
+                claim.labels.insert(*label::RESERVATION_ID, "r-big".into());
+            });
+            town.change_node("n", |node| {
+                node.labels.insert(*label::RESERVATION_ID, "r-big".into());
+            });
         }
         town.run("web", "n", shape("web", "1500m"));
         let supply = with_reservations(reserved);
