@@ -11,6 +11,7 @@ mod explained;
 mod memory;
 mod rounds;
 mod reports;
+mod remarks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,14 +41,12 @@ use super::scheduling::{self, OfferingKey, Supply};
 use super::shortages::Shortages;
 use super::static_capacity;
 use super::termination::{self, Endings};
-use crate::model::action::{Action, ClaimChange, Notice, Subject};
+use crate::model::action::{Action, ClaimChange, Notice};
 use crate::model::buffer::BufferSource;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::node::Node;
-use crate::model::observation::{
-    Advice, EvictionBlock, InterruptionNotice, LaunchFailure, Observation, Shortage,
-};
+use crate::model::observation::{Advice, InterruptionNotice, LaunchFailure, Observation, Shortage};
 use crate::model::owner::Owner;
 use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
@@ -433,30 +432,6 @@ impl Engine {
         self.nominations.forget(pod, at);
     }
 
-    /// Tells that a pod was evicted, and for whose sake.
-    fn note_eviction(&mut self, key: ObjectKey) {
-        let Some(pod) = self.cluster.pods.get(&key) else { return };
-        let claim = pod.node.and_then(|node| self.cluster.claim_of(self.cluster.nodes.get(&node)?));
-        let why = claim.map_or("", |claim| command::reason_of(claim));
-        let message = format!("evicted from its node: {why}");
-        self.remark(Subject::Pod(key), false, "Evicted", &message);
-    }
-
-    fn note_blocked_eviction(&mut self, key: ObjectKey, why: EvictionBlock, message: &str) {
-        let meaning = match why {
-            EvictionBlock::Budget => "evicting it violates a disruption budget",
-            EvictionBlock::Fault => {
-                "the API server cannot evict it; where several disruption budgets select it, leave one"
-            }
-        };
-        self.remark(Subject::Pod(key), true, "FailedDraining", &format!("{meaning}: {message}"));
-    }
-
-    fn remark(&mut self, subject: Subject, is_warning: bool, reason: &'static str, message: &str) {
-        let notice = Notice { subject, is_warning, reason: reason.into(), message: message.into() };
-        self.remarks.push((notice, reason));
-    }
-
     /// Pods that are spread by default may belong to others than they did.
     fn see_companions_change(&mut self) {
         self.revision += u64::from(!self.settings.scheduling.default_spreads.is_empty());
@@ -528,8 +503,7 @@ impl Engine {
         shortage.offerings.iter().for_each(|offering| self.shortages.note(*offering, shortage.until));
         self.revision += 1;
         if let Some(Advice { reason, message }) = shortage.advice.clone() {
-            let notice = Notice { subject: Subject::Claim(claim), is_warning: true, reason, message };
-            self.remarks.push((notice, "Advice"));
+            self.advise(claim, reason, message);
         }
     }
 
@@ -748,13 +722,6 @@ impl Engine {
         }
         // Some may have waited for one of them.
         self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
-    }
-
-    fn tell_remarks(&mut self, out: &mut Steps) {
-        for (notice, code) in std::mem::take(&mut self.remarks) {
-            let message = notice.message.to_string();
-            out.push(Action::Publish(notice), code, message);
-        }
     }
 
     fn end_strays(&mut self, now: Timestamp, out: &mut Steps) {

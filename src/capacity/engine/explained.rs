@@ -15,8 +15,9 @@ use crate::model::action::{Action, Notice, Subject};
 use crate::model::label::annotation;
 use crate::model::pool::DisruptionReason;
 
-/// The same is published again after so long, because events at objects do not live long; another reason sooner.
-const REPEAT_AFTER: SignedDuration = SignedDuration::from_mins(15);
+/// The same is published again once an API server with its own settings has forgotten it (`--event-ttl`, an hour): in a large cluster
+/// most nodes have something to say, and hardly ever anything new. Another reason is told sooner.
+const REPEAT_AFTER: SignedDuration = SignedDuration::from_hours(1);
 const CHANGE_AFTER: SignedDuration = SignedDuration::from_mins(1);
 
 #[derive(Clone, Debug, Default)]
@@ -122,6 +123,7 @@ fn word_for(kept: &Kept) -> Option<&'static str> {
         | "NeedsSeveralReplacements"
         | "NeededByWaitingPods"
         | "NoCheaperReplacement"
+        | "TooLittleSaved"
         | "MinValuesNotMet"
         | "SpotToSpotDisabled"
         | "SpotToSpotFlexibility" => Some("Unconsolidatable"),
