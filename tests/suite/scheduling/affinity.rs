@@ -127,6 +127,27 @@ fn a_term_that_is_given_up_founds_no_second_herd() {
     assert_eq!(world.value_of("b", ZONE), Some(Z1));
 }
 
+/// Where the others will be is not known before their node is launched, and a node in another zone would be of no use.
+#[test]
+fn a_herd_that_is_in_no_zone_yet_is_joined_or_waited_for() {
+    let plain = |cpu: &str| pod("plain").label("app", "herd").cpu(cpu);
+    let follower = || A { name: "follower".into(), ..herd(ZONE).cpu("1") };
+    // There is room beside it.
+    let mut joined = World::plain();
+    joined.run(&[plain("2"), follower()]);
+    assert_eq!((joined.waiting(), joined.host_of("plain")), (0, joined.host_of("follower")));
+    // There is none, whichever type it is; the next round knows the zone.
+    let mut waits = World::of(pool("default").require(INSTANCE_TYPE, In, &["small-instance-type"]));
+    let round = waits.run(&[plain("1500m"), follower()]);
+    assert_eq!(round.codes("follower"), [Code::PodAffinity]);
+    waits.run(&[]);
+    assert_eq!(waits.value_of("follower", ZONE), waits.value_of("plain", ZONE));
+    // It is in none of the zones where the follower could be.
+    let mut apart = World::plain();
+    apart.run(&[plain("3").or(&[(ZONE, In, &[Z1, Z2])]), follower().select(ZONE, Z3)]);
+    assert_eq!((apart.waiting(), apart.value_of("follower", ZONE)), (0, Some(Z3)));
+}
+
 /// Rows: SCH-312, SCH-313
 #[test]
 fn wishes_about_others_give_way() {

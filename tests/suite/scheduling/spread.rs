@@ -1,5 +1,6 @@
 //! Topology spread: pods kept even over zones, hosts, capacity types and labels of one's own.
 
+use provisor::model::pod::Spread;
 use provisor::model::requirement::Operator::*;
 use provisor::model::taint::Effect;
 
@@ -223,6 +224,26 @@ fn two_applications_spread_independently() {
     let on = |name: &str, arch: &str| many(2, &app(name).select(ARCH, arch));
     world.run(&on("one", "amd64").into_iter().chain(on("two", "arm64")).collect::<Vec<_>>());
     assert_eq!(world.cluster.nodes.len(), 4);
+}
+
+/// As kube-scheduler counts: a node that the pods may not use is looked at all the same.
+#[test]
+fn a_rule_that_ignores_affinity_counts_zones_that_the_pod_cannot_use() {
+    let cases =
+        [(false, Some(Z3), vec![1, 1], 2), (false, None, vec![2, 2], 0), (true, Some(Z3), vec![2, 2], 0)];
+    for (honors_affinity, zone, counts, waiting) in cases {
+        let mut world = World::of(pool("default").require(ZONE, In, &[Z1, Z2]));
+        if let Some(zone) = zone {
+            world.put_node("full", &[(ZONE, zone)], &[("cpu", "1m"), ("memory", "1Mi"), ("pods", "1")]);
+        }
+        let rule = Spread { honors_affinity, ..spread(ZONE, 1, with_label("app", "web")) };
+        world.run(&many(4, &pod("web").label("app", "web").or(&[(ZONE, NotIn, &[Z3])]).spread(rule)));
+        assert_eq!(
+            (world.skew(ZONE, "app", "web"), world.waiting()),
+            (counts, waiting),
+            "{honors_affinity} {zone:?}"
+        );
+    }
 }
 
 #[test]
@@ -591,6 +612,8 @@ fn a_rule_without_selector_does_not_count_those_who_run() {
 fn a_node_that_may_be_what_a_rule_looks_at_counts() {
     let mut world = World::plain();
     let open = A { name: "open".into(), ..web().cpu("1").select(ZONE, Z1) };
+    // The first in every order: the largest, and with the least choice.
+    let open = open.select(INSTANCE_TYPE, "default-instance-type");
     world.run(&[open, web().or(&[(CAPACITY_TYPE, In, &["on-demand"])]).spread(by(ZONE, 1))]);
     assert_eq!(world.value_of("web", ZONE), Some(Z2));
 }

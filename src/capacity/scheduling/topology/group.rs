@@ -247,12 +247,13 @@ impl Group {
         }
     }
 
-    /// What it asks now for a pod that demands `asked` of nodes. `counts_itself`: the rule selects the pod.
-    pub fn test(&self, counts_itself: bool, asked: Asked, table: &Table) -> Test {
+    /// What it asks now for a pod that demands `asked` of nodes. `counts_itself`: the rule selects the pod; `givers`: nodes that give
+    /// each domain.
+    pub fn test(&self, counts_itself: bool, asked: Asked, table: &Table, givers: &[u32]) -> Test {
         match self.rule.kind {
-            Kind::Spread { max_skew, min_domains } => {
-                Test::AtMost(max_skew + self.least(asked, min_domains, table) - i64::from(counts_itself))
-            }
+            Kind::Spread { max_skew, min_domains } => Test::AtMost(
+                max_skew + self.least(asked, min_domains, table, givers) - i64::from(counts_itself),
+            ),
             Kind::Affinity if counts_itself && !self.is_populated(asked, table) => Test::First,
             Kind::Affinity => Test::Populated,
             Kind::AntiAffinity | Kind::Shunned => Test::Empty,
@@ -274,14 +275,18 @@ impl Group {
     }
 
     /// The smallest count among the domains that the pod could use. A host can always be added, so the smallest there
-    /// is zero; so it is while there are fewer domains than the rule wants.
-    fn least(&self, asked: Asked, min_domains: Option<u32>, table: &Table) -> i64 {
+    /// is zero; so it is while there are fewer domains than the rule wants. A rule that looks at every node, whatever the pod demands
+    /// of nodes, also counts domains of nodes that it could not use.
+    fn least(&self, asked: Asked, min_domains: Option<u32>, table: &Table, givers: &[u32]) -> i64 {
         if self.is_by_host {
             return 0;
         }
         let (mut usable, mut least) = (0, None);
+        let looks_everywhere = self.rule.filter.alternatives.is_empty();
+        let is_given = |domain: DomainId| givers.get(domain as usize).is_some_and(|givers| *givers > 0);
         for domain in self.known.iter().filter_map(|domain| DomainId::try_from(domain).ok()) {
-            if asked.may_use(table.key, table.symbol(domain)) {
+            let is_seen = looks_everywhere && is_given(domain);
+            if is_seen || asked.may_use(table.key, table.symbol(domain)) {
                 let count = self.count(domain);
                 usable += 1;
                 least = Some(least.map_or(count, |least: i64| least.min(count)));

@@ -318,7 +318,7 @@ impl Topology {
         all.map(|(rule, counts_itself)| {
             let group = self.group(rule);
             let table = book.keys.get(group.key);
-            let test = group.test(counts_itself, asked, table);
+            let test = group.test(counts_itself, asked, table, &book.base(rule).givers);
             Stance { rule, key: group.key, test, asked: asked.strict.get(table.key) }
         })
         .collect()
@@ -414,6 +414,9 @@ impl Topology {
     pub fn admits_room(&self, stances: &[Stance], at: usize, sight: &mut Sight) -> bool {
         stances.iter().all(|stance| {
             let group = self.group(stance.rule);
+            if self.is_unsettled(stance, None, sight) {
+                return false;
+            }
             match sight.book.keys.get(stance.key).rooms[at] {
                 RoomDomain::Nowhere => stance.test == Test::Empty,
                 RoomDomain::In(domain) => self.permits(stance, group, domain, sight.book),
@@ -451,6 +454,9 @@ impl Topology {
                     return refuse(group.refusal());
                 }
                 continue;
+            }
+            if self.is_unsettled(stance, Some(bin), sight) {
+                return refuse(group.refusal());
             }
             let reach = sight.outlooks.reach(outlook, stance.key, &mut sight.book.keys);
             let permitted =
@@ -499,6 +505,26 @@ impl Topology {
             alternatives = next;
         }
         Ok(alternatives)
+    }
+
+    /// Whether the pod would be the first of its kind anywhere, while others of it are on new nodes, the `at`-th not among them, of
+    /// which nobody knows yet in which domain they will be: one where the pod could be, too.
+    fn is_unsettled(&self, stance: &Stance, at: Option<usize>, sight: &mut Sight) -> bool {
+        if stance.test != Test::First || self.group(stance.rule).is_by_host {
+            return false;
+        }
+        let members =
+            |bin: usize| self.bins[bin].1.iter().any(|(rule, count)| *rule == stance.rule && *count > 0);
+        if at.is_some_and(|at| at < self.bins.len() && members(at)) {
+            return false;
+        }
+        (0..self.bins.len()).filter(|bin| members(*bin)).any(|bin| {
+            let reach = sight.outlooks.reach(self.bins[bin].0, stance.key, &mut sight.book.keys);
+            let table = sight.book.keys.get(stance.key);
+            let is_asked =
+                |domain: &DomainId| stance.asked.is_none_or(|asked| asked.has(table.symbol(*domain)));
+            reach.single.is_none() && reach.domains.iter().any(is_asked)
+        })
     }
 
     /// Takes note of a new node, or of what it has been narrowed to.
