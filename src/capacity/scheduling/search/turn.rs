@@ -134,16 +134,14 @@ impl Search<'_, '_> {
         waiting.into_iter().map(|id| (id, self.choice(id))).collect()
     }
 
-    /// None at all is no choice: it waits for others, or for ever.
+    /// By what it asks of nodes itself: a rule about other pods only says which of them comes first. None at all is no choice: it waits
+    /// for ever.
     fn choice(&mut self, id: DemandId) -> usize {
         let demand = self.ground.demands.get(id);
         let Ok(volumes) = &demand.volumes else { return usize::MAX };
-        let shunned = self.shunned(&demand);
         let mut at = 0;
         while let Some(level) = self.level(&demand, at) {
-            let topology = &self.layout.topology;
-            let stances = topology.stances(&level.owned, &shunned, level.asked(), &self.ground.book);
-            let guest = Guest { demand: &demand, level: &level, volumes, stances: &stances };
+            let guest = Guest { demand: &demand, level: &level, volumes, stances: &[] };
             let ways = (0..self.ground.templates.len()).map(|index| {
                 let Ok((_, admission)) = self.open_bin(index, &guest) else { return 0 };
                 let open = &self.ground.outlooks.get(admission.outlook()).open;
