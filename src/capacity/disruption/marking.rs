@@ -204,7 +204,8 @@ mod tests {
     /// Rows: DIS-004, DIS-025, DIS-026
     #[test]
     fn dis_026_what_was_reserved_may_become_on_demand_and_nothing_else() {
-        let cases: [(&str, &[(&str, CapacityType)], bool); 9] = [
+        type Ways = &'static [(&'static str, CapacityType)];
+        let cases: [(&str, Ways, bool); 9] = [
             ("reserved", &[("a", Reserved), ("a", OnDemand)], true),
             ("reserved", &[("a", Reserved)], true),
             ("reserved", &[("a", OnDemand)], true),

@@ -43,32 +43,10 @@ impl Explained {
             self.tell(Subject::Claim(*claim), "DisruptionBlocked", "NoNode", now, message);
         }
         for (pod, protection) in &plan.protections {
-            let value = || cluster.pods.get(pod).and_then(|pod| pod.shape.do_not_disrupt);
-            let key = *annotation::DO_NOT_DISRUPT;
-            let (word, message): (_, Box<dyn Fn() -> String>) = match *protection {
-                Protection::Forever => continue,
-                Protection::Until(None) => (
-                    "DoNotDisruptUntil",
-                    Box::new(|| "It may not be disrupted yet: its time begins when it starts".into()),
-                ),
-                Protection::Until(Some(end)) => {
-                    ("DoNotDisruptUntil", Box::new(move || format!("It may be disrupted from {end} on")))
-                }
-                Protection::Over => (
-                    "DoNotDisruptGracePeriodElapsed",
-                    Box::new(move || format!("The time that {key} asks for is over: it may be disrupted")),
-                ),
-                Protection::Unreadable => (
-                    "InvalidDoNotDisruptAnnotation",
-                    Box::new(move || {
-                        let value = value().map_or("", |value| value.as_str());
-                        format!(
-                            "{key}: \"{value}\" protects nothing: write \"true\" or a time such as \"10m\""
-                        )
-                    }),
-                ),
-            };
-            self.tell(Subject::Pod(*pod), word, word, now, message);
+            let value = cluster.pods.get(pod).and_then(|pod| pod.shape.do_not_disrupt);
+            if let Some((word, message)) = said_of(*protection, value.map_or("", |value| value.as_str())) {
+                self.tell(Subject::Pod(*pod), word, word, now, || message.clone());
+            }
         }
         self.told.retain(|_, (_, at)| now.duration_since(*at) < REPEAT_AFTER);
     }
@@ -129,6 +107,26 @@ fn word_for(kept: &Kept) -> Option<&'static str> {
         | "SpotToSpotFlexibility" => Some("Unconsolidatable"),
         _ => None,
     }
+}
+
+/// What the `value` of a pod's annotation comes to, for people; what holds for ever says so itself.
+fn said_of(protection: Protection, value: &str) -> Option<(&'static str, String)> {
+    let key = *annotation::DO_NOT_DISRUPT;
+    Some(match protection {
+        Protection::Forever => return None,
+        Protection::Until(None) => {
+            ("DoNotDisruptUntil", "It may not be disrupted yet: its time begins when it starts".into())
+        }
+        Protection::Until(Some(end)) => ("DoNotDisruptUntil", format!("It may be disrupted from {end} on")),
+        Protection::Over => (
+            "DoNotDisruptGracePeriodElapsed",
+            format!("The time that {key} asks for is over: it may be disrupted"),
+        ),
+        Protection::Unreadable => (
+            "InvalidDoNotDisruptAnnotation",
+            format!("{key}: \"{value}\" protects nothing: write \"true\" or a time such as \"10m\""),
+        ),
+    })
 }
 
 /// `message` as a sentence of its own, as Karpenter has it.

@@ -101,7 +101,7 @@ fn dis_087_what_saves_most_per_disruption_comes_first() {
     nine.sort_by(|a, b| by_savings(*a, *b));
     assert_eq!(nine.iter().map(|(_, cost)| cost / ONE).collect::<Vec<_>>(), [1, 1, 1, 5, 5, 5, 20, 20, 20]);
     // By the ratio, not by either of its parts: 5, 1.25, 0.11.
-    let mut three = vec![(UsdPerHour(1), 9 * ONE), (UsdPerHour(5), 4 * ONE), (UsdPerHour(10), 2 * ONE)];
+    let mut three = [(UsdPerHour(1), 9 * ONE), (UsdPerHour(5), 4 * ONE), (UsdPerHour(10), 2 * ONE)];
     three.sort_by(|a, b| by_savings(*a, *b));
     assert_eq!(three.iter().map(|(price, _)| price.0).collect::<Vec<_>>(), [10, 5, 1]);
 }
