@@ -176,7 +176,8 @@ fn a_list_of_types_that_had_to_be_cut_below_the_minimum_buys_nothing() {
 /// Rows: WEA-022
 #[test]
 fn wea_022_a_list_of_types_that_has_to_be_cut_keeps_what_minimums_ask_for() {
-    let cases: [(&str, &[(&str, u32)], usize); 4] = [
+    type Minimums = &'static [(&'static str, u32)];
+    let cases: [(&str, Minimums, usize); 4] = [
         ("nothing asked for", &[], 600),
         ("the two cheapest families", &[(FAMILY, 2)], 599),
         ("families and zones", &[(FAMILY, 7), (ZONE, 2)], 594),

@@ -54,7 +54,7 @@ fn a_term_that_was_refused_for_a_wish_is_met_without_it() {
         wished.run(&[one.clone().prefer(1, INSTANCE_TYPE, In, &["invalid"])]);
         assert_eq!(wished.value_of("a", ZONE), expected, "{terms:?} and a wish");
         let mut soft = World::of(pool("default").taint("foo", "bar", Effect::PreferNoSchedule));
-        soft.run(&[one.clone()]);
+        soft.run(std::slice::from_ref(&one));
         assert_eq!(soft.value_of("a", ZONE), expected, "{terms:?} and a soft taint");
     }
 }
