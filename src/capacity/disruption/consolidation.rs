@@ -1,9 +1,9 @@
 //! Which nodes are given back because their pods fit elsewhere for less money.
 //!
 //! Candidates are offered one after the other, what saves most per disruption first. Each is taken if its pods, and those that earlier ones
-//! had put on it, find places on what stays or on new nodes, and if all of that together then costs less than before. One that cannot go
-//! stops nobody else, and is offered once more at the end: others that went may have made it possible. So the set that goes need be no run
-//! of the order, and several nodes may be replaced by several.
+//! had put on it, find places on what stays. Those that did not go are offered again, now with new nodes in their place, if all of that
+//! together then costs less than before. One that cannot go stops nobody else, so the set that goes need be no run of the order, and several
+//! nodes may be replaced by several. As long as budgets hold back nodes that might need nothing new, what is bought has to be worth it more.
 //!
 //! Pods are put where nobody will want to move them again soon: on nodes that stay for certain, then on those that are least worth
 //! emptying. Nodes whose pods share new ones go together in one command, and all that need nothing new in another.
@@ -27,8 +27,19 @@ use crate::model::pool::DisruptionReason;
 
 /// The most nodes of one command: a hundred, as in Karpenter.
 const NODES_MAX: usize = 100;
-/// So often those that could not go are offered again, as long as others went meanwhile.
+/// So often candidates are offered, as long as others went meanwhile.
 const TURNS_MAX: usize = 3;
+
+/// How candidates are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// To go if nothing new is needed.
+    Free,
+    /// With new nodes in their place.
+    Paid,
+    /// The same, while budgets hold back others that may need none.
+    Busy,
+}
 
 /// All commands that would start now, at most so many; they are started in `round`.
 pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
@@ -135,51 +146,61 @@ impl<'r, 'a> Sweep<'r, 'a> {
             over_budget: Vec::new(),
         };
         let mut offered: Vec<Candidate> = candidates.to_vec();
+        let open = |(_, allowance): &(&PoolName, &Allowance)| allowance.remaining() > 0;
+        let open: BTreeSet<PoolName> = sweep.allowances.iter().filter(open).map(|(pool, _)| *pool).collect();
+        let mut turn = Turn::Free;
         for _ in 0..TURNS_MAX {
             let before = sweep.group_of.len();
-            sweep.over_budget.clear();
             for candidate in &offered {
-                sweep.offer(candidate);
+                sweep.offer(candidate, turn);
             }
-            if sweep.group_of.len() == before || sweep.refused.is_empty() {
+            if sweep.refused.is_empty() || (turn != Turn::Free && sweep.group_of.len() == before) {
                 break;
             }
+            let is_busy = sweep.over_budget.iter().any(|candidate| open.contains(&candidate.pool));
+            turn = if is_busy { Turn::Busy } else { Turn::Paid };
             offered =
                 std::mem::take(&mut sweep.refused).into_iter().map(|(candidate, _)| candidate).collect();
         }
         sweep
     }
 
-    fn offer(&mut self, candidate: &Candidate) {
+    fn offer(&mut self, candidate: &Candidate, turn: Turn) {
         let Some(allowance) = self.allowances.get(&candidate.pool) else { return };
         if allowance.remaining() == 0 {
             self.over_budget.push(candidate.clone());
             return;
         }
-        match self.judge(candidate) {
+        match self.judge(candidate, turn) {
             Ok((link, group, joined)) => self.take(candidate, link, group, joined),
             Err(why) => self.refused.push((candidate.clone(), why)),
         }
     }
 
     /// What it comes to if `candidate` goes as well.
-    fn judge(&mut self, candidate: &Candidate) -> Result<Found, Refused> {
+    fn judge(&mut self, candidate: &Candidate, turn: Turn) -> Result<Found, Refused> {
         self.question.totals.precheck(self.round, candidate)?;
-        let [one, other] = FITS;
-        let first = self.judge_with(candidate, one);
+        let [thrifty, plain] = FITS;
+        if turn == Turn::Free {
+            return self.judge_with(candidate, plain, turn);
+        }
+        let first = self.judge_with(candidate, thrifty, turn);
         if first.as_ref().is_ok_and(|(_, group, _)| group.new_nodes.is_empty()) {
             return first;
         }
-        let second = self.judge_with(candidate, other);
+        let second = self.judge_with(candidate, plain, turn);
         let gained = |(_, group, joined): &Found| {
             group.savings - joined.iter().map(|at| self.groups[*at].savings).sum()
         };
         best([first, second], gained)
     }
 
-    fn judge_with(&mut self, candidate: &Candidate, fit: Fit) -> Result<Found, Refused> {
+    fn judge_with(&mut self, candidate: &Candidate, fit: Fit, turn: Turn) -> Result<Found, Refused> {
         let link = self.round.ask(&mut self.chain, candidate, fit)?;
         let (joined, new_nodes) = self.meets(candidate, &link)?;
+        if turn == Turn::Free && !new_nodes.is_empty() {
+            return Err(("NeedsReplacement", "its pods need a new node".into()));
+        }
         let parts = joined.iter().map(|at| &self.groups[*at]);
         let mut candidates: Vec<Candidate> =
             parts.clone().flat_map(|group| group.candidates.clone()).collect();
@@ -196,13 +217,20 @@ impl<'r, 'a> Sweep<'r, 'a> {
         if !new_nodes.is_empty() && savings <= before {
             return Err(("NoCheaperReplacement", "Can't replace with a cheaper node".into()));
         }
-        let least = self.question.averages.least_saving(candidate);
-        if !new_nodes.is_empty() && savings - before < least {
+        let gained = savings - before;
+        let averages = &self.question.averages;
+        if !new_nodes.is_empty() && gained < averages.least_saving(candidate) {
+            let least = averages.least_saving(candidate);
             let message = format!(
-                "a cheaper node would save ${} an hour, which is less than the ${least} that moving its pods should save",
-                savings - before
+                "a cheaper node would save ${gained} an hour, which is less than the ${least} that moving its pods should save"
             );
             return Err(("TooLittleSaved", message));
+        }
+        if !new_nodes.is_empty() && turn == Turn::Busy && gained < averages.share(candidate) {
+            let message = format!(
+                "a cheaper node would save ${gained} an hour; nodes whose pods need no new one go first, within their budgets"
+            );
+            return Err(("OthersFirst", message));
         }
         self.question.totals.approve(self.round, &candidates, savings)?;
         Ok((link, Group { candidates, new_nodes, savings }, joined))

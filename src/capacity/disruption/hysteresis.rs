@@ -12,7 +12,7 @@ use crate::model::money::UsdPerHour;
 use crate::model::name::PoolName;
 
 /// A replacement saves at least one part in so many of what the pool pays for as many pods as it moves.
-const PART: i128 = 40;
+const PART: i64 = 40;
 
 /// What pools pay for what their candidates run: price and weight.
 pub(super) struct Averages(BTreeMap<PoolName, (i128, i128)>);
@@ -28,11 +28,16 @@ impl Averages {
         Self(sums)
     }
 
+    /// What the pool of `candidate` pays on average for as many pods.
+    pub fn share(&self, candidate: &Candidate) -> UsdPerHour {
+        let (price, disruption) = self.0.get(&candidate.pool).copied().unwrap_or_default();
+        let share = price * weight(candidate) / disruption.max(1);
+        UsdPerHour(i64::try_from(share).unwrap_or(i64::MAX))
+    }
+
     /// The least that a replacement must save to be worth moving the pods of `candidate`.
     pub fn least_saving(&self, candidate: &Candidate) -> UsdPerHour {
-        let (price, disruption) = self.0.get(&candidate.pool).copied().unwrap_or_default();
-        let least = price * weight(candidate) / disruption.max(1) / PART;
-        UsdPerHour(i64::try_from(least).unwrap_or(i64::MAX))
+        UsdPerHour(self.share(candidate).0 / PART)
     }
 }
 
