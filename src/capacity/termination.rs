@@ -32,6 +32,8 @@ const EVICTION_MOST: SignedDuration = SignedDuration::from_secs(10);
 /// How long an eviction that was asked for is left to answer before it is asked for again: longer than a request may take, so that
 /// no pod is asked twice.
 const EVICTION_PATIENCE: SignedDuration = SignedDuration::from_secs(75);
+/// How long a pod that was deleted is left to say so before it is deleted again, with what is left of the time by then.
+const DELETION_PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 /// When a machine that was told to end is told again, if nothing was answered.
 const TERMINATION_RETRY: SignedDuration = SignedDuration::from_secs(60);
 /// When one that is stopping is looked at again, by telling it again.
@@ -365,6 +367,10 @@ fn must_go(pod: &Pod, deadline: Timestamp, now: Timestamp) -> bool {
 fn force(endings: &mut Endings, pod: &Pod, deadline: Timestamp, now: Timestamp, steps: &mut Steps) {
     if !is_turn(&mut endings.deletions, pod, now, steps) {
         return;
+    }
+    if let Some((_, next)) = endings.deletions.get_mut(&(pod.key, pod.uid)) {
+        *next = now + DELETION_PATIENCE;
+        steps.wake(*next);
     }
     let grace = SignedDuration::from_secs(deadline.duration_since(now).as_secs().max(1));
     let message = format!("its node has to be gone by {deadline}");

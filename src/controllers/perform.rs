@@ -264,7 +264,7 @@ impl<P: CloudProvider> Performer<P> {
 }
 
 impl<P: CloudProvider> Hands<P> {
-    async fn carry_out(&self, jobs: &Queue) {
+    async fn carry_out(self: &Arc<Self>, jobs: &Queue) {
         let mut objects = Vec::new();
         let mut broken: Option<String> = None;
         while let Some(job) = begin(jobs) {
@@ -276,16 +276,18 @@ impl<P: CloudProvider> Hands<P> {
                 continue;
             }
             if is_about_a_pod(&job.action) && broken.is_none() {
-                // Pods do not wait for each other.
-                let pods = std::iter::once(job).chain(begin_all(jobs, is_about_a_pod));
-                let goes = pods.map(async |job| {
-                    if self.permit.is_valid() {
-                        drop(self.perform(job).await);
-                    } else {
-                        self.fail(&job.action, "another replica acts now");
-                    }
-                });
-                futures_util::future::join_all(goes).await;
+                // Pods do not wait for each other, and nothing waits for them: an API server may take long to say that a budget is full,
+                // and whoever is to be gone by a deadline has to be told all the same.
+                for job in std::iter::once(job).chain(begin_all(jobs, is_about_a_pod)) {
+                    let hands = self.clone();
+                    drop(tokio::spawn(async move {
+                        if hands.permit.is_valid() {
+                            drop(hands.perform(job).await);
+                        } else {
+                            hands.fail(&job.action, "another replica acts now");
+                        }
+                    }));
+                }
                 continue;
             }
             objects.extend(written_by(&job.action));
