@@ -389,11 +389,7 @@ fn render_template(template: &NodeTemplate) -> Value {
 }
 
 fn render_disruption(disruption: &Disruption) -> Value {
-    let policy = match disruption.policy {
-        ConsolidationPolicy::WhenEmpty => "WhenEmpty",
-        ConsolidationPolicy::WhenEmptyOrUnderutilized => "WhenEmptyOrUnderutilized",
-        ConsolidationPolicy::Balanced => "Balanced",
-    };
+    let policy = disruption.policy.as_str();
     let budget = |budget: &Budget| {
         let nodes = match budget.nodes {
             BudgetNodes::Count(count) => count.to_string(),

@@ -57,6 +57,16 @@ pub enum ConsolidationPolicy {
     Balanced,
 }
 
+impl ConsolidationPolicy {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WhenEmpty => "WhenEmpty",
+            Self::WhenEmptyOrUnderutilized => "WhenEmptyOrUnderutilized",
+            Self::Balanced => "Balanced",
+        }
+    }
+}
+
 /// Why a node goes although it works. Budgets may name the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub enum DisruptionReason {

@@ -23,6 +23,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::capacity::decision::Decision;
+use crate::capacity::disruption::balanced::Move;
 use crate::capacity::disruption::command::reason_of;
 use crate::capacity::disruption::{Command, DisruptionPlan, Kind, Method, Outlook, has_to_move};
 use crate::capacity::repair::first_due;
@@ -35,7 +36,7 @@ use crate::model::node::Node;
 use crate::model::observation::{EvictionBlock, Observation};
 use crate::model::owner::Owner;
 use crate::model::pod::{Pod, PodPhase};
-use crate::model::pool::{ConsolidationPolicy, PoolCondition};
+use crate::model::pool::PoolCondition;
 
 use calls::Call;
 pub use calls::Metered;
@@ -76,6 +77,9 @@ const LIFETIMES: [f64; 21] = {
     ]
 };
 
+/// Scores of moves; one half is enough.
+const SCORES: [f64; 8] = [0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0];
+
 /// What is told.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watched {
@@ -110,6 +114,8 @@ struct Inner {
     disruptions: Counts,
     disruptions_by_pool: Counts,
     withdrawn: Counts,
+    moves: Counts,
+    scores: Durations,
     eligible: Family<Series, Gauge>,
     allowed_disruptions: Family<Series, Gauge>,
     consuming_budgets: Family<Series, Gauge>,
@@ -244,6 +250,17 @@ impl Metrics {
                 all,
                 "voluntary_disruption_failed_validations",
                 "Nodes that were to go and stay after a second look",
+            ),
+            moves: counts(
+                all,
+                "consolidation_moves",
+                "What consolidation would do and what it turned down, in each pool that it concerns",
+            ),
+            scores: durations(
+                all,
+                "consolidation_score",
+                "What moves were worth to pools with the policy Balanced",
+                || Histogram::new(SCORES),
             ),
             eligible: gauges(
                 all,
@@ -547,6 +564,7 @@ impl Metrics {
         let judged = &decision.plan.disruption;
         if !known.judged.as_ref().is_some_and(|last| Arc::ptr_eq(last, judged)) {
             inner.tell_outlook(&judged.outlook);
+            judged.moves.iter().for_each(|one| inner.count_move(&known.state, one));
             known.judged = Some(judged.clone());
         }
         for planned in &decision.actions {
@@ -651,6 +669,24 @@ impl Inner {
         }
     }
 
+    fn count_move(&self, state: &State, one: &Move) {
+        let series = |pool: PoolName, is_approved: bool| {
+            let policy = state.pools.get(&pool).map_or("", |pool| pool.disruption.policy.as_str());
+            let decision = if is_approved { "approved" } else { "rejected" };
+            vec![
+                ("decision", decision.to_owned()),
+                ("nodepool", pool.to_string()),
+                ("policy", policy.to_owned()),
+            ]
+        };
+        for pool in &one.pools {
+            self.moves.get_or_create(&series(*pool, one.is_approved())).inc();
+        }
+        for score in &one.scores {
+            self.scores.get_or_create(&series(score.pool, score.is_enough())).observe(score.value());
+        }
+    }
+
     /// A pod left its node because that goes.
     fn count_drained(&self, state: &State, pod: ObjectKey) {
         let node = state.pods.get(&pod).and_then(|pod| state.nodes.get(&pod.node?));
@@ -684,11 +720,7 @@ impl Inner {
         let labels = claim.map_or(&nothing, |claim| &claim.labels);
         let pool = claim.and_then(|claim| known.state.pools.get(&claim.pool()?));
         let is_consolidated = matches!(reason.as_str(), "empty" | "underutilized");
-        let policy = pool.filter(|_| is_consolidated).map_or("", |pool| match pool.disruption.policy {
-            ConsolidationPolicy::WhenEmpty => "WhenEmpty",
-            ConsolidationPolicy::WhenEmptyOrUnderutilized => "WhenEmptyOrUnderutilized",
-            ConsolidationPolicy::Balanced => "Balanced",
-        });
+        let policy = pool.filter(|_| is_consolidated).map_or("", |pool| pool.disruption.policy.as_str());
         let mode = match claim.and_then(|claim| claim.spec.termination_grace) {
             None => "graceful",
             Some(grace) if grace > SignedDuration::ZERO => "eventual",

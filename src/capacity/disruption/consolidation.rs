@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::balanced::Totals;
+use super::balanced::{Move, Totals, approve};
 use super::budgets::{Allowance, allowances};
 use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination};
@@ -51,7 +51,8 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let allowances = allowances(&round.cluster, DisruptionReason::Underutilized, round.now);
     let question = Question { totals: Totals::of(round), averages: Averages::of(&candidates) };
     let sweep = Sweep::over(round, &question, &candidates, allowances.clone());
-    let Sweep { groups, destinations, refused, over_budget, .. } = sweep;
+    let Sweep { groups, destinations, refused, over_budget, turned_down, .. } = sweep;
+    round.moves.extend(turned_down.into_values());
     let Question { totals, .. } = question;
     for (candidate, why) in refused {
         note(round, &candidate, why);
@@ -123,6 +124,8 @@ struct Sweep<'r, 'a> {
     destinations: BTreeMap<ObjectKey, Place>,
     refused: Vec<(Candidate, Refused)>,
     over_budget: Vec<Candidate>,
+    /// The moves with which candidates would have disrupted a balanced pool too much.
+    turned_down: BTreeMap<NodeName, Move>,
 }
 
 impl<'r, 'a> Sweep<'r, 'a> {
@@ -144,6 +147,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
             destinations: BTreeMap::new(),
             refused: Vec::new(),
             over_budget: Vec::new(),
+            turned_down: BTreeMap::new(),
         };
         let mut offered: Vec<Candidate> = candidates.to_vec();
         let open = |(_, allowance): &(&PoolName, &Allowance)| allowance.remaining() > 0;
@@ -179,7 +183,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
 
     /// What it comes to if `candidate` goes as well.
     fn judge(&mut self, candidate: &Candidate, turn: Turn) -> Result<Found, Refused> {
-        self.question.totals.precheck(self.round, candidate)?;
+        self.question.totals.precheck(candidate)?;
         let [thrifty, plain] = FITS;
         if turn == Turn::Free {
             return self.judge_with(candidate, plain, turn);
@@ -232,7 +236,11 @@ impl<'r, 'a> Sweep<'r, 'a> {
             );
             return Err(("OthersFirst", message));
         }
-        self.question.totals.approve(self.round, &candidates, savings)?;
+        let weighed = self.question.totals.weigh(&candidates, savings);
+        if let Err(why) = approve(&weighed.scores) {
+            self.turned_down.insert(candidate.node, weighed);
+            return Err(why);
+        }
         Ok((link, Group { candidates, new_nodes, savings }, joined))
     }
 
@@ -280,6 +288,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
                 To::New(_) => drop(self.destinations.remove(&pod.key)),
             }
         }
+        self.turned_down.remove(&candidate.node);
         self.chain.take_up(link);
         for at in joined {
             self.groups[at].candidates.clear();
@@ -323,6 +332,7 @@ fn start(
 ) {
     match decide(round, totals, set, destinations) {
         Ok(command) => {
+            round.moves.push(totals.weigh(set, command.savings));
             round.start(&command);
             commands.push(command);
         }
@@ -341,7 +351,7 @@ fn hold_if_it_would_go(round: &mut Round, totals: &Totals, candidate: &Candidate
     if round.held.contains_key(&candidate.node) || !allowance.is_closed() {
         return;
     }
-    let would_go = totals.precheck(round, candidate).is_ok()
+    let would_go = totals.precheck(candidate).is_ok()
         && decide(round, totals, std::slice::from_ref(candidate), &BTreeMap::new()).is_ok();
     if would_go {
         round.hold(candidate, allowance, DisruptionReason::Underutilized);

@@ -17,7 +17,7 @@ mod drift;
 mod consolidation;
 mod hysteresis;
 mod removal;
-mod balanced;
+pub mod balanced;
 pub(crate) mod validation;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +28,7 @@ use jiff::Timestamp;
 use super::cluster::Cluster;
 use super::scheduling::{self, NewNode, Protection, Supply, protection};
 use super::static_capacity;
+use balanced::Move;
 use budgets::{Allowance, allowances};
 use candidates::Class;
 pub use candidates::KeepReason;
@@ -66,6 +67,8 @@ pub struct DisruptionPlan {
     pub kept: Vec<Kept>,
     /// Pools with nodes that would go for a reason, and whose budgets let none go for it now.
     pub blocked: BTreeSet<(PoolName, DisruptionReason)>,
+    /// What consolidation would do, and what it would do if balanced pools gained enough by it.
+    pub moves: Vec<Move>,
     /// Claims whose machine has not joined: nothing of theirs can be judged.
     pub unjoined: BTreeSet<ClaimName>,
     /// Pods of our nodes that ask not to be moved for a time, or ask it in vain.
@@ -141,6 +144,7 @@ pub(crate) fn plan_after(
         commands,
         kept,
         blocked: std::mem::take(&mut round.blocked),
+        moves: std::mem::take(&mut round.moves),
         unjoined,
         protections,
         outlook,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::balanced::Totals;
+use super::balanced::{Totals, approve};
 use super::candidates::Candidate;
 use super::command::{Command, Method, destinations};
 use super::round::Round;
@@ -120,7 +120,7 @@ fn decide_with(
     let found = suited(round, candidates, found)?;
     let to = self::destinations(&pods, &simulated.solution, true);
     let savings = price_of(candidates) - found.iter().map(NewNode::price).sum();
-    totals.approve(round, candidates, savings)?;
+    approve(&totals.scores(candidates, savings))?;
     let method = match candidates {
         [_] => Method::SingleNodeConsolidation,
         _ => Method::MultiNodeConsolidation,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::balanced::Move;
 use super::budgets::Allowance;
 use super::candidates::{Candidate, Class, KeepReason, Weighed, admit};
 use super::command::{Command, is_waiting};
@@ -47,6 +48,8 @@ pub(crate) struct Round<'a> {
     pub held: BTreeMap<NodeName, DisruptionReason>,
     /// Pools with such nodes, and for which reasons they let none go.
     pub blocked: BTreeSet<(PoolName, DisruptionReason)>,
+    /// What consolidation weighed in this picture, and carries out or turns down by what balanced pools gain.
+    pub moves: Vec<Move>,
     /// Nodes that take no moved pods yet, because their own are too fresh.
     settling: BTreeSet<NodeName>,
     waiting: Vec<Arc<Pod>>,
@@ -116,6 +119,7 @@ impl<'a> Round<'a> {
             notes: BTreeMap::new(),
             held: BTreeMap::new(),
             blocked: BTreeSet::new(),
+            moves: Vec::new(),
             settling: BTreeSet::new(),
             waiting,
             is_provisioned: false,

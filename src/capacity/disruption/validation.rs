@@ -5,21 +5,45 @@ use jiff::SignedDuration;
 use super::balanced::Totals;
 use super::budgets::allowances;
 use super::candidates::{Candidate, Class, admit};
-use super::command::{Command, Kind, Method};
+use super::command::{Command, Method};
 use super::round::Round;
 use super::{consolidation, emptiness, removal};
 
 /// How long a decision to save money waits: fifteen seconds, as in Karpenter.
 pub const PAUSE: SignedDuration = SignedDuration::from_secs(15);
 
+/// What has changed so that a decision does not stand, by Karpenter's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// A node is no candidate any more.
+    Churn,
+    /// Budgets are used up, or a node is about to get pods.
+    Budget,
+    /// Pods would go elsewhere, or need something else.
+    Scheduling,
+}
+
+impl Change {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Churn => "churn",
+            Self::Budget => "budget",
+            Self::Scheduling => "scheduling",
+        }
+    }
+}
+
+/// What has changed, and what that comes to, for people.
+pub(crate) type Withdrawn = (Change, String);
+
 /// The part of `command` that still holds in `round`, or why nothing of it does.
-pub(crate) fn validate(round: &mut Round, command: &Command) -> Result<Command, String> {
+pub(crate) fn validate(round: &mut Round, command: &Command) -> Result<Command, Withdrawn> {
     let mut standing = Vec::new();
     for node in &command.nodes {
         match again(round, *node, command.method) {
             Ok(candidate) => standing.push(candidate),
             Err(_) if command.method == Method::Emptiness => {}
-            Err(why) => return Err(format!("{node}: {why}")),
+            Err((change, why)) => return Err((change, format!("{node}: {why}"))),
         }
     }
     let mut allowances = allowances(&round.cluster, command.reason(), round.now);
@@ -30,36 +54,44 @@ pub(crate) fn validate(round: &mut Round, command: &Command) -> Result<Command, 
             allowance.take();
             within.push(candidate);
         } else if command.method != Method::Emptiness {
-            return Err(allowance.why(candidate.pool, command.reason()));
+            return Err((Change::Budget, allowance.why(candidate.pool, command.reason())));
         }
     }
     if within.is_empty() {
-        return Err("none of its nodes may go any more".into());
+        return Err((Change::Churn, "none of its nodes may go any more".into()));
     }
     if command.method == Method::Emptiness {
         return Ok(emptiness::command(round, &within));
     }
     let destinations = consolidation::destinations_of(command);
     let found = removal::decide(round, &Totals::of(round), &within, &destinations);
-    let found = found.map_err(|(_, why)| why)?;
-    if found.kind() != command.kind() {
-        return Err("scheduling simulation produced new results".into());
+    let found = found.map_err(|(_, why)| (Change::Scheduling, why))?;
+    if found.replacements.len() != command.replacements.len() {
+        return Err((Change::Scheduling, "scheduling simulation produced new results".into()));
     }
-    if command.kind() == Kind::Replace && !offers_all(&found, command) {
-        return Err("some of its instance types no longer suit".into());
+    if !offers_all(&found, command) {
+        return Err((Change::Scheduling, "some of its instance types no longer suit".into()));
     }
     Ok(Command { replacements: command.replacements.clone(), savings: command.savings, ..found })
 }
 
 /// Judges a node of the command as if for the first time.
-fn again(round: &mut Round, node: crate::model::name::NodeName, method: Method) -> Result<Candidate, String> {
-    let node = round.cluster.nodes.get(&node).cloned().ok_or("the node is gone")?;
-    let candidate = admit(round, &node, Class::Graceful).map_err(|reason| reason.message)?;
+fn again(
+    round: &mut Round,
+    node: crate::model::name::NodeName,
+    method: Method,
+) -> Result<Candidate, Withdrawn> {
+    let churn = |why: &str| (Change::Churn, why.to_owned());
+    let node = round.cluster.nodes.get(&node).cloned().ok_or_else(|| churn("the node is gone"))?;
+    let candidate = admit(round, &node, Class::Graceful).map_err(|reason| match reason.code {
+        "Nominated" => (Change::Budget, reason.message),
+        _ => (Change::Churn, reason.message),
+    })?;
     let wants = match method {
         Method::Emptiness => emptiness::wants(round, &candidate),
         _ => removal::wants(round, &candidate).is_ok(),
     };
-    if wants { Ok(candidate) } else { Err("it is no longer a candidate".into()) }
+    if wants { Ok(candidate) } else { Err(churn("it is no longer a candidate")) }
 }
 
 /// Whether every type that `planned` may launch is still among those of `found`.

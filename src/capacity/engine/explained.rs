@@ -1,7 +1,7 @@
 //! What is to be read at nodes, their claims and pods: why a node stays, and for how long a pod keeps it.
 //!
 //! A node is told by Karpenter's two words: `DisruptionBlocked` if nothing may take it, `Unconsolidatable` if giving it back would
-//! save nothing. Whoever has only to wait, for its turn or for quiet, is told nothing.
+//! save nothing. Whoever has only to wait, for its turn or for quiet, is told nothing. What the policy `Balanced` lets go is told with its score.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Planned;
+use crate::capacity::disruption::balanced::{FACTOR, Score};
 use crate::capacity::disruption::{DisruptionPlan, Kept};
 use crate::capacity::scheduling::Protection;
 use crate::model::action::{Action, Notice, Subject};
@@ -51,6 +52,29 @@ impl Explained {
         self.told.retain(|_, (_, at)| now.duration_since(*at) < REPEAT_AFTER);
     }
 
+    /// Tells what balanced pools gain by what `plan` would do: of one node at that node, of several at each of their pools.
+    pub fn approve(&mut self, plan: &DisruptionPlan, cluster: &Cluster) {
+        for one in plan.moves.iter().filter(|one| one.is_approved()) {
+            for score in &one.scores {
+                let subjects = match one.nodes.as_slice() {
+                    [node] => {
+                        let known = cluster.nodes.get(node).and_then(|node| cluster.claim_of(node));
+                        let claim = known.map(|claim| Subject::Claim(claim.name));
+                        [Some(Subject::Node(*node)), claim]
+                    }
+                    _ => [Some(Subject::Pool(score.pool)), None],
+                };
+                let message = approval(score);
+                for subject in subjects.into_iter().flatten() {
+                    let word = "ConsolidationApproved";
+                    let (reason, said) = (word.into(), message.as_str().into());
+                    let notice = Notice { subject, is_warning: false, reason, message: said };
+                    self.notices.push(Planned::new(Action::Publish(notice), word, message.clone()));
+                }
+            }
+        }
+    }
+
     fn tell(
         &mut self,
         subject: Subject,
@@ -77,6 +101,17 @@ impl Explained {
     pub fn take_notices(&mut self) -> Vec<Planned> {
         std::mem::take(&mut self.notices)
     }
+}
+
+fn approval(score: &Score) -> String {
+    format!(
+        "score {:.2} >= threshold {:.2} (k: {FACTOR}, savings {:.1}%, disruption {:.1}% of NodePool {})",
+        score.value(),
+        1.0 / f64::from(FACTOR),
+        score.saved() * 100.0,
+        score.disrupted() * 100.0,
+        score.pool
+    )
 }
 
 /// The word that people are told why a node stays by; `None`: it is not said.

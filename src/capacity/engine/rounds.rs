@@ -306,6 +306,7 @@ impl Engine {
         let plan = disruption::plan_in(&mut round, COMMANDS_MAX);
         let returned = round.give_back();
         self.take_back(&supply, returned);
+        self.disrupting.explained.approve(&plan, &self.cluster);
         // Else some method was not asked.
         if plan.commands.len() < COMMANDS_MAX {
             self.disrupting.held.learn(&plan, now);
@@ -379,16 +380,14 @@ impl Engine {
                     round.start(&standing_part);
                     standing.push(standing_part);
                 }
-                Err(why) => {
+                Err((change, why)) => {
                     steps.withdrawn.push((command.method, command.nodes.len()));
-                    for node in &command.nodes {
-                        let notice = Notice {
-                            subject: Subject::Node(*node),
-                            is_warning: false,
-                            reason: "ConsolidationRejected".into(),
-                            message: why.as_str().into(),
-                        };
-                        steps.push(Action::Publish(notice), "ConsolidationRejected", why.clone());
+                    let message: Arc<str> = format!("{}: {why}", change.as_str()).into();
+                    let nodes = command.nodes.iter().map(|node| Subject::Node(*node));
+                    for subject in nodes.chain(command.claims.iter().map(|claim| Subject::Claim(*claim))) {
+                        let reason = "ConsolidationRejected".into();
+                        let notice = Notice { subject, is_warning: false, reason, message: message.clone() };
+                        steps.push(Action::Publish(notice), "ConsolidationRejected", &*message);
                     }
                 }
             }

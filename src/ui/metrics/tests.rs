@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api;
 use crate::capacity::decision::Planned;
+use crate::capacity::disruption::balanced::Score;
 use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings};
 use crate::io::kube::{Address, Kube};
 use crate::model::catalog::Catalog;
@@ -664,6 +665,48 @@ fn the_reference_page_has_every_metric_with_its_type_and_labels() {
     }
 }
 
+/// A move that saves a tenth of `pool` and moves so many tenths of its pods.
+fn weighed(pool: &str, tenths: i64) -> Move {
+    use crate::model::money::UsdPerHour;
+    let prices = (UsdPerHour(1), UsdPerHour(1));
+    let score = |pool| Score {
+        pool,
+        savings: UsdPerHour(1),
+        prices,
+        moved: tenths << 27,
+        total: (UsdPerHour(10), 10 << 27),
+    };
+    let pool = PoolName::new(pool);
+    Move { nodes: vec!["n1".into()], pools: vec![pool], scores: vec![score(pool)] }
+}
+
+/// What is weighed in one pass is counted once, however often the same pass is told.
+#[test]
+fn moves_are_counted_with_their_pool_policy_and_score() {
+    let metrics = Metrics::new();
+    let balanced = json!({"disruption": {"consolidateAfter": "0s", "consolidationPolicy": "Balanced"}});
+    metrics.see(NOW, &pool("web", balanced));
+    metrics.see(NOW, &pool("batch", json!({})));
+    let free = Move { nodes: Vec::new(), pools: vec![PoolName::new("batch")], scores: Vec::new() };
+    let moves = vec![weighed("web", 1), weighed("web", 4), free];
+    let judged = Arc::new(DisruptionPlan { moves, ..DisruptionPlan::default() });
+    for _ in 0..2 {
+        let plan = crate::capacity::decision::Plan { disruption: judged.clone(), ..Default::default() };
+        metrics.decided(NOW, &Decision { plan: Arc::new(plan), ..Decision::default() });
+    }
+    let of = |decision: &str, pool: &str, policy: &str| {
+        format!("decision=\"{decision}\",nodepool=\"{pool}\",policy=\"{policy}\"")
+    };
+    let (approved, rejected) = (of("approved", "web", "Balanced"), of("rejected", "web", "Balanced"));
+    let free = of("approved", "batch", "WhenEmptyOrUnderutilized");
+    for series in [&approved, &rejected, &free] {
+        says(&metrics, &format!("karpenter_consolidation_moves_total{{{series}}} 1"));
+    }
+    says(&metrics, &format!("karpenter_consolidation_score_sum{{{approved}}} 1.0"));
+    says(&metrics, &format!("karpenter_consolidation_score_sum{{{rejected}}} 0.25"));
+    is_silent(&metrics, &format!("karpenter_consolidation_score_sum{{{free}"));
+}
+
 /// Something of everything.
 fn a_day(metrics: &Metrics) {
     use crate::capacity::decision::Plan;
@@ -712,7 +755,7 @@ fn a_day(metrics: &Metrics) {
     let reason = DisruptionReason::Empty;
     let allowances = [((PoolName::new("web"), reason), Default::default())].into();
     let outlook = Outlook { allowances, eligible: [(reason, 1)].into() };
-    let judged = DisruptionPlan { outlook, ..DisruptionPlan::default() };
+    let judged = DisruptionPlan { outlook, moves: vec![weighed("web", 1)], ..DisruptionPlan::default() };
     let started = vec![Command {
         method: Method::Emptiness,
         nodes: Vec::new(),

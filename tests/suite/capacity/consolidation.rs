@@ -10,12 +10,13 @@ use provisor::model::catalog::Catalog;
 use provisor::model::claim::ConditionType;
 use provisor::model::label::{self, annotation};
 use provisor::model::money::UsdPerHour;
-use provisor::model::name::{ClaimName, NodeName};
-use provisor::model::pod::{NodeTerm, PodShape, PodTerm, Selector, SelectorTerm, Spread};
+use provisor::model::name::{ClaimName, NodeName, ObjectKey};
+use provisor::model::pod::{NodeTerm, PodShape, PodTerm, PodVolume, Selector, SelectorTerm, Spread};
 use provisor::model::pool::{Budget, BudgetNodes, ConsolidationPolicy, NodePool};
 use provisor::model::requirement::{Operator, Requirement};
 use provisor::model::symbol::Symbol;
 use provisor::model::time::Patience;
+use provisor::model::workload::{PersistentVolume, PersistentVolumeClaim};
 
 use super::town::*;
 
@@ -26,11 +27,6 @@ fn ladder(count: usize) -> Arc<Catalog> {
         format!("t{at:02},amd64,4,16384,3920m,14162Mi,58,,,{on_demand},{spot},us-west-2a us-west-2b,on-demand spot")
     });
     sold(&rows.collect::<Vec<_>>().join("\n"))
-}
-
-fn sold(rows: &str) -> Arc<Catalog> {
-    let head = "instance_type,arch,vcpu,memory_mib,alloc_cpu,alloc_memory,alloc_pods,nvidia_gpu,neuron,on_demand_usd_per_hour,spot_usd_per_hour,zones,capacity_types";
-    Arc::new(Catalog::parse_csv(&format!("{head}\n{rows}\n"), "types.csv").expect("the table is well formed"))
 }
 
 fn require(pool: &mut NodePool, key: &str, requirement: Requirement) {
@@ -225,6 +221,8 @@ fn dis_216_one_node_is_never_replaced_by_two() {
 }
 
 /// Several nodes may be replaced by several that are cheaper.
+///
+/// Rows: DIS-301
 #[test]
 fn three_nodes_become_two_where_one_cannot_hold_all() {
     let rows = "big,amd64,8,32768,7910m,29317Mi,58,,,1.0,,us-west-2a,on-demand\n\
@@ -604,6 +602,8 @@ fn dis_260_who_saves_most_per_disruption_goes_first() {
 }
 
 /// One that cannot go stops nobody behind it, and a set need be no run of the order.
+///
+/// Rows: DIS-267
 #[test]
 fn a_stubborn_node_does_not_hold_up_the_others() {
     let mut town = Town::with(|_| ());
@@ -631,6 +631,62 @@ fn dis_262_a_pool_without_budget_is_passed_over() {
     }
     assert_eq!(town.gone(), ["n3", "n4"]);
     assert_eq!(town.kept("n1"), "BudgetExhausted");
+}
+
+/// In one pass every pool is reached, also behind one whose nodes are dearer and cannot go.
+#[test]
+fn dis_263_no_pool_waits_for_another_one() {
+    let mut town = Town::new(["stuck", "first", "second"].map(pool).into());
+    for pool in ["stuck", "first", "second"] {
+        for index in 0..3 {
+            let node = format!("{pool}-{index}");
+            town.node_of(pool, &node, if pool == "stuck" { "m5.2xlarge" } else { "m5.xlarge" }, "on-demand");
+            let mut own = held_to(shape("web", "300m"), "karpenter.sh/nodepool", pool);
+            if pool == "stuck" {
+                own = held_to(own, "kubernetes.io/hostname", &node);
+            }
+            town.run(&node, &node, own);
+        }
+    }
+    let plan = town.plan();
+    let mut pools: Vec<_> =
+        plan.commands.iter().map(|one| (one.pools[0].as_str(), one.nodes.len())).collect();
+    pools.sort_unstable();
+    assert_eq!(pools, [("first", 3), ("second", 3)]);
+    let kept: Vec<_> = plan.kept.iter().map(|kept| (kept.node.as_str(), kept.code)).collect();
+    assert_eq!(kept, ["stuck-0", "stuck-1", "stuck-2"].map(|node| (node, "CannotReschedule")));
+}
+
+/// What a disk of one machine holds goes with the machine.
+#[test]
+fn dis_237_a_volume_of_the_machine_itself_does_not_hold_it() {
+    let kept = |is_local: bool| {
+        let mut town = Town::with(|_| ());
+        town.node("n1", "m5.2xlarge");
+        let on_n1 = SelectorTerm { key: *label::HOSTNAME, operator: Operator::In, values: vec!["n1".into()] };
+        let disk = PersistentVolume {
+            name: "disk".into(),
+            terms: vec![NodeTerm { expressions: vec![on_n1], has_fields: false }],
+            is_local,
+            driver: None,
+            is_deleting: false,
+        };
+        let claim = PersistentVolumeClaim {
+            key: ObjectKey::new("default", "data"),
+            volume: Some("disk".into()),
+            storage_class: None,
+            is_lost: false,
+            is_deleting: false,
+            is_bind_completed: true,
+        };
+        town.cluster.volumes.insert(disk.name, Arc::new(disk));
+        town.cluster.volume_claims.insert(claim.key, Arc::new(claim));
+        let mut db = shape("db", "500m");
+        db.volumes.push(PodVolume::Claim("data".into()));
+        town.run("db", "n1", db);
+        town.kept("n1")
+    };
+    assert_eq!((kept(true), kept(false)), ("gone", "CannotReschedule"));
 }
 
 /// Rows: DIS-217, DIS-303

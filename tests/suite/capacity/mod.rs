@@ -15,6 +15,8 @@ mod passes;
 mod gauges;
 mod disruption;
 mod consolidation;
+mod balanced;
+mod second_look;
 mod engine;
 mod rounds;
 mod registration;
