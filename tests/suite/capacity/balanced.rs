@@ -74,7 +74,9 @@ fn dis_290_a_pool_costs_what_its_nodes_cost_and_their_pods_weigh() {
     assert_eq!(totals(&town.plan().moves), [(UsdPerHour(24_200_000), 10 * ONE)]);
     // One that is of a type nobody sells costs nothing, as far as is known.
     let mut town = uniform(3);
-    town.change_node("n0", |node| drop(node.labels.insert(*label::INSTANCE_TYPE, "z9.huge".into())));
+    town.change_node("n0", |node| {
+        node.labels.insert(*label::INSTANCE_TYPE, "z9.huge".into());
+    });
     assert_eq!(totals(&town.plan().moves), [(UsdPerHour(9_680_000), 6 * ONE)]);
 }
 

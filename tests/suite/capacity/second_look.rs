@@ -113,11 +113,11 @@ fn closed(town: &Town) -> Observation {
     Observation::Pool(Arc::new(pool))
 }
 
-/// A pod that waits and may go to `node` alone.
-fn sent_to(node: &str) -> Observation {
+/// A pod that waits and may go to the first node alone.
+fn sent_to_n1() -> Observation {
     let mut wants = shape("sent", "100m");
-    wants.node_selector.insert(*label::HOSTNAME, node.into());
-    arrives(pod(&format!("sent-to-{node}"), None, wants))
+    wants.node_selector.insert("example.com/slot".into(), "1".into());
+    arrives(pod("sent", None, wants))
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn dis_274_what_does_not_stand_is_counted_and_sorted_by_what_has_changed() {
     let kinds = ["empty", "single", "single", "multi"];
     for ((town, method, _, nodes), kind) in TOWNS.into_iter().zip(kinds) {
         let cases: [(&str, fn(&Town) -> Observation); 3] = [
-            ("budget", |_| sent_to("n1")),
+            ("budget", |_| sent_to_n1()),
             ("budget", closed),
             ("churn", |town| {
                 let mut node = (*town.cluster.nodes[&NodeName::new("n1")]).clone();
@@ -189,7 +189,10 @@ fn dis_274_what_does_not_stand_is_counted_and_sorted_by_what_has_changed() {
             }),
         ];
         for (at, (word, news)) in cases.into_iter().enumerate() {
-            let town = town();
+            let mut town = town();
+            town.change_node("n1", |node| {
+                node.labels.insert("example.com/slot".into(), "1".into());
+            });
             let (_, decision) = looked_at_again(&town, vec![news(&town)]);
             let shown = format!("{method:?}, case {at}");
             assert_eq!(decision.started, [], "{shown}");
@@ -219,6 +222,22 @@ fn dis_268_a_decision_that_does_not_stand_is_told_at_its_nodes_and_claims() {
     let why = "budget: the budgets of pool default allow no disruption for reason Underutilized now";
     assert!(told.iter().all(|(_, message)| message == why), "{told:?}");
     assert_eq!(decision.started, []);
+    // What else was decided in that pass goes all the same.
+    let mut town = Town::new(vec![pool("default"), pool("other")]);
+    for (node, pool) in [("n1", "default"), ("n2", "other")] {
+        town.node_of(pool, node, "m5.2xlarge", "on-demand");
+        let mut own = shape("web", "500m");
+        own.node_selector.insert(*label::NODEPOOL, pool.into());
+        town.run(node, node, own);
+    }
+    let mut engine = town.engine();
+    engine.decide(town.now);
+    assert_eq!(engine.plan().disruption.commands.len(), 2);
+    engine.observe(town.now + seconds(10), closed(&town));
+    let decision = engine.decide(town.now + seconds(15));
+    let started: Vec<_> = decision.started.iter().map(|one| one.nodes.clone()).collect();
+    assert_eq!(started, [[NodeName::new("n2")]]);
+    assert_eq!(decision.withdrawn, [(Method::SingleNodeConsolidation, 1)]);
 }
 
 /// More, fewer or none of the nodes that were to come.
