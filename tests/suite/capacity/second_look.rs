@@ -62,8 +62,10 @@ fn protect(town: &mut Town, node: &str) {
     });
 }
 
-/// The methods, each with a town in which it alone finds something.
-const TOWNS: [(fn() -> Town, Method, Kind, usize); 4] = [
+/// A town, the method that alone finds something in it, and what that does to how many nodes.
+type Case = (fn() -> Town, Method, Kind, usize);
+
+const TOWNS: [Case; 4] = [
     (idle, Method::Emptiness, Kind::Delete, 1),
     (superfluous, Method::SingleNodeConsolidation, Kind::Delete, 1),
     (oversized, Method::SingleNodeConsolidation, Kind::Replace, 1),
@@ -179,7 +181,8 @@ fn dis_272_pods_that_may_not_be_moved_any_more_keep_their_node() {
 fn dis_274_what_does_not_stand_is_counted_and_sorted_by_what_has_changed() {
     let kinds = ["empty", "single", "single", "multi"];
     for ((town, method, _, nodes), kind) in TOWNS.into_iter().zip(kinds) {
-        let cases: [(&str, fn(&Town) -> Observation); 3] = [
+        type Change = (&'static str, fn(&Town) -> Observation);
+        let cases: [Change; 3] = [
             ("budget", |_| sent_to_n1()),
             ("budget", closed),
             ("churn", |town| {
