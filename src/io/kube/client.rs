@@ -182,6 +182,8 @@ impl Kube {
         if let (Ok(name), Ok(value)) = ("user-agent".parse(), agent.parse()) {
             config.headers.push((name, value));
         }
+        // What is refused for now is for the engine to know: it decides when to ask again, and whether this process still may.
+        config.default_retry = false;
         let client = kube::Client::try_from(config)
             .map_err(|error| KubeError::of("the connection cannot be prepared".into(), error))?;
         let pace = Arc::new(Pace::new(requests_per_second));

@@ -64,6 +64,11 @@ fn a_pod_that_no_budget_lets_go_is_asked_and_then_told_before_the_deadline_of_it
         assert_eq!(request["responseStatus"]["code"], 429, "its budget does not let it go");
         assert_eq!(text(request, EVICTED_UID), uid);
     }
+    let events = bench.list(&format!("/api/v1/namespaces/{}/events", bench.namespace));
+    let is_told = |event: &Value| {
+        text(event, "/reason") == "FailedDraining" && text(event, "/involvedObject/name") == "held"
+    };
+    assert!(events.iter().any(is_told), "the refusal came back while it mattered\n{}", running.log());
     let [told] = &about_it("delete")[..] else { panic!("it is told once: {:?}", about_it("delete")) };
     let options = &told["requestObject"];
     assert_eq!(text(options, "/preconditions/uid"), uid, "no pod of the same name is meant: {told}");
