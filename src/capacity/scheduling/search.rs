@@ -189,6 +189,8 @@ struct Search<'a, 'g> {
     /// New nodes, and which pod of the request each took.
     on_bins: Vec<(usize, usize)>,
     failed: Vec<(usize, Failure)>,
+    /// Pools without limits are asked before those with, whatever their weight.
+    spares_limits: bool,
     /// How badly pods fared in an earlier answer.
     grievances: FastMap<ObjectKey, i64>,
     /// Pods for which new nodes are packed first.
@@ -290,6 +292,7 @@ impl<'a, 'g> Search<'a, 'g> {
             demands,
             records: Vec::new(),
             failed: Vec::new(),
+            spares_limits: false,
             grievances: FastMap::default(),
             packing: None,
             has_free_members: FastMap::default(),
@@ -725,7 +728,9 @@ impl<'a, 'g> Search<'a, 'g> {
         // With rules, some nodes that refused now may not refuse later.
         let mut is_final = guest.stances.is_empty() && self.layout.reservations.is_empty();
         let mut by_pool = Vec::new();
-        for index in 0..self.ground.templates.len() {
+        let comes_last = |index: &usize| self.spares_limits && self.layout.limits[*index].is_some();
+        let (last, first): (Vec<usize>, Vec<usize>) = (0..self.ground.templates.len()).partition(comes_last);
+        for index in first.into_iter().chain(last) {
             let known = self.records[guest.demand.id].memory[at].templates.get(&index).cloned();
             let opened = match known {
                 Some(refused) => Err(refused),
@@ -747,6 +752,7 @@ impl<'a, 'g> Search<'a, 'g> {
                 }
             }
         }
+        by_pool.sort_by_key(|(index, _)| *index);
         Err(Refusals { by_pool, is_final, is_deferred: false, waits: false })
     }
 

@@ -109,3 +109,19 @@ fn another_pool_is_used_when_one_is_exhausted() {
     world.run(&[pod("a").cpu("3")]);
     assert_eq!(world.value_of("a", NODEPOOL), Some("large"));
 }
+
+/// The heavier pool comes first and could buy one node anywhere, but only it may buy one in the third zone.
+#[test]
+fn what_a_limit_leaves_is_kept_for_pods_that_need_it() {
+    let heavy = pool("heavy").weight(10).limit("nodes", "1").require(CAPACITY_TYPE, In, &["on-demand"]);
+    let light = pool("light").require(CAPACITY_TYPE, In, &["spot"]);
+    let mut world = World::new(vec![heavy, light], ladder(4));
+    let one = pod("a")
+        .cpu("100m")
+        .label("app", "a")
+        .or(&[(ZONE, NotIn, &["test-zone-3"])])
+        .or(&[(CAPACITY_TYPE, In, &["on-demand"])])
+        .spread(spread(ZONE, 1, with_label("app", "a")));
+    world.run(&many(3, &one));
+    assert_eq!(world.waiting(), 0);
+}

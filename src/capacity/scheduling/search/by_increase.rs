@@ -64,7 +64,23 @@ pub(super) fn better(
             best = Some(answer);
         }
     }
-    best
+    sparing(ground, request, best.as_ref().unwrap_or(first), turn).or(best)
+}
+
+/// An answer in which fewer pods have no place than in `than`, because what limits leave of pools is kept for those that need it: a heavier
+/// pool may have been spent on pods that a lighter one could have had.
+fn sparing(ground: &mut Ground, request: &Request, than: &Solution, turn: Turn) -> Option<Solution> {
+    let has_limits = ground.templates.iter().any(|template| template.pool.limits.is_some());
+    if than.unschedulable.is_empty() || !has_limits {
+        return None;
+    }
+    let answers = [Fit::First, Fit::Cheapest].map(|fit| {
+        let mut search = Search { turn, fit, spares_limits: true, ..Search::begin(request, ground) };
+        search.run();
+        search.solution()
+    });
+    let fewer = answers.into_iter().filter(|answer| unserved(request, answer) < unserved(request, than));
+    fewer.min_by_key(|answer| unserved(request, answer))
 }
 
 /// How badly each pod fares: one without a place worst, others by their part of what their new node costs.
