@@ -223,8 +223,8 @@ impl<'r, 'a> Sweep<'r, 'a> {
         }
         let gained = savings - before;
         let averages = &self.question.averages;
-        if !new_nodes.is_empty() && gained < averages.least_saving(candidate) {
-            let least = averages.least_saving(candidate);
+        let least = averages.least_saving(candidate);
+        if !new_nodes.is_empty() && gained < least {
             let message = format!(
                 "a cheaper node would save ${gained} an hour, which is less than the ${least} that moving its pods should save"
             );

@@ -81,8 +81,12 @@ pub(super) fn decide(
     candidates: &[Candidate],
     destinations: &BTreeMap<ObjectKey, Place>,
 ) -> Result<Command, Refused> {
-    let found = FITS.map(|fit| decide_with(round, totals, candidates, destinations, fit));
-    best(found, |command| command.savings)
+    let [thrifty, plain] = FITS;
+    let first = decide_with(round, totals, candidates, destinations, thrifty);
+    if first.as_ref().is_ok_and(|command| command.replacements.is_empty()) {
+        return first;
+    }
+    best([first, decide_with(round, totals, candidates, destinations, plain)], |command| command.savings)
 }
 
 /// What saves more, the first of equals; why the second does not, if neither does.
