@@ -73,6 +73,8 @@ pub enum GitError {
     UnbornHead { source_name: String, branch: String, near: Vec<String> },
     #[error("{source_name} has no commit {commit}")]
     CommitNotFound { source_name: String, commit: CommitId },
+    #[error("{source_name} has no commit {commit}, and its history is cut off")]
+    CommitCutOff { source_name: String, commit: CommitId },
     #[error("commit {commit} of {source_name} is not part of the branch `{branch}`")]
     CommitNotOnBranch { source_name: String, commit: CommitId, branch: String },
     #[error("{source_name} has {count} commits that begin with `{digits}`")]
@@ -220,6 +222,9 @@ impl GitError {
             }
             Self::NoAncestor { parents: 0, .. } => "Count fewer commits back.".into(),
             Self::NoAncestor { .. } => "`^2` is the second parent, which only a merge has; `~2` goes two commits back.".into(),
+            Self::CommitCutOff { .. } => {
+                "It is a shallow clone: `git fetch --unshallow` there brings the rest (in a pipeline: `fetch-depth: 0`, `GIT_DEPTH: 0`).".into()
+            }
             Self::HistoryEnds { .. } => {
                 "Is it a shallow clone? `git fetch --unshallow` there brings the rest.".into()
             }
@@ -308,6 +313,8 @@ impl GitError {
             | Self::Protocol { .. }
             | Self::NotGit { .. }
             | Self::CommitNotOffered { .. }
+            | Self::CommitCutOff { .. }
+            | Self::HistoryEnds { .. }
             | Self::SshMissing { .. }
             | Self::HostKeyUnknown { .. }
             | Self::HostKeyMismatch { .. }
@@ -355,6 +362,7 @@ impl GitError {
             | Self::EmptyRepository { .. }
             | Self::UnbornHead { .. }
             | Self::CommitNotFound { .. }
+            | Self::CommitCutOff { .. }
             | Self::CommitNotOnBranch { .. }
             | Self::AmbiguousCommit { .. }
             | Self::NoAncestor { .. }

@@ -123,7 +123,11 @@ pub(super) fn resolve(
     let Picked { reference: name, id, version, .. } = picked;
     if let Reference::Commit { id: wanted, branch } = reference {
         if objects.try_kind(id)?.is_none() {
-            return Err(GitError::CommitNotFound { source_name: source_name.into(), commit: wanted.clone() });
+            let (source_name, commit) = (source_name.into(), wanted.clone());
+            return Err(match repo.is_shallow().unwrap_or_default() {
+                true => GitError::CommitCutOff { source_name, commit },
+                false => GitError::CommitNotFound { source_name, commit },
+            });
         }
         if let Some(branch) = branch {
             let branch_tip =

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use provisor::io::git::{GitError, Reference, Source};
+use provisor::io::git::{ErrorClass, GitError, Reference, Source};
 
 use super::fixture::{Fixture, texts, told};
 use super::server::HttpServer;
@@ -132,7 +132,7 @@ fn digits_that_begin_two_commits_are_an_error_that_lists_them() {
 
 #[test]
 fn a_shallow_clone_says_that_its_history_is_cut_off() {
-    let (fixture, _) = history();
+    let (fixture, commits) = history();
     let clone = fixture.dir.path().join("clone");
     let url = format!("file://{}", fixture.work_tree().display());
     super::fixture::git_in(
@@ -140,8 +140,16 @@ fn a_shallow_clone_says_that_its_history_is_cut_off() {
         &["clone", "--quiet", "--depth=1", &url, clone.to_str().expect("UTF-8")],
         b"",
     );
-    let source = Source::new(clone.to_str().expect("UTF-8"));
-    let error = fixture.read(&word(source, "HEAD~1")).expect_err("cut off");
+    let source = || Source::new(clone.to_str().expect("UTF-8"));
+    let error = fixture.read(&word(source(), &commits[0])).expect_err("cut off");
+    assert!(matches!(&error, GitError::CommitCutOff { .. }), "{error}");
+    assert!(error.help().starts_with("It is a shallow clone: "), "{}", error.help());
+    assert_eq!(error.class(), ErrorClass::Outside, "what is missing can be fetched");
+    let whole = fixture.source();
+    let error = fixture.read(&word(whole, &"0".repeat(40))).expect_err("no such commit");
+    assert_eq!(error.class(), ErrorClass::Input, "{error}");
+    let error = fixture.read(&word(source(), "HEAD~1")).expect_err("cut off");
+    assert_eq!(error.class(), ErrorClass::Outside);
     assert_eq!(
         told(&error).lines().last(),
         Some("Is it a shallow clone? `git fetch --unshallow` there brings the rest.")
