@@ -312,6 +312,8 @@ impl Engine {
             }
             Observation::Launched { claim, instance, shortage } => {
                 shortage.iter().for_each(|shortage| self.see_shortage(*claim, shortage));
+                let bought = (instance.instance_type, instance.zone, instance.capacity_type);
+                self.shortages.was_bought(&bought);
                 if self.cluster.claims.get(claim).is_some_and(|claim| claim.deleted.is_none()) {
                     self.launches.succeeded(*claim, instance.clone());
                     self.claims_due.touch(*claim);

@@ -9,6 +9,7 @@ mod broken_strategies;
 mod capacity;
 mod catalog_data;
 mod catalogue;
+mod churn;
 mod cli;
 mod deploy;
 mod cost;

@@ -189,6 +189,7 @@ fn cheaper(
     if node.options.is_empty() {
         return Err(("NoCheaperReplacement", "Can't replace with a cheaper node".into()));
     }
+    drop_doubted(round, &mut node)?;
     if let Some(key) = short_of_values(round, &node) {
         return Err((
             "MinValuesNotMet",
@@ -212,6 +213,26 @@ fn cheaper(
         only_spot(&mut node);
     }
     Ok(node)
+}
+
+/// Takes from `node` what was sold out lately: whoever only saves money asks for that less and less often.
+fn drop_doubted(round: &Round, node: &mut NewNode) -> Result<(), Refused> {
+    let doubted_until = |option: &LaunchOption| {
+        round.doubted.get(&(option.instance_type, option.zone, option.capacity_type)).copied()
+    };
+    if round.doubted.is_empty() {
+        return Ok(());
+    }
+    let first = node.options.iter().filter_map(doubted_until).min();
+    if let Some(until) = first.filter(|_| node.options.iter().all(|option| doubted_until(option).is_some())) {
+        let message =
+            format!("what is cheaper was sold out when it was last asked for; not before {until} again");
+        return Err(("SoldOutLately", message));
+    }
+    if first.is_some() {
+        Arc::make_mut(&mut node.options).retain(|option| doubted_until(option).is_none());
+    }
+    Ok(())
 }
 
 /// The cheapest fifteen, or as many more as minimum values ask for.

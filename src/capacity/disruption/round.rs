@@ -17,8 +17,8 @@ use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
-    self, Beginning, Chain, Fit, Ground, Link, Mode, NewNode, Place, Planned, Request, Solution, Supply, To,
-    Unschedulable, arrange, begin, go_on, moving_from, moving_pods, provisionable_pods,
+    self, Beginning, Chain, Fit, Ground, Link, Mode, NewNode, OfferingKey, Place, Planned, Request, Solution,
+    Supply, To, Unschedulable, arrange, begin, go_on, moving_from, moving_pods, provisionable_pods,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::{FastMap, FastSet};
@@ -36,6 +36,8 @@ pub(crate) struct Round<'a> {
     pub now: Timestamp,
     /// Nodes that pods are about to be bound to.
     pub nominated: BTreeSet<NodeName>,
+    /// Offerings that were sold out lately, and until when no saving relies on them.
+    pub doubted: BTreeMap<OfferingKey, Timestamp>,
     /// Claims that this plan would make.
     pub made: BTreeSet<ClaimName>,
     /// Where pods that need a place have been given one.
@@ -113,6 +115,7 @@ impl<'a> Round<'a> {
             settings,
             now,
             nominated: BTreeSet::new(),
+            doubted: BTreeMap::new(),
             made: BTreeSet::new(),
             planned: BTreeMap::new(),
             turn: 0,

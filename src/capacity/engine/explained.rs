@@ -136,6 +136,7 @@ fn word_for(kept: &Kept) -> Option<&'static str> {
         | "NeedsSeveralReplacements"
         | "NeededByWaitingPods"
         | "NoCheaperReplacement"
+        | "SoldOutLately"
         | "TooLittleSaved"
         | "MinValuesNotMet"
         | "SpotToSpotDisabled"

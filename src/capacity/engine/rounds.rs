@@ -344,6 +344,7 @@ impl Engine {
             round.borrow(ground);
         }
         let hosts = self.cluster.hosts().map(|(node, _)| node);
+        round.doubted = self.shortages.doubted(now);
         round.nominated = self.provisioning.nominated.keys().copied().chain(hosts).collect();
         round.planned = self.plans.places().clone();
         round.turn = self.plans.take_turn();
