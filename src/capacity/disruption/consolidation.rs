@@ -5,9 +5,13 @@
 //! together then costs less than before. One that cannot go stops nobody else, so the set that goes need be no run of the order, and several
 //! nodes may be replaced by several. As long as budgets hold back nodes that might need nothing new, what is bought has to be worth it more.
 //!
+//! Of few candidates the best set is looked for in several ways, and the one that saves most is taken: by what saves most per
+//! disruption or most of all first, and with new nodes from the beginning or only for who needs them.
+//!
 //! Pods are put where nobody will want to move them again soon: on nodes that stay for certain, then on those that are least worth
 //! emptying. Nodes whose pods share new ones go together in one command, and all that need nothing new in another.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::balanced::{Move, Totals, approve};
@@ -29,6 +33,8 @@ use crate::model::pool::DisruptionReason;
 const NODES_MAX: usize = 100;
 /// So often candidates are offered, as long as others went meanwhile.
 const TURNS_MAX: usize = 3;
+/// Of more pods than this, times nodes that may go, the first way to offer them is the only one.
+const TRIED_MAX: usize = 60_000;
 
 /// How candidates are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +47,15 @@ enum Turn {
     Busy,
 }
 
+/// Which of the nodes that may go themselves are filled first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filling {
+    /// Those that are offered last.
+    LeastLikely,
+    /// What costs most, and would be the hardest to do without.
+    Dearest,
+}
+
 /// All commands that would start now, at most so many; they are started in `round`.
 pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let mut candidates = wanting(round);
@@ -50,10 +65,9 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     sort(&mut candidates);
     let allowances = allowances(&round.cluster, DisruptionReason::Underutilized, round.now);
     let question = Question { totals: Totals::of(round), averages: Averages::of(&candidates) };
-    let sweep = Sweep::over(round, &question, &candidates, allowances.clone());
-    let Sweep { groups, destinations, refused, over_budget, turned_down, .. } = sweep;
+    let sweep = best_sweep(round, &question, &candidates, &allowances);
+    let Sweep { groups, destinations, refused, over_budget, turned_down, allowances, .. } = sweep;
     round.moves.extend(turned_down.into_values());
-    let Question { totals, .. } = question;
     for (candidate, why) in refused {
         note(round, &candidate, why);
     }
@@ -61,15 +75,90 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
         let allowance = &allowances[&candidate.pool];
         let why = allowance.why(candidate.pool, DisruptionReason::Underutilized);
         note(round, &candidate, ("BudgetExhausted", why));
-        hold_if_it_would_go(round, &totals, &candidate, allowance);
+        hold_if_it_would_go(round, &question.totals, &candidate, allowance);
     }
+    let mut sets = sets(groups);
+    if sets.is_empty() {
+        sets.extend(together(round, &question, &candidates, &allowances));
+    }
+    let Question { totals, .. } = question;
     let mut commands = Vec::new();
-    for set in sets(groups) {
+    for set in sets {
         if commands.len() < commands_max {
             start(round, &totals, &set, &destinations, &mut commands);
         }
     }
     commands
+}
+
+/// The way to offer `candidates` that is worth most, the first of equals. Where budgets do not let all go, who saves most per disruption
+/// goes first.
+fn best_sweep<'r, 'a>(
+    round: &'r Round<'a>,
+    question: &'r Question,
+    candidates: &[Candidate],
+    allowances: &BTreeMap<PoolName, Allowance>,
+) -> Sweep<'r, 'a> {
+    let sweep = |candidates: &[Candidate], turn, filling| {
+        Sweep::over(round, question, candidates, turn, filling, allowances.clone())
+    };
+    let first = sweep(candidates, Turn::Free, Filling::LeastLikely);
+    let pods: usize = candidates.iter().map(|one| round.cluster.pods_of(one.node).count()).sum();
+    if candidates.len() == 1 || pods * candidates.len() > TRIED_MAX {
+        return first;
+    }
+    let mut dearest_first = candidates.to_vec();
+    dearest_first.sort_by_key(|candidate| Reverse(candidate.price));
+    let orders = match first.over_budget.is_empty() {
+        true => vec![candidates, &dearest_first],
+        false => vec![candidates],
+    };
+    let ways = orders.into_iter().flat_map(|order| {
+        let turns = [Turn::Free, Turn::Paid].into_iter();
+        turns.flat_map(move |turn| {
+            [Filling::LeastLikely, Filling::Dearest].map(|filling| (order, turn, filling))
+        })
+    });
+    ways.skip(1)
+        .map(|(order, turn, filling)| sweep(order, turn, filling))
+        .fold(first, |best, other| if other.worth() > best.worth() { other } else { best })
+}
+
+/// The set that saves most of those that have to be looked at as a whole, because none of its nodes can go for less while the others stay:
+/// the first few of `candidates`, and of few candidates every pair.
+fn together(
+    round: &Round,
+    question: &Question,
+    candidates: &[Candidate],
+    allowances: &BTreeMap<PoolName, Allowance>,
+) -> Option<Vec<Candidate>> {
+    let count = candidates.len();
+    let pods: usize = candidates.iter().map(|one| round.cluster.pods_of(one.node).count()).sum();
+    let is_small = pods * count <= TRIED_MAX;
+    let sizes = (2..=count.min(NODES_MAX)).filter(|size| is_small || size.is_power_of_two());
+    let firsts = sizes.map(|size| candidates[..size].to_vec());
+    let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
+    let pairs = pairs
+        .take_while(|_| is_small)
+        .map(|(one, other)| vec![candidates[one].clone(), candidates[other].clone()]);
+    let mut best: Option<(UsdPerHour, Vec<Candidate>)> = None;
+    for set in firsts.chain(pairs).filter(|set| is_within(set, allowances)) {
+        let Ok(command) = decide(round, &question.totals, &set, &BTreeMap::new()) else { continue };
+        let least: UsdPerHour = set.iter().map(|one| question.averages.least_saving(one)).sum();
+        let worth = command.savings - least;
+        if worth > best.as_ref().map_or(UsdPerHour::ZERO, |(known, _)| *known) {
+            best = Some((worth, set));
+        }
+    }
+    best.map(|(_, set)| set)
+}
+
+/// Whether all of `set` may go at once.
+fn is_within(set: &[Candidate], allowances: &BTreeMap<PoolName, Allowance>) -> bool {
+    set.iter().all(|one| {
+        let of_pool = set.iter().filter(|other| other.pool == one.pool).count();
+        allowances.get(&one.pool).is_some_and(|allowance| of_pool <= allowance.remaining() as usize)
+    })
 }
 
 /// What saves most per disruption first.
@@ -129,17 +218,19 @@ struct Sweep<'r, 'a> {
 }
 
 impl<'r, 'a> Sweep<'r, 'a> {
-    /// `candidates`: in the order in which they are offered.
+    /// `candidates`: in the order in which they are offered, first in `turn`.
     fn over(
         round: &'r Round<'a>,
         question: &'r Question,
         candidates: &[Candidate],
+        mut turn: Turn,
+        filling: Filling,
         allowances: BTreeMap<PoolName, Allowance>,
     ) -> Self {
         let mut sweep = Self {
             round,
             question,
-            chain: round.chain(&preferred(round, candidates)),
+            chain: round.chain(&preferred(round, candidates, filling)),
             allowances,
             groups: Vec::new(),
             group_of: FastMap::default(),
@@ -152,7 +243,6 @@ impl<'r, 'a> Sweep<'r, 'a> {
         let mut offered: Vec<Candidate> = candidates.to_vec();
         let open = |(_, allowance): &(&PoolName, &Allowance)| allowance.remaining() > 0;
         let open: BTreeSet<PoolName> = sweep.allowances.iter().filter(open).map(|(pool, _)| *pool).collect();
-        let mut turn = Turn::Free;
         for _ in 0..TURNS_MAX {
             let before = sweep.group_of.len();
             for candidate in &offered {
@@ -167,6 +257,15 @@ impl<'r, 'a> Sweep<'r, 'a> {
                 std::mem::take(&mut sweep.refused).into_iter().map(|(candidate, _)| candidate).collect();
         }
         sweep
+    }
+
+    /// What is saved, less what moving pods has to be worth.
+    fn worth(&self) -> UsdPerHour {
+        let worth = |group: &Group| {
+            let least = group.candidates.iter().map(|one| self.question.averages.least_saving(one));
+            group.savings - least.sum()
+        };
+        self.groups.iter().filter(|group| !group.candidates.is_empty()).map(worth).sum()
     }
 
     fn offer(&mut self, candidate: &Candidate, turn: Turn) {
@@ -300,16 +399,19 @@ impl<'r, 'a> Sweep<'r, 'a> {
     }
 }
 
-/// The order in which pods are offered to what is there: to what stays in any case, to `candidates` from the last to the first, to what is
-/// not ready.
-fn preferred(round: &Round, candidates: &[Candidate]) -> Vec<Place> {
+/// The order in which pods are offered to what is there: to what stays in any case, to `candidates` by `filling`, to what is not ready.
+fn preferred(round: &Round, candidates: &[Candidate], filling: Filling) -> Vec<Place> {
     let movable: BTreeSet<Place> = candidates.iter().map(|candidate| Place::Node(candidate.node)).collect();
     let (ready, starting): (Vec<Place>, Vec<Place>) = round
         .places()
         .into_iter()
         .filter(|place| !movable.contains(place))
         .partition(|place| round.is_reliable(place));
-    let movable = candidates.iter().rev().map(|candidate| Place::Node(candidate.node));
+    let mut movable: Vec<&Candidate> = candidates.iter().rev().collect();
+    if filling == Filling::Dearest {
+        movable.sort_by_key(|candidate| Reverse(candidate.price));
+    }
+    let movable = movable.into_iter().map(|candidate| Place::Node(candidate.node));
     ready.into_iter().chain(movable).chain(starting).collect()
 }
 
