@@ -12,6 +12,7 @@ pub(crate) mod taint;
 pub(crate) mod condition;
 pub mod hash;
 pub(crate) mod nodepool;
+pub(crate) mod roll;
 pub(crate) mod nodeclaim;
 pub(crate) mod ec2nodeclass;
 pub(crate) mod kubelet;
@@ -48,6 +49,7 @@ use crate::model::node::Node;
 use crate::model::pod::Pod;
 use crate::model::pool::{NodeOverlay, NodePool};
 use crate::model::quantity::Resources;
+use crate::model::roll::RollFailures;
 use crate::model::symbol::Symbol;
 use crate::model::workload::{
     CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
@@ -328,6 +330,11 @@ pub fn render_node_pool(pool: &NodePool) -> Value {
 /// The status of a NodePool as the API server would hold it.
 pub fn render_node_pool_status(pool: &NodePool) -> Value {
     nodepool::render_status(pool)
+}
+
+/// The text that remembers tries to replace nodes of a pool which failed; `None`: there is nothing to remember.
+pub fn render_roll_failures(failures: &RollFailures) -> Option<String> {
+    roll::render_failures(failures)
 }
 
 /// The status of a NodeOverlay.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::field::{Field, Stage};
 use super::requirement::Place;
-use super::{condition, hash, metadata, render, requirement, taint};
+use super::{condition, hash, metadata, render, requirement, roll, taint};
 use crate::model::label::{self, annotation};
 use crate::model::name::{ClassName, PoolName};
 use crate::model::owner::Owner;
@@ -56,6 +56,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
     let (hash, hash_version) =
         hash::stored_or(found, version, hash::NODEPOOL_VERSION, || hash::of_template(&template));
     let new_stamp = hash::new_stamp((found, version), &template);
+    let (roll, roll_failures) = roll::read(&annotations);
     Some(NodePool {
         name: PoolName(metadata.name),
         uid: metadata.uid,
@@ -69,6 +70,8 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
         limits,
         weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(0),
         replicas: replicas.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
+        roll,
+        roll_failures,
         is_ready,
         new_stamp,
         fault,
@@ -281,7 +284,7 @@ fn read_budget(budget: &Field<'_, '_>) -> Option<Budget> {
     })
 }
 
-fn parse_budget_nodes(text: &str) -> Option<BudgetNodes> {
+pub(super) fn parse_budget_nodes(text: &str) -> Option<BudgetNodes> {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(digits) = text.strip_suffix('%') {
         let is_short = is_digits(digits) && (digits.len() <= 2 || digits == "100");
@@ -327,11 +330,13 @@ pub(crate) fn render(pool: &NodePool) -> Value {
     if let Some(created) = pool.created {
         metadata["creationTimestamp"] = created.to_string().into();
     }
+    let mut annotations = roll::annotations(pool);
     if let (Some(hash), Some(version)) = (pool.hash, pool.hash_version) {
-        metadata["annotations"] = json!({
-            annotation::NODEPOOL_HASH.as_str(): hash.as_str(),
-            annotation::NODEPOOL_HASH_VERSION.as_str(): version.as_str(),
-        });
+        annotations.insert(annotation::NODEPOOL_HASH.to_string(), hash.as_str().into());
+        annotations.insert(annotation::NODEPOOL_HASH_VERSION.to_string(), version.as_str().into());
+    }
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
     }
     let mut spec = Map::new();
     spec.insert("template".into(), render_template(&pool.template));

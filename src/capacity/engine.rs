@@ -29,6 +29,7 @@ use super::cluster::Cluster;
 use super::consistency::Checks;
 use super::decision::Steps;
 use super::disruption::command::{self, is_waiting};
+use super::disruption::roll::Tries;
 use super::disruption::{self, interruption, marking};
 use super::garbage;
 use super::lifecycle::{self, Context, GiveUp, Launches};
@@ -105,6 +106,7 @@ pub struct Engine {
     replicas_changed: BTreeSet<PoolName>,
     tally: Tally,
     registrations: Registrations,
+    tries: Tries,
     checks: Checks,
     plans: Plans,
     nominations: Nominations,
@@ -154,6 +156,7 @@ impl Engine {
             replicas_changed: BTreeSet::new(),
             tally: Tally::default(),
             registrations: Registrations::default(),
+            tries: Tries::default(),
             checks: Checks::default(),
             plans: Plans::default(),
             nominations,
@@ -248,7 +251,9 @@ impl Engine {
             }
             Observation::Pool(pool) => match self.cluster.pools.get(&pool.name) {
                 Some(known) if known.is_same_but_for_status(pool) => {
-                    self.revision += u64::from(known.is_ready != pool.is_ready);
+                    let is_news =
+                        known.is_ready != pool.is_ready || known.roll_failures != pool.roll_failures;
+                    self.revision += u64::from(is_news);
                     if known.is_ready != pool.is_ready {
                         self.replicas_changed.insert(pool.name);
                     }
@@ -263,6 +268,7 @@ impl Engine {
             },
             Observation::PoolGone(name) => {
                 self.registrations.forget(*name);
+                self.tries.forget_pool(*name);
                 self.see_pool(*name);
             }
             Observation::Overlay(overlay) => {
@@ -469,6 +475,7 @@ impl Engine {
         self.nominations.forget_claim(name);
         self.claims_due.forget(name);
         self.checks.forget(name);
+        self.tries.forget_claim(name);
         self.given_up.remove(&name);
         self.waiting.remove(&name);
         self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
@@ -660,6 +667,10 @@ impl Engine {
                     }
                 }
                 Action::DeleteNode { node } | Action::FinalizeNode { node } => self.touch_node(*node),
+                Action::UpdatePool { pool, change } if change.roll_failures.is_some() => {
+                    // It may be halted now, or not any more.
+                    self.pools_changed.insert(*pool);
+                }
                 Action::UpdatePool { pool, change } if change.conditions.is_some() => {
                     // It may have become ready.
                     self.replicas_changed.insert(*pool);
@@ -759,9 +770,12 @@ impl Engine {
                     let steps = self.tend_claim(&claim, now);
                     self.claims_due.schedule(name, steps.wake_at);
                     let told = self.registrations.judge(&self.cluster, &claim, &steps, now);
+                    let chance = (self.settings.seed, now);
+                    let tried = self.tries.judge(&self.cluster, &claim, &steps, chance);
                     self.nominate(&steps, now, out);
                     self.take(steps, now, out);
                     self.take(told, now, out);
+                    self.take(tried, now, out);
                 }
             }
             for name in nodes {

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::cluster::Cluster;
 use super::decision::Steps;
 use super::disruption::command::is_leaving;
+use super::disruption::roll;
 use super::registration::Registrations;
 use crate::model::action::{Action, ClaimChange, PoolChange};
 use crate::model::claim::{ConditionType, NodeClaim};
@@ -143,6 +144,7 @@ pub(crate) fn report_conditions(
 ) {
     let mut found = conditions(cluster, pool, now);
     registrations.report(pool, &mut found, now);
+    roll::report(cluster, pool, &mut found, now, steps);
     if found == pool.conditions {
         return;
     }

@@ -539,6 +539,7 @@ fn absorb(queue: &mut VecDeque<Job>, job: Job) -> Option<Job> {
                 change.conditions = more.conditions.clone().or(change.conditions.take());
                 change.used = more.used.clone().or(change.used.take());
                 change.stamp = more.stamp.or(change.stamp);
+                change.roll_failures = more.roll_failures.or(change.roll_failures);
                 return None;
             }
             // What a claim says of its node is written after the node: a successor believes it.

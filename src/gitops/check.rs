@@ -17,6 +17,7 @@ use crate::api::{self, FieldError};
 use crate::gitops::diagnostic::{Diagnostic, Place};
 use crate::gitops::overlap;
 use crate::gitops::rendered::{Draft, place_of};
+use crate::gitops::roll;
 use crate::gitops::text_form;
 use crate::gitops::tree::Node;
 use crate::model::catalog::{Catalog, region_of, regions};
@@ -142,6 +143,7 @@ pub(crate) fn drafts(
         let before = found.len();
         if draft.manifest["kind"] == "NodePool" {
             pool(draft, instances, region, found);
+            roll::check_draft(draft, found);
         } else if draft.manifest["kind"] == "EC2NodeClass" {
             class::check(draft, found);
         }

@@ -266,6 +266,9 @@ pub struct Pool {
     /// Room for pods to come that nodes of this pool always keep free.
     #[schemars(example = BTreeMap::from([("cpu", "500m"), ("memory", "1Gi")]))]
     pub headroom: Option<Headroom>,
+    /// How nodes that are not what the pool would make now are replaced.
+    #[schemars(example = BTreeMap::from([("soak", "30m")]))]
+    pub roll: Option<Roll>,
     /// A fixed number of nodes, for the strategy `static`.
     #[schemars(range(min = 0), example = 3)]
     pub replicas: Option<i64>,
@@ -298,6 +301,29 @@ pub struct Headroom {
     /// The namespace of the rendered objects.
     #[schemars(extend("default" = "default"), example = &"shop")]
     pub namespace: Option<NameText>,
+}
+
+/// How nodes that have drifted are replaced, within the pool's budgets. Rendered as the annotation `provisor.dev/roll` of the
+/// NodePool; the nodes do not drift by it.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Roll {
+    /// Replaces nothing that has drifted as long as it is true.
+    #[schemars(extend("default" = false), example = true)]
+    pub paused: Option<bool>,
+    /// How many new nodes have to prove themselves before the others are replaced; 0 for none.
+    #[schemars(range(min = 0, max = 1000), extend("default" = 0), example = 1)]
+    pub canary: Option<i64>,
+    /// How long those nodes have to be ready for that.
+    #[schemars(extend("default" = "10m"), example = &"30m")]
+    pub soak: Option<DurationText>,
+    /// How many replacements there may be at once beside the nodes that they replace: a number, or a percentage of the pool's
+    /// nodes. As many as budgets let go by default.
+    #[schemars(example = &"10%")]
+    pub surge: Option<BudgetNodes>,
+    /// After so many tries in a row that failed nothing more is tried until the pool asks for something else, or a person says so.
+    #[schemars(range(min = 1, max = 1000), extend("default" = 3), example = 5)]
+    pub halt_after: Option<i64>,
 }
 
 /// How a node is paid for.

@@ -16,6 +16,7 @@ use super::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, TypeName
 use super::offering::CapacityType;
 use super::pool::{HashStamp, NodePool, OverlayConditions, PoolCondition, PoolConditions, PoolUse};
 use super::quantity::Resources;
+use super::roll::RollFailures;
 use super::symbol::Symbol;
 use super::taint::Taint;
 
@@ -153,6 +154,8 @@ pub struct PoolChange {
     pub used: Option<PoolUse>,
     /// The annotations that carry its hash.
     pub stamp: Option<HashStamp>,
+    /// The annotation that remembers tries which failed; none of them takes it away.
+    pub roll_failures: Option<RollFailures>,
 }
 
 impl PoolChange {
@@ -168,6 +171,9 @@ impl PoolChange {
         if let Some(stamp) = self.stamp {
             (pool.hash, pool.hash_version) = (Some(stamp.hash), Some(stamp.version));
             pool.new_stamp = None;
+        }
+        if let Some(failures) = self.roll_failures {
+            pool.roll_failures = Some(failures).filter(|failures| failures.count > 0);
         }
     }
 }

@@ -48,6 +48,8 @@ pub mod annotation {
         TRACKING_ID = "provisor.dev/tracking-id",
         OWNER = "provisor.dev/owner",
         REPLACED_BY = "provisor.dev/replaced-by",
+        ROLL = "provisor.dev/roll",
+        ROLL_FAILURES = "provisor.dev/roll-failures",
         POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost",
     }
 }

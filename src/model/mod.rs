@@ -18,6 +18,7 @@ pub mod taint;
 pub mod offering;
 pub mod condition;
 pub mod pool;
+pub mod roll;
 pub mod class;
 pub mod claim;
 pub mod node;

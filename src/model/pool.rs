@@ -11,6 +11,7 @@ use super::name::{ClassName, PoolName, Uid};
 use super::owner::Owner;
 use super::quantity::Resources;
 use super::requirement::Requirements;
+use super::roll::{Roll, RollFailures, RollFault};
 use super::symbol::Symbol;
 use super::taint::Taint;
 use super::time::Patience;
@@ -154,6 +155,10 @@ pub struct NodePool {
     pub weight: u32,
     /// `Some`: a static pool that keeps so many nodes and takes no demand.
     pub replicas: Option<u32>,
+    /// How its drifted nodes are replaced; one that cannot be read lets none be.
+    pub roll: Result<Roll, RollFault>,
+    /// Tries to replace its nodes that failed in a row.
+    pub roll_failures: Option<RollFailures>,
     /// The condition `Ready`; an object without conditions counts as ready, so that plain manifests can be planned with.
     pub is_ready: bool,
     /// Of `template` without requirements (api.md 9), as annotated on the object; else computed by the reader.
@@ -174,10 +179,11 @@ impl NodePool {
         self.replicas.is_some()
     }
 
-    /// Whether `other` differs from this in nothing but its status.
+    /// Whether `other` differs from this in nothing but its status, and what we remember at it.
     pub fn is_same_but_for_status(&self, other: &Self) -> bool {
         let stripped = |pool: &Self| Self {
             is_ready: true,
+            roll_failures: None,
             conditions: PoolConditions::default(),
             used: None,
             ..pool.clone()
@@ -210,12 +216,20 @@ pub enum PoolCondition {
     NodeClassReady,
     /// Whether its machines come to be nodes; it is used all the same.
     NodeRegistrationHealthy,
+    /// Whether its drifted nodes can be replaced; said only once they could not.
+    RollHealthy,
     Ready,
 }
 
 impl ConditionKind for PoolCondition {
     fn all() -> &'static [Self] {
-        &[Self::ValidationSucceeded, Self::NodeClassReady, Self::NodeRegistrationHealthy, Self::Ready]
+        &[
+            Self::ValidationSucceeded,
+            Self::NodeClassReady,
+            Self::NodeRegistrationHealthy,
+            Self::RollHealthy,
+            Self::Ready,
+        ]
     }
 
     fn word(self) -> &'static str {
@@ -223,6 +237,7 @@ impl ConditionKind for PoolCondition {
             Self::ValidationSucceeded => "ValidationSucceeded",
             Self::NodeClassReady => "NodeClassReady",
             Self::NodeRegistrationHealthy => "NodeRegistrationHealthy",
+            Self::RollHealthy => "RollHealthy",
             Self::Ready => "Ready",
         }
     }

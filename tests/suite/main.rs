@@ -27,6 +27,7 @@ mod mistakes;
 mod promotion;
 mod rendering;
 mod review;
+mod rolls;
 mod scheduling;
 mod schemas;
 mod secrets;

@@ -1,14 +1,18 @@
-//! Nodes that are not what their pool would make now: replaced one by one, the oldest drift first, whatever the price.
+//! Nodes that are not what their pool would make now: replaced whatever the price, in each pool the oldest drift first. Pools take
+//! turns, so that none waits for another; how far each may go is its roll's matter.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::budgets::allowances;
+use super::budgets::{Allowance, allowances};
 use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination, Method, destinations};
+use super::roll::{self, Room, Standing};
 use super::round::Round;
 use crate::capacity::static_capacity;
 use crate::model::claim::ConditionType;
+use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
+use crate::model::name::PoolName;
 use crate::model::pool::DisruptionReason;
 
 /// The next drifted node that can go, with everything that has to come first.
@@ -17,45 +21,92 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
     if candidates.is_empty() {
         return None;
     }
+    // A node that nothing came of makes room for others of its pool: it may be the only one with that trouble.
     candidates.sort_by_key(|candidate| {
         let has_pods = round.cluster.pods_of(candidate.node).any(|pod| super::cost::has_to_move(pod));
-        (has_pods, round.claim(candidate).conditions.true_since(ConditionType::Drifted), candidate.node)
+        let since = round.claim(candidate).conditions.true_since(ConditionType::Drifted);
+        let failures = round.tries.failures_of(candidate.claim);
+        (round.tries.turn_of(candidate.pool), has_pods, failures, since, candidate.node)
     });
     let allowances = allowances(&round.cluster, DisruptionReason::Drifted, round.now);
+    let rooms = rooms(round, &candidates);
     for candidate in candidates {
         let Some(allowance) = allowances.get(&candidate.pool) else { continue };
-        if allowance.remaining() == 0 {
-            let why = allowance.why(candidate.pool, DisruptionReason::Drifted);
-            round.note(candidate.node, "BudgetExhausted", format!("drifted, but {why}"));
-            round.hold(&candidate, allowance, DisruptionReason::Drifted);
+        let Some(room) = rooms.get(&candidate.pool) else { continue };
+        if !has_budget(round, &candidate, allowance) {
             continue;
         }
-        let pods = round.leaving_pods(candidate.node);
-        let simulated = round.simulate(&[&candidate], false);
-        if let Some((pod, why)) = simulated.homeless.first() {
-            let message = format!("drifted, but pod {pod} would have no place: {why}");
-            round.note(candidate.node, "CannotReschedule", message);
-            continue;
+        match replace(round, &candidate, room) {
+            Ok(command) => return Some(command),
+            Err((code, message)) => round.note(candidate.node, code, message),
         }
-        let mut solution = simulated.solution;
-        // What waits for other reasons is not this command's business.
-        solution.new_nodes.retain(|new| new.pods.iter().any(|pod| pods.contains(pod)));
-        let replacements = round.replacements(&solution, &pods);
-        let spent: UsdPerHour = replacements.iter().map(|node| node.price()).sum();
-        let savings = candidate.price - spent;
-        let to = destinations(&pods, &solution, true);
-        return Some(Command::new(Method::Drift, &[candidate], replacements, savings, to));
     }
     None
+}
+
+/// What the rolls of the pools of `candidates` leave open; nodes of the others are noted to stay.
+fn rooms(round: &mut Round, candidates: &[Candidate]) -> BTreeMap<PoolName, Room> {
+    let names: BTreeSet<PoolName> = candidates.iter().map(|candidate| candidate.pool).collect();
+    let mut rooms = BTreeMap::new();
+    for name in names {
+        let Some(pool) = round.cluster.pools.get(&name).cloned() else { continue };
+        match roll::standing(round, &pool) {
+            Standing::Open(room) => drop(rooms.insert(name, room)),
+            Standing::Held { reason, until } => {
+                round.rolls_on_at = round.rolls_on_at.into_iter().chain(until).min();
+                for candidate in candidates.iter().filter(|candidate| candidate.pool == name) {
+                    round.note(candidate.node, reason.code, format!("drifted, but {reason}"));
+                }
+            }
+        }
+    }
+    rooms
+}
+
+/// Whether the budgets of its pool let `candidate` go; else it is noted to stay.
+fn has_budget(round: &mut Round, candidate: &Candidate, allowance: &Allowance) -> bool {
+    if allowance.remaining() > 0 {
+        return true;
+    }
+    let why = allowance.why(candidate.pool, DisruptionReason::Drifted);
+    round.note(candidate.node, "BudgetExhausted", format!("drifted, but {why}"));
+    round.hold(candidate, allowance, DisruptionReason::Drifted);
+    false
+}
+
+/// `candidate` goes, and all that its pods need comes first.
+fn replace(round: &Round, candidate: &Candidate, room: &Room) -> Result<Command, (&'static str, String)> {
+    let pods = round.leaving_pods(candidate.node);
+    let simulated = round.simulate(&[candidate], false);
+    if let Some((pod, why)) = simulated.homeless.first() {
+        return Err(("CannotReschedule", format!("drifted, but pod {pod} would have no place: {why}")));
+    }
+    let mut solution = simulated.solution;
+    // What waits for other reasons is not this command's business.
+    solution.new_nodes.retain(|new| new.pods.iter().any(|pod| pods.contains(pod)));
+    let replacements = round.replacements(&solution, &pods);
+    if replacements.len() > room.replacements as usize {
+        let message = format!(
+            "drifted, but it needs {} at once, and the surge of pool {} leaves room for {}",
+            counted(replacements.len(), "replacement"),
+            candidate.pool,
+            room.replacements
+        );
+        return Err(("SurgeReached", message));
+    }
+    let spent: UsdPerHour = replacements.iter().map(|node| node.price()).sum();
+    let savings = candidate.price - spent;
+    let to = destinations(&pods, &solution, true);
+    Ok(Command::new(Method::Drift, std::slice::from_ref(candidate), replacements, savings, to))
 }
 
 /// Drifted nodes of static pools: each is replaced by one of the same template, as far as limits leave room for both.
 pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
     let candidates = drifted(round, true);
     let allowances = allowances(&round.cluster, DisruptionReason::Drifted, round.now);
-    let pools: BTreeSet<_> = candidates.iter().map(|candidate| candidate.pool).collect();
+    let rooms = rooms(round, &candidates);
     let mut commands = Vec::new();
-    for name in pools {
+    for (name, room) in rooms {
         let (Some(pool), Some(allowance)) = (round.cluster.pools.get(&name).cloned(), allowances.get(&name))
         else {
             continue;
@@ -68,12 +119,30 @@ pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
             left = 0;
             why = ("ScalingDown", format!("pool {name} scales down first"));
         }
+        for (open, code, message) in [
+            (
+                u64::from(room.nodes),
+                "RollSoaking",
+                format!("the roll of pool {name} proves itself on a few nodes first"),
+            ),
+            (u64::from(room.replacements), "SurgeReached", format!("the surge of pool {name} is used up")),
+        ] {
+            if open < left {
+                left = open;
+                why = (code, message);
+            }
+        }
         let room = static_capacity::room(&pool, &census);
         if room < left {
             left = room;
             why = ("LimitReached", format!("limits.nodes of pool {name} leaves no room for a replacement"));
         }
-        for candidate in candidates.iter().filter(|candidate| candidate.pool == name) {
+        let mut own: Vec<&Candidate> = candidates.iter().filter(|candidate| candidate.pool == name).collect();
+        own.sort_by_key(|candidate| {
+            let since = round.claim(candidate).conditions.true_since(ConditionType::Drifted);
+            (round.tries.failures_of(candidate.claim), since, candidate.node)
+        });
+        for candidate in own {
             if left == 0 {
                 round.note(candidate.node, why.0, format!("drifted, but {}", why.1));
                 if why.0 == "BudgetExhausted" {

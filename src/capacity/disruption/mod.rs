@@ -14,6 +14,7 @@ pub(crate) mod expiration;
 pub(crate) mod interruption;
 mod emptiness;
 mod drift;
+pub(crate) mod roll;
 mod consolidation;
 mod hysteresis;
 mod removal;
@@ -75,6 +76,8 @@ pub struct DisruptionPlan {
     pub protections: BTreeMap<ObjectKey, Protection>,
     /// How things stood before any of this started.
     pub outlook: Outlook,
+    /// When something that holds a roll back is over.
+    pub rolls_on_at: Option<Timestamp>,
 }
 
 /// What might go and how many are let, before anything starts.
@@ -148,6 +151,7 @@ pub(crate) fn plan_after(
         unjoined,
         protections,
         outlook,
+        rolls_on_at: round.rolls_on_at,
     }
 }
 
@@ -269,7 +273,7 @@ fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
         let is_outdated = claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted));
         let held_for = match code {
             "BudgetExhausted" => round.held.get(&node.name).copied(),
-            "BeingDisrupted" => None,
+            "BeingDisrupted" | "SurgeReached" => None,
             _ => is_outdated.then_some(DisruptionReason::Drifted),
         };
         Kept { node: node.name, code, message, held_for }

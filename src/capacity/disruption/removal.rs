@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::balanced::{Totals, approve};
 use super::candidates::Candidate;
 use super::command::{Command, Method, destinations};
+use super::roll;
 use super::round::Round;
 use crate::capacity::provisioning::missing_values;
 use crate::capacity::scheduling::{Fit, NewNode, Place};
@@ -67,6 +68,10 @@ pub(super) fn wants(round: &Round, candidate: &Candidate) -> Result<(), Refused>
         let message =
             format!("NodePool \"{}\" has consolidation policy WhenEmpty, but node is not empty", pool.name);
         return no("PolicyWhenEmpty", message);
+    }
+    // What comes for them would be what their roll holds back.
+    if round.claim(candidate).conditions.is_true(ConditionType::Drifted) {
+        roll::is_open_to_others(round, pool).map_err(|reason| (reason.code, reason.message))?;
     }
     Ok(())
 }

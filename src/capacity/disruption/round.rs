@@ -12,6 +12,7 @@ use super::budgets::Allowance;
 use super::candidates::{Candidate, Class, KeepReason, Weighed, admit};
 use super::command::{Command, is_waiting};
 use super::removal::{Refused, needed_by_waiting_pods, no_place};
+use super::roll::{Standing, Tries};
 use super::{Settings, marking};
 use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
@@ -44,6 +45,10 @@ pub(crate) struct Round<'a> {
     pub planned: BTreeMap<ObjectKey, Planned>,
     /// In which turn they are given one now.
     pub turn: usize,
+    /// What is remembered of tries to replace drifted nodes.
+    pub tries: Tries,
+    /// When something that holds a roll back is over.
+    pub rolls_on_at: Option<Timestamp>,
     /// Why a node stays, as far as some method said so.
     pub notes: BTreeMap<NodeName, KeepReason>,
     /// Nodes that would go, and that nothing but the budgets of their pools keeps.
@@ -65,6 +70,8 @@ pub(crate) struct Round<'a> {
     budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
     /// Nodes that were looked at as candidates.
     pub(super) weighed: RefCell<FastMap<NodeName, Weighed>>,
+    /// How rolls stand in this picture, as far as somebody asked.
+    pub(super) standings: RefCell<BTreeMap<PoolName, Standing>>,
     /// What every simulation in this picture starts from.
     start: RefCell<Start>,
     /// What this round has changed, and what was changed before it.
@@ -119,6 +126,8 @@ impl<'a> Round<'a> {
             made: BTreeSet::new(),
             planned: BTreeMap::new(),
             turn: 0,
+            tries: Tries::default(),
+            rolls_on_at: None,
             notes: BTreeMap::new(),
             held: BTreeMap::new(),
             blocked: BTreeSet::new(),
@@ -131,6 +140,7 @@ impl<'a> Round<'a> {
             hosts: BTreeSet::new(),
             budgets_by_namespace,
             weighed: RefCell::default(),
+            standings: RefCell::default(),
             start: RefCell::default(),
             touched: Touched::default(),
             cluster,
@@ -155,6 +165,7 @@ impl<'a> Round<'a> {
 
     /// The picture is another one.
     fn change(&mut self) {
+        self.standings.get_mut().clear();
         let touched = self.cluster.take_touched();
         let start = self.start.get_mut();
         start.begun = [None, None];
@@ -493,6 +504,7 @@ impl<'a> Round<'a> {
     /// Starts `command` in this picture: its nodes are on their way out, its replacements on their way in.
     pub fn start(&mut self, command: &Command) {
         self.turn += 1;
+        self.tries.start(command);
         for claim in &command.claims {
             if let Some(known) = self.cluster.claims.get(claim) {
                 let deleted = Some(known.deleted.unwrap_or(self.now));

@@ -125,7 +125,10 @@ fn word_for(kept: &Kept) -> Option<&'static str> {
         | "PoolNotFound"
         | "PodDoNotDisrupt"
         | "PodDisruptionBudget"
-        | "PodDisruptionBudgets" => Some("DisruptionBlocked"),
+        | "PodDisruptionBudgets"
+        | "RollHalted"
+        | "RollPaused"
+        | "RollUnreadable" => Some("DisruptionBlocked"),
         "CannotReschedule" if kept.held_for == Some(DisruptionReason::Drifted) => Some("DisruptionBlocked"),
         "BufferPods"
         | "InstanceTypeNotFound"

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use super::Engine;
 use crate::capacity::buffers::{self, Hosting};
 use crate::capacity::decision::Steps;
+use crate::capacity::disruption::roll;
 use crate::capacity::pool_status;
 use crate::model::action::{Action, Notice, PoolChange, Subject};
 use crate::model::buffer::{BufferSource, BufferStatus};
@@ -43,6 +44,9 @@ impl Engine {
         if let Some(known) = self.cluster.pools.get_mut(&pool) {
             let known = std::sync::Arc::make_mut(known);
             (known.used, known.conditions) = (None, Default::default());
+            if known.roll_failures.is_some() {
+                self.tries.doubt(pool);
+            }
             self.pools_changed.insert(pool);
         }
         if let Some(known) = self.cluster.overlays.get_mut(&Symbol::new(name)) {
@@ -76,6 +80,16 @@ impl Engine {
             let Some(pool) = self.cluster.pools.get(&name).filter(|pool| is_ours(pool)) else { continue };
             pool_status::report_conditions(&self.cluster, pool, &mut self.registrations, now, &mut steps);
             unreported.insert(name);
+        }
+        for name in self.tries.take_unwritten() {
+            let failures = self.cluster.pools.get(&name).and_then(|pool| pool.roll_failures);
+            if let Some(failures) = failures {
+                steps.push(
+                    roll::remember(name, failures),
+                    "RollFailures",
+                    "it is not written at the pool yet",
+                );
+            }
         }
         self.take(steps, now, out);
         unreported.extend(self.tally.catch_up(&self.cluster));

@@ -304,6 +304,7 @@ impl Engine {
         let settings = self.settings.clone();
         let mut round = self.round(&supply, &settings, now);
         let plan = disruption::plan_in(&mut round, COMMANDS_MAX);
+        self.tries.follow(std::mem::take(&mut round.tries));
         let returned = round.give_back();
         self.take_back(&supply, returned);
         self.disrupting.explained.approve(&plan, &self.cluster);
@@ -326,7 +327,10 @@ impl Engine {
             Protection::Until(end) => *end,
             _ => None,
         });
-        self.disrupting.window_at = windows.chain(kept).chain(protected).min();
+        // What there was no room for in this pass is judged in the next, whether or not anything changes.
+        let cut = (plan.commands.len() >= COMMANDS_MAX).then_some(now);
+        let moments = windows.chain(kept).chain(protected).chain(plan.rolls_on_at).chain(cut);
+        self.disrupting.window_at = moments.min();
         self.disrupting.last = Some((now, self.revision));
         let former = (*self.plan).clone();
         self.plan = Arc::new(Plan { disruption: Arc::new(plan), ..former });
@@ -348,6 +352,7 @@ impl Engine {
         round.nominated = self.provisioning.nominated.keys().copied().chain(hosts).collect();
         round.planned = self.plans.places().clone();
         round.turn = self.plans.take_turn();
+        round.tries = self.tries.afresh();
         round.host(self.provisioning.hosting.clone());
         round
     }

@@ -190,6 +190,8 @@ mod tests {
             is_ready: true,
             hash: None,
             hash_version: None,
+            roll: Ok(Default::default()),
+            roll_failures: None,
             new_stamp: None,
             owner: None,
             fault: None,

@@ -17,6 +17,7 @@ pub use provider::{SimulatedProvider, SimulatedSettings};
 use crate::api::{self, FieldError, Object};
 use crate::model::action::Action;
 use crate::model::catalog::Catalog;
+use crate::model::label::annotation;
 use crate::model::name::{ClassName, ObjectKey, PoolName};
 use crate::model::observation::Observation;
 use crate::model::symbol::Symbol;
@@ -99,6 +100,9 @@ impl SimulatedCluster {
         let now = self.world.now().to_string();
         let created = former_at("/metadata/creationTimestamp").unwrap_or_else(|| json!(now));
         let mut stored = manifest.clone();
+        if let Some(failures) = former_at(ROLL_FAILURES).and_then(|text| text.as_str().map(str::to_owned)) {
+            put_roll_failures(&mut stored, Some(failures));
+        }
         stored["metadata"]["uid"] = uid;
         stored["metadata"]["generation"] = json!(generation);
         stored["metadata"]["creationTimestamp"] = created;
@@ -174,7 +178,12 @@ impl SimulatedCluster {
         self.world.perform(action);
         let objects = self.world.objects();
         let (kind, name, status) = match action {
-            Action::UpdatePool { pool, .. } => {
+            Action::UpdatePool { pool, change } => {
+                if let Some(failures) = &change.roll_failures
+                    && let Some(stored) = self.manifests.get_mut(&("NodePool".into(), pool.to_string()))
+                {
+                    put_roll_failures(stored, api::render_roll_failures(failures));
+                }
                 let status = objects.pools.get(pool).map(|pool| api::render_node_pool_status(pool));
                 ("NodePool", pool.to_string(), status)
             }
@@ -199,6 +208,20 @@ impl SimulatedCluster {
 
     pub fn take_news(&mut self) -> Vec<(Timestamp, Observation)> {
         self.world.take_news()
+    }
+}
+
+/// What the engine remembers at a pool; whoever applies the pool does not know of it.
+const ROLL_FAILURES: &str = "/metadata/annotations/provisor.dev~1roll-failures";
+
+fn put_roll_failures(stored: &mut Value, text: Option<String>) {
+    let key = annotation::ROLL_FAILURES.as_str();
+    match text {
+        Some(text) => stored["metadata"]["annotations"][key] = text.into(),
+        None => {
+            let annotations = stored.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+            annotations.and_then(|annotations| annotations.shift_remove(key));
+        }
     }
 }
 

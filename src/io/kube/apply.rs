@@ -202,14 +202,19 @@ impl Writer {
 
     pub async fn change_pool(&self, pool: PoolName, change: &PoolChange) -> Written {
         let mut written = None;
+        let mut annotations = Map::new();
         if let Some(stamp) = change.stamp {
-            let annotations = Labels::from([
-                (*annotation::NODEPOOL_HASH, stamp.hash),
-                (*annotation::NODEPOOL_HASH_VERSION, stamp.version),
-            ]);
-            let mut metadata = Map::new();
-            put_labels(&mut metadata, "annotations", &annotations);
-            written = self.merge(Kind::NodePool, pool.0, None, &json!({ "metadata": metadata })).await?;
+            annotations.insert(annotation::NODEPOOL_HASH.to_string(), stamp.hash.as_str().into());
+            annotations.insert(annotation::NODEPOOL_HASH_VERSION.to_string(), stamp.version.as_str().into());
+        }
+        if let Some(failures) = &change.roll_failures {
+            // Without a text the annotation goes.
+            annotations
+                .insert(annotation::ROLL_FAILURES.to_string(), api::render_roll_failures(failures).into());
+        }
+        if !annotations.is_empty() {
+            let change = json!({ "metadata": { "annotations": annotations } });
+            written = self.merge(Kind::NodePool, pool.0, None, &change).await?;
         }
         let mut status = Map::new();
         if let Some(used) = &change.used {

@@ -14,6 +14,7 @@ use provisor::model::pool::{
 };
 use provisor::model::quantity::{ResourceName, Resources};
 use provisor::model::requirement::{Operator, Requirement, Requirements};
+use provisor::model::roll::{Roll, RollFailures};
 use provisor::model::symbol::Symbol;
 use provisor::model::taint::{Effect, Taint};
 use provisor::model::time::{Patience, SignedDuration, Timestamp};
@@ -167,6 +168,7 @@ prop_compose! {
         consolidate_after in patience(), budgets in vec(budget(), 0..3),
         limits in option::of(resources()), weight in 0_u32..=100, hash in word(),
         used in option::of((resources(), 0_u32..9)),
+        roll in roll(), roll_failures in option::of((1_u32..9, word()).prop_map(|(count, goal)| RollFailures { count, goal })),
         policy in prop_oneof![
             Just(ConsolidationPolicy::WhenEmpty), Just(ConsolidationPolicy::WhenEmptyOrUnderutilized),
             Just(ConsolidationPolicy::Balanced),
@@ -182,9 +184,20 @@ prop_compose! {
         NodePool {
             name: provisor::model::name::PoolName(name), uid: Uid(uid), created, is_deleting: false,
             template: template.into(), disruption: Disruption { consolidate_after, policy, budgets }, limits, weight,
-            replicas: None, is_ready, hash: Some(hash), hash_version: Some(hash), new_stamp: None, owner: None, fault: None,
+            replicas: None, roll: Ok(roll), roll_failures, is_ready, hash: Some(hash), hash_version: Some(hash), new_stamp: None, owner: None, fault: None,
             conditions, used: used.map(|(resources, nodes)| PoolUse { resources, nodes }),
         }
+    }
+}
+
+prop_compose! {
+    fn roll()(
+        is_paused in any::<bool>(), canary in 0_u32..9, soak in 0_i64..90_000, halt_after in 1_u32..9,
+        surge in option::of(prop_oneof![
+            (1_u32..9).prop_map(BudgetNodes::Count), (1_u8..=100).prop_map(BudgetNodes::Percent),
+        ]),
+    ) -> Roll {
+        Roll { is_paused, canary, soak: SignedDuration::from_secs(soak), surge, halt_after }
     }
 }
 

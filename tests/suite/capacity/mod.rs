@@ -18,6 +18,7 @@ mod consolidation;
 mod balanced;
 mod second_look;
 mod engine;
+mod rolls;
 mod rounds;
 mod registration;
 mod buffers;

@@ -12,6 +12,7 @@ use provisor::model::label::{self, annotation};
 use provisor::model::name::{ClaimName, NodeName, ObjectKey};
 use provisor::model::observation::Observation;
 use provisor::model::pool::{Budget, BudgetNodes, BudgetWindow};
+use provisor::model::roll::Roll;
 use provisor::model::taint::Taint;
 use provisor::model::time::Patience;
 
@@ -172,7 +173,10 @@ fn dis_141_what_could_not_be_taken_away_is_tried_again_at_once() {
 
 #[test]
 fn dis_134_a_node_whose_replacements_are_lost_is_tried_again_and_again() {
-    let mut town = Town::with(|pool| pool.disruption.consolidate_after = Patience::never());
+    let mut town = Town::with(|pool| {
+        pool.disruption.consolidate_after = Patience::never();
+        pool.roll = Ok(Roll { halt_after: 9, ..Roll::default() });
+    });
     town.node("n1", "m5.large");
     town.run("web", "n1", shape("web", "1500m"));
     outdate(&mut town, "n1");
@@ -182,12 +186,13 @@ fn dis_134_a_node_whose_replacements_are_lost_is_tried_again_and_again() {
         let first = engine.decide(now);
         assert_eq!(reasons(&first).contains_key("DisruptionFailed"), time > 0, "time {time}");
         echo(&mut engine, now);
-        let later = decisions(&mut engine, now, now + seconds(25));
+        // Four minutes are what its pool is left alone after the third time.
+        let later = decisions(&mut engine, now, now + seconds(255));
         let started: Vec<_> =
             first.started.iter().chain(later.iter().flat_map(|(_, decision)| &decision.started)).collect();
         assert_eq!(started.len(), 1, "time {time}");
         assert_eq!(started[0].nodes, [NodeName::new("n1")]);
-        now += seconds(25);
+        now += seconds(255);
         let is_new = |name: &ClaimName| name.as_str() != "n1-claim";
         let new: Vec<ClaimName> = engine.cluster().claims.keys().copied().filter(is_new).collect();
         assert_eq!(new.len(), 1, "time {time}");

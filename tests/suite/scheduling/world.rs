@@ -403,6 +403,8 @@ pub fn pool(name: &str) -> NodePool {
         is_ready: true,
         hash: Some("17".into()),
         hash_version: Some("v3".into()),
+        roll: Ok(Default::default()),
+        roll_failures: None,
         new_stamp: None,
         owner: None,
         fault: None,
