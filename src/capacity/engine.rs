@@ -241,8 +241,12 @@ impl Engine {
             }
             Observation::Node(node) => {
                 self.unconfirmed.confirm_node(node.name);
-                self.revision +=
-                    u64::from(self.cluster.nodes.get(&node.name).is_none_or(|known| **known != **node));
+                let known = self.cluster.nodes.get(&node.name);
+                self.revision += u64::from(known.is_none_or(|known| **known != **node));
+                if known.is_some_and(|known| known.is_ready() != node.is_ready()) {
+                    // Some may have waited for it.
+                    self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
+                }
             }
             Observation::NodeGone(name) => {
                 self.unconfirmed.confirm_node(*name);

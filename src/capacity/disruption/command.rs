@@ -151,7 +151,12 @@ impl Command {
             Method::Expiration => "its lifetime is over".to_string(),
             Method::StaticScaleDown => "its pool wants fewer nodes".to_string(),
             Method::Emptiness => "it runs nothing that has to stay".to_string(),
-            Method::StaticDrift | Method::Drift => "it is not what its pool asks for any more".to_string(),
+            Method::StaticDrift | Method::Drift if is_one => {
+                "it is not what its pool asks for any more".to_string()
+            }
+            Method::StaticDrift | Method::Drift => {
+                "they are not what their pool asks for any more".to_string()
+            }
             Method::MultiNodeConsolidation | Method::SingleNodeConsolidation => {
                 match (self.replacements.len(), is_one) {
                     (0, true) => "its pods fit on other nodes".to_string(),
@@ -347,7 +352,7 @@ pub(crate) fn advance(
             Some(replacement) if replacement.deleted.is_some() => {
                 return take_back(cluster, claim, &format!("its replacement {name} is going away"), steps);
             }
-            Some(replacement) if replacement.conditions.is_true(ConditionType::Initialized) => {}
+            Some(replacement) if is_ready(cluster, replacement) => {}
             Some(_) => pending.push(name),
         }
     }
@@ -375,6 +380,12 @@ pub(crate) fn advance(
         }
         steps.wake(deadline);
     }
+}
+
+/// Whether `replacement` can take pods now: one that was initialized may have fallen ill while others were waited for.
+fn is_ready(cluster: &Cluster, replacement: &NodeClaim) -> bool {
+    let node = cluster.node_of(replacement);
+    replacement.conditions.is_true(ConditionType::Initialized) && node.is_none_or(|node| node.is_ready())
 }
 
 /// The node serves on.

@@ -1,6 +1,8 @@
 //! Nodes that are not what their pool would make now: replaced whatever the price, in each pool the oldest drift first. Pools take
 //! turns, so that none waits for another; how far each may go is its roll's matter.
 
+pub(crate) mod batch;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::budgets::{Allowance, allowances};
@@ -8,6 +10,7 @@ use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination, Method, destinations};
 use super::roll::{self, Room, Standing};
 use super::round::Round;
+use crate::capacity::scheduling::Fit;
 use crate::capacity::static_capacity;
 use crate::model::claim::ConditionType;
 use crate::model::count::counted;
@@ -30,14 +33,17 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
     });
     let allowances = allowances(&round.cluster, DisruptionReason::Drifted, round.now);
     let rooms = rooms(round, &candidates);
-    for candidate in candidates {
+    for (at, candidate) in candidates.iter().enumerate() {
         let Some(allowance) = allowances.get(&candidate.pool) else { continue };
         let Some(room) = rooms.get(&candidate.pool) else { continue };
-        if !has_budget(round, &candidate, allowance) {
+        if !has_budget(round, candidate, allowance) {
             continue;
         }
-        match replace(round, &candidate, room) {
-            Ok(command) => return Some(command),
+        match replace(round, std::slice::from_ref(candidate), room, Fit::First) {
+            Ok(command) => {
+                let most = allowance.remaining().min(room.nodes) as usize;
+                return Some(batch::together(round, (candidate, command), &candidates[at + 1..], most, room));
+            }
             Err((code, message)) => round.note(candidate.node, code, message),
         }
     }
@@ -74,30 +80,36 @@ fn has_budget(round: &mut Round, candidate: &Candidate, allowance: &Allowance) -
     false
 }
 
-/// `candidate` goes, and all that its pods need comes first.
-fn replace(round: &Round, candidate: &Candidate, room: &Room) -> Result<Command, (&'static str, String)> {
-    let pods = round.leaving_pods(candidate.node);
-    let simulated = round.simulate(&[candidate], false);
+/// All of `candidates`, which are of one pool, go, and what their pods need comes first.
+fn replace(
+    round: &Round,
+    candidates: &[Candidate],
+    room: &Room,
+    fit: Fit,
+) -> Result<Command, (&'static str, String)> {
+    let pods: Vec<_> = candidates.iter().flat_map(|candidate| round.leaving_pods(candidate.node)).collect();
+    let chosen: Vec<&Candidate> = candidates.iter().collect();
+    let simulated = round.simulate_towards(&chosen, false, &BTreeMap::new(), fit);
     if let Some((pod, why)) = simulated.homeless.first() {
         return Err(("CannotReschedule", format!("drifted, but pod {pod} would have no place: {why}")));
     }
     let mut solution = simulated.solution;
     // What waits for other reasons is not this command's business.
-    solution.new_nodes.retain(|new| new.pods.iter().any(|pod| pods.contains(pod)));
+    let own: BTreeSet<_> = pods.iter().collect();
+    solution.new_nodes.retain(|new| new.pods.iter().any(|pod| own.contains(pod)));
     let replacements = round.replacements(&solution, &pods);
     if replacements.len() > room.replacements as usize {
         let message = format!(
-            "drifted, but it needs {} at once, and the surge of pool {} leaves room for {}",
+            "drifted, but it needs {} at once, and its pool's surge leaves room for {}",
             counted(replacements.len(), "replacement"),
-            candidate.pool,
             room.replacements
         );
         return Err(("SurgeReached", message));
     }
     let spent: UsdPerHour = replacements.iter().map(|node| node.price()).sum();
-    let savings = candidate.price - spent;
+    let saved: UsdPerHour = candidates.iter().map(|candidate| candidate.price).sum();
     let to = destinations(&pods, &solution, true);
-    Ok(Command::new(Method::Drift, std::slice::from_ref(candidate), replacements, savings, to))
+    Ok(Command::new(Method::Drift, candidates, replacements, saved - spent, to))
 }
 
 /// Drifted nodes of static pools: each is replaced by one of the same template, as far as limits leave room for both.

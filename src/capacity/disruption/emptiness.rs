@@ -1,10 +1,13 @@
 //! Nodes that nobody would miss: given back all at once, within their budgets.
 
+use std::collections::BTreeMap;
+
 use super::budgets::allowances;
 use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination, Method};
 use super::cost;
 use super::round::Round;
+use crate::capacity::scheduling::Fit;
 use crate::model::claim::ConditionType;
 use crate::model::money::UsdPerHour;
 use crate::model::pool::DisruptionReason;
@@ -67,6 +70,7 @@ fn destinations(round: &Round, chosen: &[Candidate]) -> Vec<(crate::model::name:
     if leaving.is_empty() {
         return Vec::new();
     }
-    let simulated = round.simulate(&chosen.iter().collect::<Vec<_>>(), true);
+    let chosen: Vec<&Candidate> = chosen.iter().collect();
+    let simulated = round.simulate_towards(&chosen, true, &BTreeMap::new(), Fit::First);
     super::command::destinations(&leaving, &simulated.solution, false)
 }

@@ -11,6 +11,7 @@ use super::balanced::Move;
 use super::budgets::Allowance;
 use super::candidates::{Candidate, Class, KeepReason, Weighed, admit};
 use super::command::{Command, is_waiting};
+use super::drift::batch::Alone;
 use super::removal::{Refused, needed_by_waiting_pods, no_place};
 use super::roll::{Standing, Tries};
 use super::{Settings, marking};
@@ -70,6 +71,8 @@ pub(crate) struct Round<'a> {
     budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
     /// Nodes that were looked at as candidates.
     pub(super) weighed: RefCell<FastMap<NodeName, Weighed>>,
+    /// What would come for drifted nodes one by one.
+    pub(super) alone: RefCell<Alone>,
     /// How rolls stand in this picture, as far as somebody asked.
     pub(super) standings: RefCell<BTreeMap<PoolName, Standing>>,
     /// What every simulation in this picture starts from.
@@ -140,6 +143,7 @@ impl<'a> Round<'a> {
             hosts: BTreeSet::new(),
             budgets_by_namespace,
             weighed: RefCell::default(),
+            alone: RefCell::default(),
             standings: RefCell::default(),
             start: RefCell::default(),
             touched: Touched::default(),
@@ -245,12 +249,7 @@ impl<'a> Round<'a> {
         self.cluster.pods_of(node).filter(|pod| super::cost::has_to_move(pod)).map(|pod| pod.key).collect()
     }
 
-    /// Where everything would go without `candidates`.
-    pub fn simulate(&self, candidates: &[&Candidate], is_consolidation: bool) -> Simulated {
-        self.simulate_towards(candidates, is_consolidation, &BTreeMap::new(), Fit::First)
-    }
-
-    /// The same; pods go where `destinations` says, if they can.
+    /// Where everything would go without `candidates`; pods go where `destinations` says, if they can.
     pub fn simulate_towards(
         &self,
         candidates: &[&Candidate],

@@ -1,5 +1,8 @@
 //! A second look at a decision after a pause: pods may have come, budgets may have been used up, room may be gone.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 
 use super::balanced::Totals;
@@ -8,6 +11,9 @@ use super::candidates::{Candidate, Class, admit};
 use super::command::{Command, Method};
 use super::round::Round;
 use super::{consolidation, emptiness, removal};
+use crate::capacity::scheduling::NewNode;
+use crate::model::action::LaunchOption;
+use crate::model::money::UsdPerHour;
 
 /// How long a decision to save money waits: fifteen seconds, as in Karpenter.
 pub const PAUSE: SignedDuration = SignedDuration::from_secs(15);
@@ -69,10 +75,20 @@ pub(crate) fn validate(round: &mut Round, command: &Command) -> Result<Command, 
     if found.replacements.len() != command.replacements.len() {
         return Err((Change::Scheduling, "scheduling simulation produced new results".into()));
     }
-    if !offers_all(&found, command) {
+    let nodes = found.replacements.iter().zip(&command.replacements);
+    let Some(replacements) = nodes.map(|(found, planned)| still(found, planned)).collect::<Option<Vec<_>>>()
+    else {
         return Err((Change::Scheduling, "some of its instance types no longer suit".into()));
+    };
+    let spent: UsdPerHour = replacements.iter().map(NewNode::price).sum();
+    let planned: UsdPerHour = command.replacements.iter().map(NewNode::price).sum();
+    let savings = found.savings + found.replacements.iter().map(NewNode::price).sum() - spent;
+    if !replacements.is_empty() && savings < command.savings {
+        let why =
+            format!("what it was to buy for ${planned} an hour costs ${spent} now, and it would save less");
+        return Err((Change::Scheduling, why));
     }
-    Ok(Command { replacements: command.replacements.clone(), savings: command.savings, ..found })
+    Ok(Command { replacements, savings, ..found })
 }
 
 /// Judges a node of the command as if for the first time.
@@ -94,10 +110,15 @@ fn again(
     if wants { Ok(candidate) } else { Err(churn("it is no longer a candidate")) }
 }
 
-/// Whether every type that `planned` may launch is still among those of `found`.
-fn offers_all(found: &Command, planned: &Command) -> bool {
-    found.replacements.iter().zip(&planned.replacements).all(|(found, planned)| {
-        let types = found.instance_types();
-        planned.instance_types().iter().all(|name| types.contains(name))
-    })
+/// `found` with the ways to buy it that were planned: they are on offer, and cost what they cost now. `None`: some planned type does not
+/// suit any more, or nothing that was planned is on offer.
+fn still(found: &NewNode, planned: &NewNode) -> Option<NewNode> {
+    let types = found.instance_types();
+    let way =
+        |option: &LaunchOption| (option.instance_type, option.zone, option.capacity_type, option.reservation);
+    let ways: BTreeSet<_> = planned.options.iter().map(way).collect();
+    let mut node = found.clone();
+    Arc::make_mut(&mut node.options).retain(|option| ways.contains(&way(option)));
+    let suit = planned.instance_types().iter().all(|name| types.contains(name));
+    (suit && !node.options.is_empty()).then_some(node)
 }

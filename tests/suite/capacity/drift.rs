@@ -316,10 +316,11 @@ fn dis_136_each_command_counts_with_what_the_ones_before_it_bring() {
         assert_eq!(command.replacements[0].pods.len(), 1, "nobody else's pod comes along");
     }
     // Two small ones, each beside a daemon that leaves no room for the other, fit onto one replacement. On that nobody can rely
-    // before it is there.
-    let mut small = self::town();
-    for node in ["n1", "n2"] {
-        small.node(node, "m5.large");
+    // before it is there. Of one pool they would go together.
+    let mut small = Town::new(["a", "b"].map(pool).to_vec());
+    for (of, node) in [("a", "n1"), ("b", "n2")] {
+        small.change_pool(of, |pool| pool.disruption.consolidate_after = Patience::never());
+        small.node_of(of, node, "m5.large", "on-demand");
         small.run(&format!("on-{node}"), node, shape("web", "600m"));
         let agent = pod(&format!("agent-{node}"), Some(node), shape("agent", "1200m"));
         small.cluster.put_pod(Arc::new(Pod { owners: vec![owned_by("DaemonSet")], ..agent }));

@@ -45,6 +45,10 @@ fn outdated(town: &mut Town, pool: &str, node: &str) {
     let mut shape = shape("web", "1500m");
     shape.node_selector.insert(*label::NODEPOOL, pool.into());
     town.run(&format!("web-{node}"), node, shape);
+    outdate(town, node);
+}
+
+fn outdate(town: &mut Town, node: &str) {
     town.change_claim(node, |claim| {
         claim.annotations.insert(*annotation::NODEPOOL_HASH, "16".into());
         claim.annotations.insert(*annotation::NODEPOOL_HASH_VERSION, "v3".into());
@@ -633,4 +637,169 @@ fn a_node_that_needs_more_than_the_surge_says_so() {
         town.drift("n", NOW);
         assert_eq!(code(&town, "n"), expected, "{surge}");
     }
+}
+
+/// Nodes of one pool that are a little more than half full, so that none has room for another's pod.
+fn half_full(roll: Roll, budget: u32, count: usize) -> Town {
+    let mut town = Town::new(vec![rolling("default", budget, roll)]);
+    for index in 0..count {
+        let node = format!("n{index}");
+        town.node(&node, "m5.large");
+        town.run(&format!("web-{index}"), &node, shape("web", "1000m"));
+        outdate(&mut town, &node);
+    }
+    town
+}
+
+/// How many nodes each command replaces, and by how many.
+fn batches(town: &Town) -> Vec<(usize, usize)> {
+    let commands = town.plan().commands;
+    assert!(commands.iter().all(|command| command.method == Method::Drift));
+    commands.iter().map(|command| (command.nodes.len(), command.replacements.len())).collect()
+}
+
+#[test]
+fn nodes_that_cost_less_together_are_replaced_together() {
+    // Three such pods share a machine of twice the size and price.
+    let town = half_full(Roll::default(), 10, 3);
+    assert_eq!(batches(&town), [(3, 1)]);
+    let command = town.command();
+    assert_eq!(&*command.replacements[0].launch().instance_type.0, "m5.xlarge");
+    assert!(command.why().starts_with("they are not what their pool asks for any more (with 2 others)"));
+    // Where there is nothing to be saved each goes alone.
+    let mut full = Town::new(vec![rolling("default", 10, Roll::default())]);
+    for node in ["a", "b", "c"] {
+        full.node(node, "m5.large");
+        full.run(&format!("web-{node}"), node, shape("web", "1500m"));
+        full.drift(node, NOW);
+    }
+    assert_eq!(batches(&full), [(1, 1); 3]);
+    assert_eq!(
+        batches(&half_full(Roll::default(), 10, 2)),
+        [(1, 1); 2],
+        "two need a machine that costs as much"
+    );
+}
+
+#[test]
+fn a_batch_keeps_to_budget_surge_and_canary() {
+    assert_eq!(batches(&half_full(Roll::default(), 1, 4)), [(1, 1)], "the budget lets one go");
+    let all = |town: &Town| batches(town).iter().map(|(nodes, _)| nodes).sum::<usize>();
+    assert_eq!(all(&half_full(Roll::default(), 3, 5)), 3);
+    let of_one = Roll { surge: Some(BudgetNodes::Count(1)), ..Roll::default() };
+    assert_eq!(batches(&half_full(of_one, 10, 4)), [(3, 1)]);
+    let mut town = half_full(of_one, 10, 8);
+    let small = provisor::model::requirement::Requirement::one("m5.large".into());
+    town.change_pool("default", |pool| {
+        Arc::make_mut(&mut pool.template).requirements.add(*label::INSTANCE_TYPE, small);
+    });
+    assert_eq!(batches(&town), [(1, 1)], "one machine for each");
+    assert_eq!(batches(&half_full(careful(), 10, 4)), [(1, 1)], "one is to prove itself");
+}
+
+#[test]
+fn what_nothing_came_of_together_is_tried_alone() {
+    let town = half_full(never_halting(), 10, 3);
+    let mut engine = town.engine();
+    let tried = losing(&mut engine, town.now, town.now + minutes(2));
+    let nodes: Vec<&str> = tried.iter().map(|(_, nodes)| nodes.as_str()).collect();
+    assert_eq!(nodes, ["n0,n1,n2", "n0", "n1", "n2"], "{tried:?}");
+    assert_eq!(failures(&engine, "default"), 2, "what fails together is one try");
+}
+
+#[test]
+fn nodes_that_are_replaced_together_go_together() {
+    let town = half_full(Roll::default(), 10, 3);
+    let mut engine = town.engine();
+    let decision = engine.decide(town.now);
+    echo(&mut engine, town.now);
+    let new = created(&decision);
+    assert_eq!(new.len(), 1);
+    let is_going = |engine: &Engine| {
+        let names = ["n0-claim", "n1-claim", "n2-claim"].map(ClaimName::new);
+        names.map(|name| engine.cluster().claims[&name].deleted.is_some())
+    };
+    engine.decide(town.now + seconds(60));
+    assert_eq!(is_going(&engine), [false; 3]);
+    join(&mut engine, town.now + seconds(61), &new[0]);
+    engine.decide(town.now + seconds(61));
+    assert_eq!(is_going(&engine), [true; 3]);
+}
+
+/// A node with two pods, each of which needs a machine of its own now.
+fn splitting(roll: Roll) -> Town {
+    let mut pool = rolling("default", 10, roll);
+    let small = provisor::model::requirement::Requirement::one("m5.large".into());
+    Arc::make_mut(&mut pool.template).requirements.add(*label::INSTANCE_TYPE, small);
+    let mut town = Town::new(vec![pool]);
+    town.node("n", "m5.2xlarge");
+    (0..2).for_each(|index| town.run(&format!("web-{index}"), "n", shape("web", "1800m")));
+    outdate(&mut town, "n");
+    town
+}
+
+fn is_going(engine: &Engine, node: &str) -> bool {
+    engine.cluster().claims[&ClaimName::new(&format!("{node}-claim"))].deleted.is_some()
+}
+
+#[test]
+fn a_replacement_that_falls_ill_while_another_is_waited_for_keeps_the_old_node() {
+    let town = splitting(Roll::default());
+    let mut engine = town.engine();
+    let new = created(&engine.decide(town.now));
+    assert_eq!(new.len(), 2);
+    echo(&mut engine, town.now);
+    let at = |second: i64| town.now + seconds(second);
+    let first = join(&mut engine, at(10), &new[0]);
+    engine.decide(at(10));
+    change_node(&mut engine, at(20), first, "False");
+    engine.decide(at(20));
+    join(&mut engine, at(30), &new[1]);
+    engine.decide(at(30));
+    assert!(!is_going(&engine, "n"), "one of its replacements takes no pods");
+    change_node(&mut engine, at(40), first, "True");
+    engine.decide(at(40));
+    assert!(is_going(&engine, "n"));
+
+    // One that stays ill is no replacement.
+    let mut engine = town.engine();
+    let new = created(&engine.decide(town.now));
+    echo(&mut engine, town.now);
+    let first = join(&mut engine, at(10), &new[0]);
+    join(&mut engine, at(10), &new[1]);
+    change_node(&mut engine, at(10), first, "Unknown");
+    run(&mut engine, at(10), at(599), |_, _, _| ());
+    assert!(!is_going(&engine, "n") && failures(&engine, "default") == 0);
+    let decision = engine.decide(at(600));
+    assert!(reasons(&decision).contains_key("DisruptionFailed"), "{:?}", decision.actions);
+    assert_eq!(failures(&engine, "default"), 1);
+}
+
+#[test]
+fn what_is_left_of_a_failed_command_is_used_by_the_next() {
+    let town = splitting(never_halting());
+    let mut engine = town.engine();
+    let new = created(&engine.decide(town.now));
+    echo(&mut engine, town.now);
+    let at = |second: i64| town.now + seconds(second);
+    // The second of the two could not be made.
+    engine.observe(at(1), Observation::ClaimGone(new[1].name));
+    engine.decide(at(1));
+    assert!(
+        !engine.cluster().claims[&ClaimName::new("n-claim")]
+            .conditions
+            .is_true(ConditionType::DisruptionReason)
+    );
+    join(&mut engine, at(20), &new[0]);
+    let mut bought = Vec::new();
+    run(&mut engine, at(20), at(120), |engine, now, decision| {
+        for claim in created(decision) {
+            bought.push(now.duration_since(town.now).as_secs());
+            join(engine, now, &claim);
+        }
+    });
+    assert_eq!(bought.len(), 1, "one is there already: {bought:?}");
+    assert!(bought[0] >= 48, "{bought:?}");
+    assert!(is_going(&engine, "n"));
+    assert!(engine.cluster().claims[&new[0].name].deleted.is_none());
 }

@@ -12,6 +12,7 @@ use provisor::model::name::{ClaimName, NodeName, ObjectKey, PoolName};
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
 use provisor::model::pool::{Budget, BudgetNodes};
+use provisor::model::requirement::{Operator, Requirement};
 use provisor::ui::metrics::Metrics;
 
 use super::town::*;
@@ -313,6 +314,41 @@ fn dis_278_every_planned_type_must_still_do() {
 }
 
 /// A merge that does not stand leaves the single nodes to be judged, each with a pause of its own.
+/// What is sold ten seconds after the decision to replace a machine that is too large.
+fn sold_later(rows: &str) -> Decision {
+    let mut town = oversized();
+    town.change_pool("default", |pool| {
+        let types = Requirement::new(Operator::In, ["m5.large".into(), "m5.2xlarge".into()]);
+        Arc::make_mut(&mut pool.template).requirements.add(*label::INSTANCE_TYPE, types);
+    });
+    looked_at_again(&town, vec![Observation::Catalog(sold(rows))]).1
+}
+
+#[test]
+fn what_costs_more_meanwhile_or_is_sold_elsewhere_is_looked_at_again() {
+    let rows = |price: &str, zones: &str| {
+        format!(
+            "m5.large,amd64,2,8192,1930m,6903Mi,29,,,{price},0.035,{zones},on-demand spot\n\
+             m5.2xlarge,amd64,8,32768,7910m,29317Mi,58,,,0.384,0.14,us-west-2a us-west-2b,on-demand spot"
+        )
+    };
+    let both = "us-west-2a us-west-2b";
+    let same = sold_later(&rows("0.096", both));
+    assert_eq!(same.started[0].replacements[0].zones().len(), 2);
+    // It would still save something, and not what was decided for.
+    for price in ["0.2", "0.38", "0.5"] {
+        let dearer = sold_later(&rows(price, both));
+        assert!(dearer.started.is_empty(), "{price}");
+        assert_eq!(rejected(&dearer).as_deref(), Some("scheduling"), "{price}");
+    }
+    let cheaper = sold_later(&rows("0.05", both));
+    assert_eq!(cheaper.started[0].savings.to_string(), "0.334");
+    let elsewhere = sold_later(&rows("0.096", "us-west-2b"));
+    let zones: Vec<String> =
+        elsewhere.started[0].replacements[0].zones().iter().map(ToString::to_string).collect();
+    assert_eq!(zones, ["us-west-2b"], "nothing is asked for where it is not sold any more");
+}
+
 #[test]
 fn dis_255_after_a_failed_merge_another_node_goes() {
     let town = merging();
