@@ -148,6 +148,7 @@ pub fn come_to_rest(
         bill: UsdPerHour::ZERO,
         doing: Doing::default(),
         history: Vec::new(),
+        rolls_on_at: None,
     };
     settling.bill = bill(cluster, &settling.supply);
     let (mut steps, mut quiescent) = (0, false);
@@ -155,7 +156,7 @@ pub fn come_to_rest(
         if settling.step() {
             steps += 1;
             settling.now += STRIDE;
-        } else if let Some(next) = settling.next_quiet().or_else(|| settling.next_window(patience)) {
+        } else if let Some(next) = settling.next_chance().or_else(|| settling.next_window(patience)) {
             settling.now = next;
         } else if let Some(until) = patience.at_least_until.filter(|until| *until > settling.now) {
             settling.now = until;
@@ -186,6 +187,8 @@ struct Settling<'a> {
     bill: UsdPerHour,
     doing: Doing,
     history: Vec<Done>,
+    /// When something that holds a roll back is over, as it was last found.
+    rolls_on_at: Option<Timestamp>,
 }
 
 /// What the thing that is being carried out has come to so far.
@@ -212,13 +215,14 @@ impl Settling<'_> {
         if arrived || placed || left {
             return true;
         }
-        let Step { commands, new_nodes } = next_step(
+        let Step { commands, new_nodes, rolls_on_at } = next_step(
             &self.cluster,
             &self.supply,
             &self.settings.scheduling,
             &self.settings.disruption,
             self.now,
         );
+        self.rolls_on_at = rolls_on_at;
         let has_commands = !commands.is_empty() || !new_nodes.is_empty();
         for node in &new_nodes {
             self.add(node);
@@ -390,10 +394,11 @@ impl Settling<'_> {
         }
     }
 
-    /// When the pods of some node will next have been quiet for long enough.
-    fn next_quiet(&self) -> Option<Timestamp> {
+    /// When the pods of some node will next have been quiet for long enough, or a roll goes on.
+    fn next_chance(&self) -> Option<Timestamp> {
         let claims = self.cluster.claims.values();
-        claims.filter_map(|claim| quiet_at(&self.cluster, claim)).filter(|at| *at > self.now).min()
+        let quiet = claims.filter_map(|claim| quiet_at(&self.cluster, claim));
+        quiet.chain(self.rolls_on_at).filter(|at| *at > self.now).min()
     }
 
     /// When a budget of a pool with drifted nodes next allows more, or less.

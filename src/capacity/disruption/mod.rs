@@ -199,6 +199,8 @@ pub struct Step {
     /// What static pools lack.
     pub new_nodes: Vec<NewNode>,
     pub commands: Vec<Command>,
+    /// When something that holds a roll back is over.
+    pub rolls_on_at: Option<Timestamp>,
 }
 
 /// What would start at `now`.
@@ -212,11 +214,12 @@ pub fn next_step(
     let kept = static_capacity::keep_all(cluster, supply, scheduling, now);
     let new_nodes: Vec<NewNode> = kept.into_iter().flat_map(|pool| pool.new_nodes).collect();
     if !new_nodes.is_empty() {
-        return Step { new_nodes, commands: Vec::new() };
+        return Step { new_nodes, ..Step::default() };
     }
     let mut round = Round::new(cluster.clone(), supply, scheduling, settings, now);
     round.find_room();
-    Step { new_nodes, commands: plan_in(&mut round, usize::MAX).commands }
+    let DisruptionPlan { commands, rolls_on_at, .. } = plan_in(&mut round, usize::MAX);
+    Step { new_nodes, commands, rolls_on_at }
 }
 
 /// When the pods of `claim` will have been quiet for long enough to be moved; `None`: never.

@@ -803,3 +803,62 @@ fn what_is_left_of_a_failed_command_is_used_by_the_next() {
     assert!(is_going(&engine, "n"));
     assert!(engine.cluster().claims[&new[0].name].deleted.is_none());
 }
+
+#[test]
+fn a_plan_that_is_carried_out_waits_for_canaries() {
+    use provisor::simulator::settle::settle;
+    let roll = |roll| outdated_town(vec![rolling("a", 10, roll)], 4);
+    let settled = |town: &Town| settle(&town.cluster, town.now, &town.settings);
+    let (careful, hasty) = (settled(&roll(careful())), settled(&roll(Roll::default())));
+    let came = |nodes: &[provisor::simulator::settle::SettledNode]| {
+        nodes.iter().filter(|node| !node.name.as_str().starts_with("a-")).count()
+    };
+    assert_eq!((came(&careful.nodes), came(&hasty.nodes)), (4, 4));
+    let now = at(NOW);
+    assert!(
+        careful.until.duration_since(now) >= minutes(10) && hasty.until.duration_since(now) < minutes(10)
+    );
+    let paused = settled(&roll(Roll { is_paused: true, ..Roll::default() }));
+    assert_eq!(came(&paused.nodes), 0);
+}
+
+/// A cluster that lives: machines boot, pods move, and the process is started anew every minute.
+#[test]
+fn a_roll_of_a_living_cluster_keeps_to_its_word_across_restarts() {
+    use provisor::capacity::engine::EngineSettings;
+    use provisor::model::name::ObjectKey;
+    use provisor::simulator::workload::{Workload, WorkloadKind};
+    use provisor::simulator::world::{Habits, World};
+
+    let roll = Roll { canary: 1, soak: minutes(20), surge: Some(BudgetNodes::Count(2)), ..Roll::default() };
+    let mut pool = rolling("default", 3, roll);
+    let small = provisor::model::requirement::Requirement::one("m5.large".into());
+    Arc::make_mut(&mut pool.template).requirements.add(*label::INSTANCE_TYPE, small);
+    let mut world = World::new(5, at(NOW), catalog(), Habits::default());
+    world.apply(Observation::Class(Arc::new(class("default"))));
+    world.apply(Observation::Pool(Arc::new(pool.clone())));
+    let key = ObjectKey::new("default", "web");
+    world.add_workload(Workload::new(key, WorkloadKind::Deployment, Arc::new(shape("web", "1500m")), 6));
+    let mut engine = Engine::new(EngineSettings::default());
+    let start = world.now();
+    live(&mut world, &mut engine, start + minutes(10), |_, _| ());
+    let old: BTreeSet<ClaimName> = world.objects().claims.keys().copied().collect();
+    assert_eq!(old.len(), 6);
+    let changed = NodePool { hash: Some("18".into()), ..(*world.objects().pools[&pool.name]).clone() };
+    world.apply(Observation::Pool(Arc::new(changed)));
+    let (mut until, mut first) = (world.now(), None);
+    while until < start + minutes(90) {
+        until += minutes(1);
+        let mut engine = engine_of(world.objects(), world.now(), EngineSettings::default());
+        live(&mut world, &mut engine, until, |_, _| ());
+        let claims = &world.objects().claims;
+        let left = old.iter().filter(|name| claims.contains_key(*name)).count();
+        let new = claims.len() - left;
+        assert!(claims.len() <= 8, "{left} old and {new} new, and two may stand beside the others");
+        let soaking = first.is_none_or(|at| until.duration_since(at) < minutes(20));
+        assert!(!soaking || new <= 1, "{new} new after {}", until.duration_since(start));
+        first = first.or((new == 1).then_some(until));
+    }
+    let claims = &world.objects().claims;
+    assert_eq!((claims.len(), old.iter().filter(|name| claims.contains_key(*name)).count()), (6, 0));
+}
