@@ -5,9 +5,14 @@ use serde_json::json;
 use crate::fleet_files::{fleet, manifest, render, repository, state};
 use provisor::api::{self, Object};
 use provisor::gitops::diagnostic::Diagnostic;
+use provisor::io::cloud::simulated::SimulatedCluster;
+use provisor::model::action::{Action, PoolChange};
+use provisor::model::catalog::Catalog;
+use provisor::model::observation::Observation;
 use provisor::model::pool::BudgetNodes;
-use provisor::model::roll::Roll;
+use provisor::model::roll::{Roll, RollFailures};
 use provisor::model::time::SignedDuration;
+use provisor::simulator::world::Habits;
 
 const KEY: &str = "provisor.dev/roll";
 
@@ -112,4 +117,34 @@ fn an_annotation_that_cannot_be_read_holds_the_roll_of_a_pool_that_is_used() {
         let written = api::to_value(&Object::NodePool(read.clone())).expect("we write pools");
         assert_eq!(self::read(&written).roll, Err(fault));
     }
+}
+
+#[test]
+fn a_simulated_cluster_keeps_what_is_remembered_at_a_pool() {
+    let start = "2026-03-04T10:30:00Z".parse().expect("a moment");
+    let catalog = std::sync::Arc::new(Catalog::builtin("us-east-1").expect("a region"));
+    let mut cluster = SimulatedCluster::new(7, start, catalog, Habits::default());
+    let remember = |count| {
+        let failures = Some(RollFailures { count, goal: "ab".into() });
+        let change = PoolChange { roll_failures: failures, ..PoolChange::default() };
+        Action::UpdatePool { pool: "a".into(), change }
+    };
+    let remembered = |cluster: &mut SimulatedCluster| {
+        let seen = cluster.take_news().into_iter().filter_map(|(_, seen)| match seen {
+            Observation::Pool(pool) => Some(pool.roll_failures.map(|failures| failures.count)),
+            _ => None,
+        });
+        let seen = seen.last().expect("the pool changed");
+        let stored = &cluster.manifest("NodePool", "a").expect("it is there")["metadata"]["annotations"];
+        assert_eq!(stored.get("provisor.dev/roll-failures").is_some(), seen.is_some());
+        seen
+    };
+    cluster.apply(&pool("")).expect("it is taken");
+    assert_eq!(remembered(&mut cluster), None);
+    cluster.perform(&remember(2));
+    assert_eq!(remembered(&mut cluster), Some(2));
+    cluster.apply(&pool("weight = 3")).expect("it is taken");
+    assert_eq!(remembered(&mut cluster), Some(2), "whoever applies the pool knows nothing of it");
+    cluster.perform(&remember(0));
+    assert_eq!(remembered(&mut cluster), None);
 }

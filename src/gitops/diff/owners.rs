@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::gitops::live::LiveObject;
 use crate::gitops::tracking::FIELD_MANAGER;
+use crate::model::label::annotation;
 
 /// Managers of a person's hand-made writes, which the first sync takes over. Otherwise a field that leaves Git stays behind
 /// in the cluster for ever (kubernetes/kubernetes#99003).
@@ -65,7 +66,10 @@ impl FieldOwners {
             }
             Self::Structural => {
                 let is_ours = match keys {
-                    [first, .., last] if first == "metadata" => last.starts_with("provisor.dev/"),
+                    // What the engine remembers at an object is no part of the repository.
+                    [first, .., last] if first == "metadata" => {
+                        last.starts_with("provisor.dev/") && *last != *annotation::ROLL_FAILURES.as_str()
+                    }
                     _ => true,
                 };
                 if is_ours { FieldOwner::Us } else { FieldOwner::Other(None) }

@@ -214,9 +214,10 @@ fn a_pool_whose_try_failed_is_left_alone_longer_and_longer_and_others_go_on() {
     let town = outdated_town(vec![rolling("a", 1, never_halting()), rolling("b", 1, never_halting())], 1);
     let mut engine = town.engine();
     let mut b_went = None;
-    let mut tried = Vec::new();
+    let (mut tried, mut stays) = (Vec::new(), Vec::new());
     run(&mut engine, town.now, town.now + minutes(40), |engine, now, decision| {
         let second = now.duration_since(town.now).as_secs();
+        stays.extend(decision.stays.iter().map(|stay| (stay.subject, stay.reason.code)));
         for command in &decision.started {
             if command.pools[0] == PoolName::new("a") {
                 tried.push((second, String::new()));
@@ -246,6 +247,20 @@ fn a_pool_whose_try_failed_is_left_alone_longer_and_longer_and_others_go_on() {
         assert!((whole * 4 / 5..=whole + 12).contains(wait), "{waits:?}");
     }
     assert!(waits.len() >= 5, "{waits:?}");
+    assert!(stays.contains(&(Subject::Node(NodeName::new("a-0")), "RollBackingOff")), "{stays:?}");
+}
+
+#[test]
+fn a_pool_of_a_fixed_size_is_left_alone_as_well() {
+    let mut pool = rolling("a", 1, Roll::default());
+    pool.replicas = Some(2);
+    let town = outdated_town(vec![pool], 2);
+    let mut engine = town.engine();
+    let tried = losing(&mut engine, town.now, town.now + minutes(60));
+    let nodes: Vec<&str> = tried.iter().map(|(_, node)| node.as_str()).collect();
+    assert_eq!(nodes, ["a-0", "a-1", "a-0"], "and halts");
+    assert!(waits(&tried)[0] >= 48 && waits(&tried)[1] >= 96, "{tried:?}");
+    assert_eq!(kept(&engine, "a-1").0, "RollHalted");
 }
 
 #[test]

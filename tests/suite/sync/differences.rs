@@ -136,6 +136,27 @@ fn syn_003_a_class_rolls_by_hash_or_by_what_its_selectors_find() {
 }
 
 #[test]
+fn how_a_pool_is_rolled_rolls_nothing_and_what_the_engine_remembers_is_no_difference() {
+    let annotated = |key: &str, text: &str| {
+        let mut pool = pool("web");
+        pool["metadata"]["annotations"][key] = json!(text);
+        pool
+    };
+    let rolled = annotated("provisor.dev/roll", r#"{"paused":true}"#);
+    let of = |before: Value, after: Value| {
+        let desired = commit(1, [after]);
+        let (object, wanted) = desired.objects.iter().next().expect("one object");
+        let diff = diff_object(object, Some(&LiveObject::new(before)), Some(wanted), None);
+        (diff.kind, diff.impact)
+    };
+    let changed = (DiffKind::Changed, NodeImpact::NoRoll);
+    assert_eq!(of(pool("web"), rolled.clone()), changed);
+    assert_eq!(of(rolled, pool("web")), changed, "it goes as it came");
+    let failed = annotated("provisor.dev/roll-failures", r#"{"failures":3,"goal":"a"}"#);
+    assert_eq!(of(failed, pool("web")), (DiffKind::Same, NodeImpact::NoRoll));
+}
+
+#[test]
 fn syn_006_values_that_mean_the_same_are_no_difference() {
     let same = |before: Value, after: Value| {
         let desired = commit(1, [after]);
