@@ -21,7 +21,7 @@ use crate::model::symbol::Symbol;
 const BACK_OFF: (SignedDuration, SignedDuration) =
     (SignedDuration::from_mins(1), SignedDuration::from_mins(10));
 /// Up to so many hundredths of that are left out, or pools that failed together would try again together.
-const JITTER: i32 = 20;
+const JITTER: i64 = 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BackOff {
@@ -195,7 +195,8 @@ fn patience(level: u32, seed: u64, pool: PoolName) -> SignedDuration {
     let (least, most) = BACK_OFF;
     let whole = (least * 2_i32.pow(level.saturating_sub(1).min(8))).min(most);
     let digest = Sha256::digest(format!("{seed} {pool} {level}"));
-    whole - whole * (i32::from(digest[0]) * JITTER / 255) / 100
+    let chance = i64::from(u16::from_be_bytes([digest[0], digest[1]]));
+    whole - SignedDuration::from_millis(whole.as_secs() * 10 * JITTER * chance / i64::from(u16::MAX))
 }
 
 #[cfg(test)]
@@ -212,7 +213,7 @@ mod tests {
                 assert_eq!(found, of(level, 7, pool));
             }
         }
-        let pools: BTreeSet<i64> = ["a", "b", "c", "d"].into_iter().map(|pool| of(5, 7, pool)).collect();
-        assert!(pools.len() > 1 && of(5, 7, "a") != of(5, 8, "a"), "{pools:?}");
+        let all = |seed| ["a", "b", "c", "d"].map(|pool| patience(5, seed, PoolName::new(pool)));
+        assert!(BTreeSet::from(all(7)).len() == 4 && all(7) != all(8), "{:?}", all(7));
     }
 }
