@@ -14,7 +14,7 @@ const NONE_HERE: [(&str, &[&str]); 4] = [
         "only ever a warning",
         &[
             "PRV1209", "PRV1210", "PRV1306", "PRV1410", "PRV1604", "PRV1606", "PRV1616", "PRV1619",
-            "PRV1620", "PRV1622", "PRV1630", "PRV1631", "PRV1632", "PRV1704",
+            "PRV1620", "PRV1622", "PRV1630", "PRV1631", "PRV1632", "PRV1641", "PRV1704",
         ],
     ),
     (
@@ -94,6 +94,7 @@ fn cases() -> Vec<(&'static str, String)> {
         ("PRV1627", class("ami = ''")),
         ("PRV1628", class(&format!("user-data = '{}'", "x".repeat(17_000)))),
         ("PRV1629", disk("type = 'gp2', iops = 3000")),
+        ("PRV1640", pool("roll = { surge = 0 }")),
     ]
 }
 
