@@ -12,6 +12,7 @@ pub(crate) mod taint;
 pub(crate) mod condition;
 pub mod hash;
 pub(crate) mod nodepool;
+pub(crate) mod terms;
 pub(crate) mod nodeclaim;
 pub(crate) mod ec2nodeclass;
 pub(crate) mod kubelet;

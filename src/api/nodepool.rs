@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::field::{Field, Stage};
 use super::requirement::Place;
-use super::{condition, hash, metadata, render, requirement, taint};
+use super::{condition, hash, metadata, render, requirement, taint, terms};
 use crate::model::label::{self, annotation};
 use crate::model::name::{ClassName, PoolName};
 use crate::model::owner::Owner;
@@ -35,6 +35,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
     spec.only(&["template", "disruption", "limits", "weight", "replicas"]);
     let template = read_template(&spec.get("template").required());
     let disruption = read_disruption(&spec.get("disruption"));
+    let terms = terms::read(object);
     let limits = spec.get("limits").resources();
     let weight = spec.get("weight").integer_in(1..=100);
     let replicas = spec.get("replicas").integer_in(0..=i64::MAX);
@@ -66,6 +67,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
         hash_version: Some(hash_version),
         template: Arc::new(template),
         disruption,
+        terms,
         limits,
         weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(0),
         replicas: replicas.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
@@ -327,11 +329,13 @@ pub(crate) fn render(pool: &NodePool) -> Value {
     if let Some(created) = pool.created {
         metadata["creationTimestamp"] = created.to_string().into();
     }
+    let mut annotations: Map<String, Value> = terms::render(&pool.terms).collect();
     if let (Some(hash), Some(version)) = (pool.hash, pool.hash_version) {
-        metadata["annotations"] = json!({
-            annotation::NODEPOOL_HASH.as_str(): hash.as_str(),
-            annotation::NODEPOOL_HASH_VERSION.as_str(): version.as_str(),
-        });
+        annotations.insert(annotation::NODEPOOL_HASH.as_str().into(), hash.as_str().into());
+        annotations.insert(annotation::NODEPOOL_HASH_VERSION.as_str().into(), version.as_str().into());
+    }
+    if !annotations.is_empty() {
+        metadata["annotations"] = annotations.into();
     }
     let mut spec = Map::new();
     spec.insert("template".into(), render_template(&pool.template));

@@ -27,6 +27,7 @@ pub mod context;
 pub(crate) mod rendered;
 pub(crate) mod overrides;
 pub(crate) mod headroom;
+pub(crate) mod terms;
 pub mod check;
 pub(crate) mod overlap;
 pub mod guardrail;

@@ -31,6 +31,7 @@ use crate::gitops::promotion;
 use crate::gitops::rendered::{
     self, Draft, Origins, Roots, as_origins, note_keys, note_places, trace_requirements,
 };
+use crate::gitops::terms;
 use crate::gitops::text_form::is_name;
 use crate::gitops::tree::{Node, Tree};
 use crate::model::near::nearest;
@@ -476,6 +477,7 @@ impl<'a> Run<'a> {
             self.override_one(&mut drafts, "NodePool", name, pool, &format!("pool `{name}`"), &entry.key);
             self.note_preset(pool, entry);
             check::pool_fields(pool, &mut self.found);
+            terms::check(pool, &mut self.found);
             let room = pool.entry("headroom").map(|entry| headroom::drafts(name, entry, &drafts));
             self.add(drafts, &format!("pools.{name}"));
             self.add(room.unwrap_or_default(), &format!("pools.{name}.headroom"));
@@ -495,6 +497,7 @@ impl<'a> Run<'a> {
         roots.roots.extend(self.resolved.tree.get("region").map(|region| ("region", region)));
         let mut drafts = self.rendered(&template, context, &roots, key);
         drafts.iter_mut().for_each(|draft| trace_requirements(draft, pool));
+        terms::annotate(pool, &mut drafts);
         Some(drafts)
     }
 

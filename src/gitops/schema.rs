@@ -271,6 +271,10 @@ formatted!(
     ExpiryText, "duration-or-never", r"^(([0-9]+(s|m|h))+|Never)$", "720h"
 );
 formatted!(
+    /// A duration or `never`.
+    WaitText, "wait", r"^(([0-9]+(s|m|h))+|[Nn]ever)$", "30m"
+);
+formatted!(
     /// Five cron fields or a macro.
     CronText, "cron", r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|\S+(\s+\S+){4})$", "0 9 * * mon-fri"
 );

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::gitops::schema::{
     BudgetNodes, CommitText, CronText, DurationText, ExpiryText, Mixed, NameText, Quantity, RequirementSet,
-    TaintText, VolumeSize, WordList,
+    TaintText, VolumeSize, WaitText, WordList,
 };
 
 /// `fleet.toml`: the name of the fleet and what all its environments share.
@@ -263,6 +263,9 @@ pub struct Pool {
     /// How many nodes may be disrupted at a time. The most restrictive active budget wins. Layers merge by name.
     #[schemars(example = [BTreeMap::from([("name", "always"), ("nodes", "10%")])])]
     pub budgets: Option<Vec<Budget>>,
+    /// How nodes go back to the capacity type that the pool prefers, after that was sold out.
+    #[schemars(rename = "return", example = BTreeMap::from([("after", "30m")]))]
+    pub returns: Option<Return>,
     /// Room for pods to come that nodes of this pool always keep free.
     #[schemars(example = BTreeMap::from([("cpu", "500m"), ("memory", "1Gi")]))]
     pub headroom: Option<Headroom>,
@@ -276,6 +279,16 @@ pub struct Pool {
     /// deletes a field.
     #[schemars(example = BTreeMap::from([("spec.disruption.consolidateAfter", "5m")]))]
     pub overrides: Option<Map<String, Value>>,
+}
+
+/// A node that was bought as what its pool likes less, such as on-demand instead of spot, is replaced once what it prefers is to be
+/// had for less again. Becomes the annotation `provisor.dev/return`.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Return {
+    /// How long the node stays as it was bought, or `never` for good. Twice as long after each return that did not last, up to a day.
+    #[schemars(extend("default" = "30m"), example = &"2h")]
+    pub after: Option<WaitText>,
 }
 
 /// Room that is kept free: so many pods of one size would start without waiting for a node. Rendered as a CapacityBuffer and

@@ -22,7 +22,7 @@ struct Form {
     hint: fn(&str) -> Option<String>,
 }
 
-const FORMS: [Form; 13] = [
+const FORMS: [Form; 14] = [
     Form {
         name: "name",
         expected: "a name: lower-case letters, digits and hyphens, at most 63 characters",
@@ -42,6 +42,13 @@ const FORMS: [Form; 13] = [
         expected: "a duration or `Never`",
         example: "\"720h\"",
         matches: |text| text == "Never" || duration(text).is_some(),
+        hint: duration_hint,
+    },
+    Form {
+        name: "wait",
+        expected: "a duration or `never`",
+        example: "\"30m\"",
+        matches: |text| matches!(text, "never" | "Never") || duration(text).is_some(),
         hint: duration_hint,
     },
     Form {

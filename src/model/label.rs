@@ -48,6 +48,7 @@ pub mod annotation {
         TRACKING_ID = "provisor.dev/tracking-id",
         OWNER = "provisor.dev/owner",
         REPLACED_BY = "provisor.dev/replaced-by",
+        RETURNS = "provisor.dev/returns",
         POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost",
     }
 }

@@ -13,6 +13,7 @@ use super::quantity::Resources;
 use super::requirement::Requirements;
 use super::symbol::Symbol;
 use super::taint::Taint;
+use super::terms::Terms;
 use super::time::Patience;
 
 /// What a pool's nodes are made from.
@@ -148,6 +149,8 @@ pub struct NodePool {
     pub is_deleting: bool,
     pub template: Arc<NodeTemplate>,
     pub disruption: Disruption,
+    /// What it asks for beyond Karpenter's words.
+    pub terms: Terms,
     /// Upper limits of summed capacity; the pseudo-resource `nodes` limits their number. `None`: unlimited.
     pub limits: Option<Resources>,
     /// 1 to 100, absent counts as 0; heavier pools are tried first.
@@ -210,12 +213,20 @@ pub enum PoolCondition {
     NodeClassReady,
     /// Whether its machines come to be nodes; it is used all the same.
     NodeRegistrationHealthy,
+    /// False if it asks for something in words of ours that nobody can read; it is used all the same. Not there otherwise.
+    TermsUnderstood,
     Ready,
 }
 
 impl ConditionKind for PoolCondition {
     fn all() -> &'static [Self] {
-        &[Self::ValidationSucceeded, Self::NodeClassReady, Self::NodeRegistrationHealthy, Self::Ready]
+        &[
+            Self::ValidationSucceeded,
+            Self::NodeClassReady,
+            Self::NodeRegistrationHealthy,
+            Self::TermsUnderstood,
+            Self::Ready,
+        ]
     }
 
     fn word(self) -> &'static str {
@@ -223,6 +234,7 @@ impl ConditionKind for PoolCondition {
             Self::ValidationSucceeded => "ValidationSucceeded",
             Self::NodeClassReady => "NodeClassReady",
             Self::NodeRegistrationHealthy => "NodeRegistrationHealthy",
+            Self::TermsUnderstood => "TermsUnderstood",
             Self::Ready => "Ready",
         }
     }

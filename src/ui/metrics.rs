@@ -746,6 +746,7 @@ fn consolidation_type(method: Method) -> &'static str {
     match method {
         Method::Expiration | Method::StaticScaleDown | Method::StaticDrift | Method::Drift => "",
         Method::Emptiness => "empty",
+        Method::Return => "return",
         Method::MultiNodeConsolidation => "multi",
         Method::SingleNodeConsolidation => "single",
     }

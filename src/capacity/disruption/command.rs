@@ -44,6 +44,7 @@ pub enum Method {
     Emptiness,
     StaticDrift,
     Drift,
+    Return,
     MultiNodeConsolidation,
     SingleNodeConsolidation,
 }
@@ -56,6 +57,7 @@ impl Method {
             Self::Emptiness => "emptiness",
             Self::StaticDrift => "static-drift",
             Self::Drift => "drift",
+            Self::Return => "return",
             Self::MultiNodeConsolidation => "multi-node-consolidation",
             Self::SingleNodeConsolidation => "single-node-consolidation",
         }
@@ -67,7 +69,9 @@ impl Method {
             Self::StaticScaleDown => DisruptionReason::ScaledDown,
             Self::Emptiness => DisruptionReason::Empty,
             Self::StaticDrift | Self::Drift => DisruptionReason::Drifted,
-            Self::MultiNodeConsolidation | Self::SingleNodeConsolidation => DisruptionReason::Underutilized,
+            Self::Return | Self::MultiNodeConsolidation | Self::SingleNodeConsolidation => {
+                DisruptionReason::Underutilized
+            }
         }
     }
 
@@ -152,6 +156,7 @@ impl Command {
             Method::StaticScaleDown => "its pool wants fewer nodes".to_string(),
             Method::Emptiness => "it runs nothing that has to stay".to_string(),
             Method::StaticDrift | Method::Drift => "it is not what its pool asks for any more".to_string(),
+            Method::Return => "what its pool prefers is to be had again".to_string(),
             Method::MultiNodeConsolidation | Method::SingleNodeConsolidation => {
                 match (self.replacements.len(), is_one) {
                     (0, true) => "its pods fit on other nodes".to_string(),

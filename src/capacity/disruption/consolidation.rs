@@ -367,8 +367,11 @@ pub(super) fn destinations_of(command: &Command) -> BTreeMap<ObjectKey, Place> {
     existing.collect()
 }
 
-/// A drift that could not be carried out says more than consolidation does.
+/// A drift that could not be carried out says more than consolidation does; so does what keeps a node from what its pool prefers.
 fn note(round: &mut Round, candidate: &Candidate, (code, message): Refused) {
+    if round.notes.get(&candidate.node).is_some_and(super::returning::is_said_of_fallback) {
+        return;
+    }
     if round.claim(candidate).conditions.is_true(crate::model::claim::ConditionType::Drifted)
         && round.notes.contains_key(&candidate.node)
     {

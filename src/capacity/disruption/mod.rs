@@ -1,7 +1,7 @@
 //! Which nodes may go, why, and what has to come first; and of every other node why it stays.
 //!
 //! The methods are asked in a fixed order: what is too old goes whatever anybody says, what is empty is given back, what has
-//! drifted is replaced, and what is left is put on fewer or cheaper nodes. Each command changes the picture that the next one
+//! drifted is replaced, what was bought for want of something better goes back to that, and what is left is put on fewer or cheaper nodes. Each command changes the picture that the next one
 //! is found in, as it would change the cluster.
 
 pub mod command;
@@ -14,6 +14,7 @@ pub(crate) mod expiration;
 pub(crate) mod interruption;
 mod emptiness;
 mod drift;
+pub(crate) mod returning;
 mod consolidation;
 mod hysteresis;
 mod removal;
@@ -186,7 +187,7 @@ fn next_commands(round: &mut Round) -> Vec<Command> {
     if !commands.is_empty() {
         return commands;
     }
-    drift::plan(round).into_iter().collect()
+    drift::plan(round).or_else(|| returning::plan(round)).into_iter().collect()
 }
 
 /// What is to be done next in a cluster where everything that was decided before is done.

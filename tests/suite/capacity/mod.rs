@@ -36,3 +36,4 @@ mod held;
 mod plans;
 mod jobs;
 mod decisions;
+mod returning;

@@ -1,0 +1,80 @@
+//! Words of a pool that its NodePool has no field for: they travel as annotations, each the compact JSON of what the strategy says.
+
+use serde_json::{Map, Value, json};
+
+use crate::api::terms::{WORDS, annotation_of, faults};
+use crate::gitops::diagnostic::{Diagnostic, Place};
+use crate::gitops::rendered::{Draft, joined};
+use crate::gitops::tree::Node;
+
+/// Puts the words of `pool` onto the NodePool of `drafts`, over what its template says.
+pub(crate) fn annotate(pool: &Node, drafts: &mut [Draft]) {
+    for draft in drafts.iter_mut().filter(|draft| draft.manifest["kind"] == "NodePool") {
+        for word in WORDS {
+            let Some(entry) = pool.entry(word) else { continue };
+            let said = said(&entry.node);
+            // What is wrong with it is told at its own line.
+            if !faults(word, &said).is_empty() {
+                continue;
+            }
+            let metadata = &mut draft.manifest["metadata"];
+            if !metadata["annotations"].is_object() {
+                metadata["annotations"] = json!({});
+            }
+            let key = annotation_of(word);
+            let path = joined("metadata.annotations", &key);
+            metadata["annotations"][key] = said.to_string().into();
+            draft.origins.insert(path.as_str().into(), entry.key.clone());
+            draft.keys.insert(path.into(), entry.key.clone());
+        }
+    }
+}
+
+/// What the form of the words does not show: each mistake at the line where it stands.
+pub(crate) fn check(pool: &Node, found: &mut Vec<Diagnostic>) {
+    for word in WORDS {
+        let Some(entry) = pool.entry(word) else { continue };
+        for fault in faults(word, &said(&entry.node)) {
+            let place = place_of(&entry.node, &fault.path).unwrap_or(&entry.key).clone();
+            let is_told = |one: &Diagnostic| one.is_error() && one.place == place;
+            if found.iter().any(is_told) {
+                continue;
+            }
+            let message = match fault.path.is_empty() {
+                true => format!("`{word}` {}", fault.message),
+                false => format!("`{}`: {}", joined_below(word, &fault.path), fault.message),
+            };
+            let diagnostic = Diagnostic::error("PRV1203", place, message);
+            found.push(diagnostic.help(fault.help.unwrap_or_else(|| "correct it, or leave it out".into())));
+        }
+    }
+}
+
+/// `word` with a path below it, which may begin with an entry of a list.
+fn joined_below(word: &str, path: &str) -> String {
+    if path.starts_with('[') { format!("{word}{path}") } else { joined(word, path) }
+}
+
+/// The place of what is at `path` below `node`, or of as much of it as is there.
+fn place_of<'n>(node: &'n Node, path: &str) -> Option<&'n Place> {
+    let mut at = node;
+    for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
+        let below = match step.strip_suffix(']') {
+            Some(index) => at.as_list().zip(index.parse::<usize>().ok()).and_then(|(list, at)| list.get(at)),
+            None => at.get(step),
+        };
+        let Some(below) = below else { break };
+        at = below;
+    }
+    (!path.is_empty()).then_some(&at.place)
+}
+
+/// What is said, without notes and without the names by which layers know entries of a list.
+fn said(node: &Node) -> Value {
+    if let Some(list) = node.as_list() {
+        return list.iter().map(said).collect();
+    }
+    let Some(map) = node.as_map() else { return node.to_json() };
+    let own = map.iter().filter(|(key, _)| !key.starts_with("x-") && &***key != "name");
+    Value::Object(own.map(|(key, entry)| (key.to_string(), said(&entry.node))).collect::<Map<_, _>>())
+}

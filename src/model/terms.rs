@@ -1,0 +1,50 @@
+//! What a pool asks for in words that Karpenter does not have. They travel as annotations of the NodePool and are read strictly:
+//! of what cannot be read nobody guesses the meaning, and what it would allow is not done.
+
+use jiff::SignedDuration;
+
+use super::symbol::Symbol;
+
+/// One word, as its annotation has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word<T> {
+    pub text: Symbol,
+    /// What it means, or why nobody can tell.
+    pub meaning: Result<T, Symbol>,
+}
+
+impl<T> Word<T> {
+    fn fault(&self) -> Option<&Symbol> {
+        self.meaning.as_ref().err()
+    }
+}
+
+/// The words of one pool; a pool without any is Karpenter's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// `provisor.dev/return`.
+    pub returns: Option<Word<Return>>,
+}
+
+impl Terms {
+    /// What cannot be read, each with the name of its annotation.
+    pub fn faults(&self) -> Vec<String> {
+        let returns = self.returns.as_ref().and_then(Word::fault);
+        let named = [("return", returns)];
+        let told = |(name, fault): (&str, Option<&Symbol>)| Some(format!("provisor.dev/{name}: {}", fault?));
+        named.into_iter().filter_map(told).collect()
+    }
+}
+
+/// How a node goes back to the capacity type that its pool prefers, after that was sold out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Return {
+    /// How long it stays as it was bought; `None`: for good.
+    pub after: Option<SignedDuration>,
+}
+
+impl Return {
+    /// What it is if nobody says: longer than most shortages of spot, and than the quarter of an hour in which a machine that never
+    /// joins is given up.
+    pub const AFTER_DEFAULT: SignedDuration = SignedDuration::from_mins(30);
+}
