@@ -1,18 +1,25 @@
 //! Our own words on a NodePool: annotations whose values are JSON, as the strategy file has them.
 
+use std::str::FromStr;
+
 use jiff::SignedDuration;
+use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::field::{Field, FieldError, Findings, Stage};
+use crate::model::pool::DisruptionReason;
 use crate::model::symbol::Symbol;
 use crate::model::terms::{Return, Terms, Word};
 use crate::model::time::parse_duration;
+use crate::model::window::{self, Clock, Days, REASONS, Window, WindowKind, Windows};
 
 /// The words, as strategy files and, behind `provisor.dev/`, annotations name them.
-pub(crate) const WORDS: [&str; 1] = ["return"];
+pub(crate) const WORDS: [&str; 2] = ["return", "windows"];
 
 /// The longest value that is read.
 const TEXT_MAX: usize = 16 * 1024;
+/// The most windows of one pool.
+const WINDOWS_MAX: usize = 50;
 /// The longest wait, about ten years: what is longer is a slip.
 const WAIT_MAX: SignedDuration = SignedDuration::from_hours(10 * 366 * 24);
 
@@ -25,21 +32,27 @@ pub(crate) fn annotation_of(word: &str) -> String {
 pub(crate) fn read(object: &Field<'_, '_>) -> Terms {
     let metadata = object.get("metadata");
     let annotations = metadata.get("annotations");
-    Terms { returns: read_word(&annotations, "return", read_return) }
+    Terms {
+        returns: read_word(&annotations, "return", read_return),
+        windows: read_word(&annotations, "windows", read_windows),
+    }
 }
 
 /// The words of `terms`, for the annotations of a rendered pool.
 pub(crate) fn render(terms: &Terms) -> impl Iterator<Item = (String, Value)> {
     let returns = terms.returns.as_ref().map(|word| ("return", word.text));
-    [returns].into_iter().flatten().map(|(word, text)| (annotation_of(word), text.as_str().into()))
+    let windows = terms.windows.as_ref().map(|word| ("windows", word.text));
+    [returns, windows].into_iter().flatten().map(|(word, text)| (annotation_of(word), text.as_str().into()))
 }
 
 /// What is wrong with `value`, which a strategy file has for `word`; paths begin below it.
 pub(crate) fn faults(word: &str, value: &Value) -> Vec<FieldError> {
     let findings = Findings::default();
     let root = Field::root(value, &findings);
-    if word == "return" {
-        read_return(&root);
+    match word {
+        "return" => drop(read_return(&root)),
+        "windows" => drop(read_windows(&root)),
+        _ => {}
     }
     let mut errors = findings.into_errors();
     errors.sort();
@@ -88,6 +101,85 @@ fn read_return(value: &Field<'_, '_>) -> Option<Return> {
         true => Some(Return { after: read_wait(&after)? }),
         false => Some(Return { after: Some(Return::AFTER_DEFAULT) }),
     }
+}
+
+/// The windows that a strategy file has as `value`; `None` if anything about them is wrong.
+pub(crate) fn windows_of(value: &Value) -> Option<Windows> {
+    let findings = Findings::default();
+    let found = read_windows(&Field::root(value, &findings));
+    found.filter(|_| findings.into_errors().is_empty())
+}
+
+fn read_windows(value: &Field<'_, '_>) -> Option<Windows> {
+    value.at_most(WINDOWS_MAX);
+    let windows: Vec<Option<Window>> = value.items().map(|window| read_window(&window)).collect();
+    let is_list = value.value().is_some_and(Value::is_array);
+    windows.into_iter().collect::<Option<Vec<Window>>>().filter(|_| is_list).map(Windows)
+}
+
+fn read_window(window: &Field<'_, '_>) -> Option<Window> {
+    if !window.only(&["kind", "reasons", "days", "from", "until", "time-zone"]) {
+        return None;
+    }
+    let kind = match window.get("kind").required().choice(&["allow", "deny"]) {
+        Some("allow") => Some(WindowKind::Allow),
+        Some(_) => Some(WindowKind::Deny),
+        None => None,
+    };
+    let words = REASONS.map(DisruptionReason::as_str);
+    let of_reason = |reason: Field<'_, '_>| reason.choice(&words).and_then(DisruptionReason::parse);
+    let reasons: Vec<Option<DisruptionReason>> = window.get("reasons").items().map(of_reason).collect();
+    let days = read_parsed(&window.get("days"), Days::ALL);
+    let (from, until) = (window.get("from"), window.get("until"));
+    let begins = read_parsed(&from, Clock::MIDNIGHT);
+    let ends = read_parsed(&until, Clock::END_OF_DAY);
+    if begins == Some(Clock::END_OF_DAY) {
+        from.error_with_help("is the end of a day".into(), "write `00:00`, and the days after");
+    } else if begins.is_some() && begins == ends {
+        until.error_with_help(
+            "is when the window begins, so it has no length".into(),
+            "leave out both `from` and `until` for whole days",
+        );
+    }
+    let zone = read_zone(&window.get("time-zone"));
+    Some(Window {
+        kind: kind?,
+        reasons: reasons.into_iter().collect::<Option<_>>()?,
+        days: days?,
+        from: begins?,
+        until: ends?,
+        zone: zone?,
+    })
+}
+
+/// `default` if nothing is there.
+fn read_parsed<T: FromStr<Err = String>>(field: &Field<'_, '_>, default: T) -> Option<T> {
+    if !field.is_present() {
+        return Some(default);
+    }
+    match field.text()?.parse() {
+        Ok(read) => Some(read),
+        Err(why) => {
+            field.error(why);
+            None
+        }
+    }
+}
+
+fn read_zone(field: &Field<'_, '_>) -> Option<TimeZone> {
+    if !field.is_present() {
+        return Some(TimeZone::UTC);
+    }
+    let name = field.text()?;
+    let found = window::zone(name);
+    if found.is_none() {
+        let help = match window::nearest_zone(name) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "write a name such as `Asia/Seoul`, or `UTC`".into(),
+        };
+        field.error_with_help(format!("`{name}` is no time zone of the IANA database"), &help);
+    }
+    found
 }
 
 /// A duration, or `never`.

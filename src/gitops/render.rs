@@ -477,7 +477,7 @@ impl<'a> Run<'a> {
             self.override_one(&mut drafts, "NodePool", name, pool, &format!("pool `{name}`"), &entry.key);
             self.note_preset(pool, entry);
             check::pool_fields(pool, &mut self.found);
-            terms::check(pool, &mut self.found);
+            terms::check(pool, &self.surroundings.engine, &mut self.found);
             let room = pool.entry("headroom").map(|entry| headroom::drafts(name, entry, &drafts));
             self.add(drafts, &format!("pools.{name}"));
             self.add(room.unwrap_or_default(), &format!("pools.{name}.headroom"));

@@ -1,11 +1,17 @@
 //! Words of a pool that its NodePool has no field for: they travel as annotations, each the compact JSON of what the strategy says.
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::api::terms::{WORDS, annotation_of, faults};
+use crate::api::terms::{WORDS, annotation_of, faults, windows_of};
 use crate::gitops::diagnostic::{Diagnostic, Place};
 use crate::gitops::rendered::{Draft, joined};
 use crate::gitops::tree::Node;
+use crate::model::pool::DisruptionReason;
+use crate::model::window::REASONS;
+
+/// The weeks after this Monday stand for all others.
+const SAMPLE: &str = "2026-01-05T00:00:00Z";
 
 /// Puts the words of `pool` onto the NodePool of `drafts`, over what its template says.
 pub(crate) fn annotate(pool: &Node, drafts: &mut [Draft]) {
@@ -31,9 +37,17 @@ pub(crate) fn annotate(pool: &Node, drafts: &mut [Draft]) {
 }
 
 /// What the form of the words does not show: each mistake at the line where it stands.
-pub(crate) fn check(pool: &Node, found: &mut Vec<Diagnostic>) {
+pub(crate) fn check(pool: &Node, engine: &str, found: &mut Vec<Diagnostic>) {
     for word in WORDS {
         let Some(entry) = pool.entry(word) else { continue };
+        if engine == "karpenter" {
+            let message =
+                format!("`{word}` has no effect: in this environment an installed Karpenter provisions");
+            found.push(
+                Diagnostic::warning("PRV1634", entry.key.clone(), message)
+                    .help("leave it out, or write `engine = \"provisor\"`; budgets hold with either"),
+            );
+        }
         for fault in faults(word, &said(&entry.node)) {
             let place = place_of(&entry.node, &fault.path).unwrap_or(&entry.key).clone();
             let is_told = |one: &Diagnostic| one.is_error() && one.place == place;
@@ -48,6 +62,24 @@ pub(crate) fn check(pool: &Node, found: &mut Vec<Diagnostic>) {
             found.push(diagnostic.help(fault.help.unwrap_or_else(|| "correct it, or leave it out".into())));
         }
     }
+    check_windows(pool, found);
+}
+
+/// Windows that never let anything go, for some reason or for all.
+fn check_windows(pool: &Node, found: &mut Vec<Diagnostic>) {
+    let Some(entry) = pool.entry("windows") else { return };
+    let Some(windows) = windows_of(&said(&entry.node)) else { return };
+    let Ok(monday) = SAMPLE.parse::<Timestamp>() else { return };
+    let never = REASONS.into_iter().filter(|reason| windows.longest_wait(*reason, monday).is_none());
+    let never: Vec<&str> = never.map(DisruptionReason::as_str).collect();
+    if never.is_empty() {
+        return;
+    }
+    let reasons = if never.len() == REASONS.len() { "any reason".to_owned() } else { never.join(", ") };
+    let message = format!("these windows never let a node go for {reasons}");
+    found.push(Diagnostic::warning("PRV1633", entry.key.clone(), message).help(
+        "a denial wins over everything that allows; leave room between them if nodes are to go some time",
+    ));
 }
 
 /// `word` with a path below it, which may begin with an entry of a list.

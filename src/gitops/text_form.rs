@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::model::schedule::{self, MONTHS};
+use crate::model::window::{self, Clock, Days};
 
 /// Why a text is not of its form.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ struct Form {
     hint: fn(&str) -> Option<String>,
 }
 
-const FORMS: [Form; 14] = [
+const FORMS: [Form; 17] = [
     Form {
         name: "name",
         expected: "a name: lower-case letters, digits and hyphens, at most 63 characters",
@@ -50,6 +51,29 @@ const FORMS: [Form; 14] = [
         example: "\"30m\"",
         matches: |text| matches!(text, "never" | "Never") || duration(text).is_some(),
         hint: duration_hint,
+    },
+    Form {
+        name: "weekdays",
+        expected: "a list of weekdays",
+        example: "\"mon-fri\"",
+        matches: |text| text.parse::<Days>().is_ok(),
+        hint: |_| {
+            Some("write the first three letters of each, such as \"mon-fri\" or \"sat,sun\"".to_owned())
+        },
+    },
+    Form {
+        name: "clock",
+        expected: "a time of the day",
+        example: "\"22:00\"",
+        matches: |text| text.parse::<Clock>().is_ok(),
+        hint: |_| Some("write hours and minutes, such as \"06:30\", up to \"24:00\"".to_owned()),
+    },
+    Form {
+        name: "time-zone",
+        expected: "a time zone of the IANA database",
+        example: "\"Asia/Seoul\"",
+        matches: |text| window::zone(text).is_some(),
+        hint: |text| window::nearest_zone(text).map(|near| format!("did you mean \"{near}\"?")),
     },
     Form {
         name: "date-time",

@@ -4,6 +4,7 @@
 use jiff::SignedDuration;
 
 use super::symbol::Symbol;
+use super::window::Windows;
 
 /// One word, as its annotation has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,13 +25,16 @@ impl<T> Word<T> {
 pub struct Terms {
     /// `provisor.dev/return`.
     pub returns: Option<Word<Return>>,
+    /// `provisor.dev/windows`.
+    pub windows: Option<Word<Windows>>,
 }
 
 impl Terms {
     /// What cannot be read, each with the name of its annotation.
     pub fn faults(&self) -> Vec<String> {
         let returns = self.returns.as_ref().and_then(Word::fault);
-        let named = [("return", returns)];
+        let windows = self.windows.as_ref().and_then(Word::fault);
+        let named = [("return", returns), ("windows", windows)];
         let told = |(name, fault): (&str, Option<&Symbol>)| Some(format!("provisor.dev/{name}: {}", fault?));
         named.into_iter().filter_map(told).collect()
     }

@@ -1,6 +1,6 @@
 //! Words of a pool that travel to the cluster as annotations: rendered, checked with their place, read strictly.
 
-use crate::fleet_files::{errors, fleet, manifest, state};
+use crate::fleet_files::{errors, fleet, manifest, render, repository, state};
 use provisor::api::hash::of_template;
 use provisor::api::{Object, Reader, validate};
 use provisor::gitops::diagnostic::Diagnostic;
@@ -113,4 +113,139 @@ fn annotations_are_read_strictly_and_take_no_part_in_the_hash() {
     assert_eq!(read(json!({})).terms, Default::default());
     assert_eq!(of_template(&of("{}").template), of_template(&read(json!({})).template));
     assert_eq!(of("{}").hash, read(json!({})).hash);
+}
+
+#[test]
+fn windows_become_an_annotation_without_their_names_and_layers_merge_by_name() {
+    let key = "provisor.dev/windows";
+    let pool = "[pools.a]\nstrategy = 'spot'\n[[pools.a.windows]]\nname = 'nights'\nkind = 'allow'\nfrom = '22:00'\nuntil = '6:00'\n\
+                time-zone = 'Asia/Seoul'\n[[pools.a.windows]]\nname = 'sale'\nkind = 'deny'\ndays = 'fri'\nreasons = ['Empty']\nx-why = 'the sale'\n";
+    let nights = r#"{"kind":"allow","from":"22:00","until":"6:00","time-zone":"Asia/Seoul"}"#;
+    let sale = r#"{"kind":"deny","days":"fri","reasons":["Empty"]}"#;
+    assert_eq!(annotations(pool)[key], json!(format!("[{nights},{sale}]")));
+    let layered = |upper: &str| {
+        let base = pool.replace("pools.a", "defaults.pool").replacen(
+            "[defaults.pool]",
+            "abstract = true\n[defaults.pool]",
+            1,
+        );
+        let prod = format!("extends = 'base'\n[pools.a]\n{upper}\n");
+        let files = [
+            ("fleet.toml", "name = 'shop'\n"),
+            ("environments/base.toml", &*base),
+            ("environments/prod.toml", &*prod),
+        ];
+        manifest(&state(&repository(&files)), "NodePool", "a")["metadata"]["annotations"][key].clone()
+    };
+    assert_eq!(
+        layered("windows = [{ name = 'sale', days = 'sat' }]"),
+        json!(format!("[{nights},{}]", sale.replace("fri", "sat")))
+    );
+    assert_eq!(layered("windows = [{ name = 'nights', '$remove' = true }]"), json!(format!("[{sale}]")));
+}
+
+#[test]
+fn mistakes_in_windows_are_told_once_with_their_place() {
+    let of = |window: &str| {
+        let found =
+            told(&format!("[pools.a]\nstrategy = 'spot'\nwindows = [{{ kind = 'deny' }}, {{ {window} }}]\n"));
+        let [(place, message, help)] = &found[..] else { panic!("{window}: {found:?}") };
+        let column = place.rsplit(':').next().unwrap_or_default().parse::<usize>().expect("a column");
+        assert!(place.contains(" environments/prod.toml:3:") && column > 30, "{place}");
+        (message.clone(), help.clone().unwrap_or_default())
+    };
+    for (window, message, help) in [
+        (
+            "kind = 'allow', time-zone = 'Asia/Soul'",
+            "`time-zone` is \"Asia/Soul\", which is not a time zone of the IANA database",
+            "did you mean \"Asia/Seoul\"?",
+        ),
+        (
+            "kind = 'allow', days = 'monday'",
+            "`days` is \"monday\", which is not a list of weekdays",
+            "first three letters",
+        ),
+        (
+            "kind = 'allow', from = '25:00'",
+            "`from` is \"25:00\", which is not a time of the day",
+            "\"06:30\"",
+        ),
+        ("kind = 'alow'", "`kind` is \"alow\", which is not one of its words", "did you mean `allow`?"),
+        (
+            "kind = 'deny', reasons = ['Interrupted']",
+            "`reasons` is \"Interrupted\", which is not one of its words",
+            "",
+        ),
+        ("days = 'fri'", "`windows[1].kind`: is required", "correct it"),
+        (
+            "kind = 'deny', from = '22:00', until = '22:00'",
+            "`windows[1].until`: is when the window begins, so it has no length",
+            "whole days",
+        ),
+        ("kind = 'deny', from = '24:00'", "`windows[1].from`: is the end of a day", "`00:00`"),
+    ] {
+        let told = of(window);
+        assert_eq!(told.0, message);
+        assert!(told.1.contains(help), "{window}: {}", told.1);
+    }
+    let many = vec!["{ kind = 'deny' }"; 51].join(", ");
+    let found = told(&format!("[pools.a]\nstrategy = 'spot'\nwindows = [{many}]\n"));
+    assert!(
+        found.iter().any(|(_, message, _)| message == "`windows` has 51 entries; 50 is the most"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn windows_that_never_open_and_words_that_nobody_acts_on_are_warned_of() {
+    let of = |prod: &str| {
+        let (_, warnings) = render(&fleet(prod)).expect("it is right");
+        let told = |one: &Diagnostic| format!("{} {} {}", one.code, one.place, one.message);
+        warnings.iter().map(told).collect::<Vec<_>>()
+    };
+    let shut = "[pools.a]\nstrategy = 'spot'\nwindows = [{ kind = 'deny', reasons = ['Drifted'] }]\n";
+    assert_eq!(
+        of(shut),
+        ["PRV1633 environments/prod.toml:3:1 these windows never let a node go for Drifted"]
+    );
+    let both = "[pools.a]\nstrategy = 'spot'\n\
+                windows = [{ kind = 'allow', from = '01:00', until = '03:00' }, { kind = 'deny', until = '05:00' }]\n";
+    assert_eq!(
+        of(both),
+        ["PRV1633 environments/prod.toml:3:1 these windows never let a node go for any reason"]
+    );
+    let karpenter = "engine = 'karpenter'\n[pools.a]\nstrategy = 'spot'\nreturn = {}\nwindows = [{ kind = 'deny', days = 'fri' }]\n";
+    let found = of(karpenter);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found.iter().all(|told| told.starts_with("PRV1634 environments/prod.toml:")), "{found:?}");
+    assert_eq!(of("[pools.a]\nstrategy = 'spot'\nwindows = [{ kind = 'deny', days = 'fri' }]\n"), [""; 0]);
+}
+
+#[test]
+fn windows_of_an_annotation_are_read_strictly() {
+    let of = |text: &str| {
+        let pool = read(json!({ "provisor.dev/windows": text }));
+        assert_eq!((pool.fault, pool.is_ready), (None, true));
+        pool.terms.windows.expect("there is a word").meaning
+    };
+    let read = of(
+        r#"[{"kind":"deny","days":"mon-fri","from":"9:00","until":"17:00","time-zone":"Europe/Berlin"},{"kind":"allow"}]"#,
+    );
+    assert_eq!(read.map(|windows| windows.0.len()), Ok(2));
+    for text in [
+        "{}",
+        "null",
+        "\"deny\"",
+        "[1]",
+        "[{}]",
+        r#"[{"kind":"deny","timezone":"UTC"}]"#,
+        r#"[{"kind":"deny","time-zone":"Mars/Base"}]"#,
+        r#"[{"kind":"deny","time-zone":null}]"#,
+        r#"[{"kind":"deny","reasons":"Drifted"}]"#,
+        r#"[{"kind":"deny","reasons":["Drifting"]}]"#,
+        r#"[{"kind":"deny","name":"x"}]"#,
+        r#"[{"kind":"deny"}"#,
+    ] {
+        assert!(of(text).is_err(), "{text}");
+    }
 }

@@ -7,6 +7,7 @@
 pub mod command;
 pub mod candidates;
 pub mod budgets;
+pub(crate) mod windows;
 pub mod cost;
 pub(crate) mod round;
 pub(crate) mod marking;
@@ -107,6 +108,7 @@ pub(crate) fn expire(round: &mut Round, commands_max: usize) -> Vec<Command> {
         round.start(&command);
         commands.push(command);
     }
+    expiration::note_held(round);
     commands
 }
 
@@ -269,7 +271,7 @@ fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
         let claim = round.cluster.claim_of(node);
         let is_outdated = claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted));
         let held_for = match code {
-            "BudgetExhausted" => round.held.get(&node.name).copied(),
+            "BudgetExhausted" | "OutsideWindow" => round.held.get(&node.name).copied(),
             "BeingDisrupted" => None,
             _ => is_outdated.then_some(DisruptionReason::Drifted),
         };

@@ -214,7 +214,8 @@ impl<'a> Round<'a> {
         if allowance.is_closed() {
             self.held.insert(candidate.node, reason);
         }
-        if allowance.allowed == 0 {
+        // Windows close every day: that is no news.
+        if allowance.allowed == 0 && allowance.shut.is_none() {
             self.blocked.insert((candidate.pool, reason));
         }
     }

@@ -37,3 +37,4 @@ mod plans;
 mod jobs;
 mod decisions;
 mod returning;
+mod windows;
