@@ -283,7 +283,7 @@ fn read_budget(budget: &Field<'_, '_>) -> Option<Budget> {
     })
 }
 
-fn parse_budget_nodes(text: &str) -> Option<BudgetNodes> {
+pub(crate) fn parse_budget_nodes(text: &str) -> Option<BudgetNodes> {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(digits) = text.strip_suffix('%') {
         let is_short = is_digits(digits) && (digits.len() <= 2 || digits == "100");

@@ -7,14 +7,15 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::field::{Field, FieldError, Findings, Stage};
-use crate::model::pool::DisruptionReason;
+use super::nodepool::parse_budget_nodes;
+use crate::model::pool::{BudgetNodes, DisruptionReason};
 use crate::model::symbol::Symbol;
-use crate::model::terms::{Return, Terms, Word};
+use crate::model::terms::{Expiration, Return, Terms, Word};
 use crate::model::time::parse_duration;
 use crate::model::window::{self, Clock, Days, REASONS, Window, WindowKind, Windows};
 
 /// The words, as strategy files and, behind `provisor.dev/`, annotations name them.
-pub(crate) const WORDS: [&str; 2] = ["return", "windows"];
+pub(crate) const WORDS: [&str; 3] = ["return", "windows", "expiration"];
 
 /// The longest value that is read.
 const TEXT_MAX: usize = 16 * 1024;
@@ -35,6 +36,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Terms {
     Terms {
         returns: read_word(&annotations, "return", read_return),
         windows: read_word(&annotations, "windows", read_windows),
+        expiration: read_word(&annotations, "expiration", read_expiration),
     }
 }
 
@@ -42,7 +44,11 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Terms {
 pub(crate) fn render(terms: &Terms) -> impl Iterator<Item = (String, Value)> {
     let returns = terms.returns.as_ref().map(|word| ("return", word.text));
     let windows = terms.windows.as_ref().map(|word| ("windows", word.text));
-    [returns, windows].into_iter().flatten().map(|(word, text)| (annotation_of(word), text.as_str().into()))
+    let expiration = terms.expiration.as_ref().map(|word| ("expiration", word.text));
+    [returns, windows, expiration]
+        .into_iter()
+        .flatten()
+        .map(|(word, text)| (annotation_of(word), text.as_str().into()))
 }
 
 /// What is wrong with `value`, which a strategy file has for `word`; paths begin below it.
@@ -52,6 +58,7 @@ pub(crate) fn faults(word: &str, value: &Value) -> Vec<FieldError> {
     match word {
         "return" => drop(read_return(&root)),
         "windows" => drop(read_windows(&root)),
+        "expiration" => drop(read_expiration(&root)),
         _ => {}
     }
     let mut errors = findings.into_errors();
@@ -100,6 +107,59 @@ fn read_return(value: &Field<'_, '_>) -> Option<Return> {
     match after.is_present() {
         true => Some(Return { after: read_wait(&after)? }),
         false => Some(Return { after: Some(Return::AFTER_DEFAULT) }),
+    }
+}
+
+/// What a strategy file has of expiration as `value`; `None` if anything about it is wrong.
+pub(crate) fn expiration_of(value: &Value) -> Option<Expiration> {
+    let findings = Findings::default();
+    let found = read_expiration(&Field::root(value, &findings));
+    found.filter(|_| findings.into_errors().is_empty())
+}
+
+fn read_expiration(value: &Field<'_, '_>) -> Option<Expiration> {
+    if !value.only(&["jitter", "replace-first", "nodes", "deadline"]) {
+        return None;
+    }
+    let usual = Expiration::default();
+    let jitter = read_parsed(&value.get("jitter"), Percent(usual.jitter));
+    let replaces_first = value.get("replace-first");
+    let (nodes, deadline) = (value.get("nodes"), value.get("deadline"));
+    Some(Expiration {
+        jitter: jitter?.0,
+        replaces_first: match replaces_first.is_present() {
+            true => replaces_first.boolean()?,
+            false => usual.replaces_first,
+        },
+        nodes: if nodes.is_present() { Some(read_nodes(&nodes)?) } else { usual.nodes },
+        deadline: if deadline.is_present() { read_wait(&deadline)? } else { usual.deadline },
+    })
+}
+
+/// A number of nodes or a percentage of them.
+fn read_nodes(nodes: &Field<'_, '_>) -> Option<BudgetNodes> {
+    let written = nodes.written();
+    let found = parse_budget_nodes(&written);
+    if found.is_none() {
+        let help = "write it like \"5\" or \"10%\", up to 100%";
+        nodes.error_with_help(format!("`{written}` is neither a number of nodes nor a percentage"), help);
+    }
+    found
+}
+
+/// A part of a lifetime.
+struct Percent(u8);
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let most = Expiration::JITTER_MOST;
+        let digits = text.strip_suffix('%').filter(|digits| {
+            (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        let part = digits.and_then(|digits| digits.parse::<u8>().ok()).filter(|part| *part <= most);
+        part.map(Self).ok_or_else(|| format!("`{text}` is no percentage from 0% to {most}%"))
     }
 }
 

@@ -275,6 +275,10 @@ formatted!(
     WaitText, "wait", r"^(([0-9]+(s|m|h))+|[Nn]ever)$", "30m"
 );
 formatted!(
+    /// A part of a whole.
+    PercentText, "percent", r"^[0-9]{1,2}%$", "10%"
+);
+formatted!(
     /// Weekdays.
     DaysText, "weekdays", r"^[A-Za-z]{3}(-[A-Za-z]{3})?(, ?[A-Za-z]{3}(-[A-Za-z]{3})?)*$", "mon-fri"
 );

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::gitops::schema::{
     BudgetNodes, ClockText, CommitText, CronText, DaysText, DurationText, ExpiryText, Mixed, NameText,
-    Quantity, RequirementSet, TaintText, VolumeSize, WaitText, WordList, ZoneText,
+    PercentText, Quantity, RequirementSet, TaintText, VolumeSize, WaitText, WordList, ZoneText,
 };
 
 /// `fleet.toml`: the name of the fleet and what all its environments share.
@@ -270,6 +270,9 @@ pub struct Pool {
     /// those has to be open. Layers merge by name.
     #[schemars(example = [BTreeMap::from([("kind", "allow"), ("from", "01:00"), ("until", "05:00"), ("time-zone", "Asia/Seoul")])])]
     pub windows: Option<Vec<Window>>,
+    /// How nodes go for their age; by default all at once and by force, as in Karpenter.
+    #[schemars(example = BTreeMap::from([("jitter", "10%"), ("deadline", "72h")]))]
+    pub expiration: Option<Expiration>,
     /// Room for pods to come that nodes of this pool always keep free.
     #[schemars(example = BTreeMap::from([("cpu", "500m"), ("memory", "1Gi")]))]
     pub headroom: Option<Headroom>,
@@ -293,6 +296,26 @@ pub struct Return {
     /// How long the node stays as it was bought, or `never` for good. Twice as long after each return that did not last, up to a day.
     #[schemars(extend("default" = "30m"), example = &"2h")]
     pub after: Option<WaitText>,
+}
+
+/// Nodes that become too old go one after the other, within the budgets that name no reasons, their replacements first. Becomes the
+/// annotation `provisor.dev/expiration`.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Expiration {
+    /// How much sooner than `expire-after` a node may go at the most, each by a share of its own, so that those that were bought
+    /// together go apart. Up to 50%.
+    #[schemars(extend("default" = "10%"), example = &"20%")]
+    pub jitter: Option<PercentText>,
+    /// Whether what comes in its place is ready before a node goes.
+    #[schemars(extend("default" = true), example = false)]
+    pub replace_first: Option<bool>,
+    /// How many nodes of the pool may be away when one goes for its age, besides what budgets without reasons say.
+    #[schemars(example = &"1")]
+    pub nodes: Option<BudgetNodes>,
+    /// How long after `expire-after` a node goes by force, whatever budgets, windows and pods say, or `never`.
+    #[schemars(extend("default" = "168h"), example = &"72h")]
+    pub deadline: Option<WaitText>,
 }
 
 /// A time of the week in which nodes may go, or may not. The annotation `provisor.dev/windows` has all of a pool's.

@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::api::terms::{WORDS, annotation_of, faults, windows_of};
+use crate::api::terms::{WORDS, annotation_of, expiration_of, faults, windows_of};
 use crate::gitops::diagnostic::{Diagnostic, Place};
 use crate::gitops::rendered::{Draft, joined};
 use crate::gitops::tree::Node;
 use crate::model::pool::DisruptionReason;
+use crate::model::time::render_duration;
 use crate::model::window::REASONS;
 
 /// The weeks after this Monday stand for all others.
@@ -63,6 +64,7 @@ pub(crate) fn check(pool: &Node, engine: &str, found: &mut Vec<Diagnostic>) {
         }
     }
     check_windows(pool, found);
+    check_expiration(pool, found);
 }
 
 /// Windows that never let anything go, for some reason or for all.
@@ -80,6 +82,40 @@ fn check_windows(pool: &Node, found: &mut Vec<Diagnostic>) {
     found.push(Diagnostic::warning("PRV1633", entry.key.clone(), message).help(
         "a denial wins over everything that allows; leave room between them if nodes are to go some time",
     ));
+}
+
+/// An expiration that says nothing, or whose deadline comes before any window opens.
+fn check_expiration(pool: &Node, found: &mut Vec<Diagnostic>) {
+    let Some(entry) = pool.entry("expiration") else { return };
+    let Some(expiration) = expiration_of(&said(&entry.node)) else { return };
+    if pool.get("expire-after").and_then(Node::as_text).is_some_and(|text| &**text == "Never") {
+        found.push(
+            Diagnostic::warning(
+                "PRV1635",
+                entry.key.clone(),
+                "`expiration` has no effect: no node of the pool ever expires",
+            )
+            .help("leave it out, or set `expire-after`"),
+        );
+        return;
+    }
+    let windows = pool.get("windows").and_then(|windows| windows_of(&said(windows)));
+    let Some((windows, deadline)) = windows.zip(expiration.deadline) else { return };
+    let Ok(monday) = SAMPLE.parse::<Timestamp>() else { return };
+    let wait = windows.longest_wait(DisruptionReason::Expired, monday);
+    if wait.is_none_or(|wait| deadline < wait) {
+        let place = entry.node.get("deadline").map_or(&entry.key, |node| &node.place).clone();
+        let wait =
+            wait.map_or_else(|| "for good".to_owned(), |wait| format!("for up to {}", render_duration(wait)));
+        let message = format!(
+            "nodes may go outside of their windows: those are closed {wait}, and after {} nodes go by force",
+            render_duration(deadline)
+        );
+        found.push(
+            Diagnostic::warning("PRV1635", place, message)
+                .help("make `deadline` longer, or `never`, if windows are to hold in any case"),
+        );
+    }
 }
 
 /// `word` with a path below it, which may begin with an entry of a list.

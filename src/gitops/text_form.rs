@@ -23,7 +23,7 @@ struct Form {
     hint: fn(&str) -> Option<String>,
 }
 
-const FORMS: [Form; 17] = [
+const FORMS: [Form; 18] = [
     Form {
         name: "name",
         expected: "a name: lower-case letters, digits and hyphens, at most 63 characters",
@@ -51,6 +51,13 @@ const FORMS: [Form; 17] = [
         example: "\"30m\"",
         matches: |text| matches!(text, "never" | "Never") || duration(text).is_some(),
         hint: duration_hint,
+    },
+    Form {
+        name: "percent",
+        expected: "a percentage",
+        example: "\"10%\"",
+        matches: |text| text.strip_suffix('%').is_some_and(|digits| is_digits(digits) && digits.len() <= 2),
+        hint: |_| None,
     },
     Form {
         name: "weekdays",

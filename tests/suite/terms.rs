@@ -249,3 +249,77 @@ fn windows_of_an_annotation_are_read_strictly() {
         assert!(of(text).is_err(), "{text}");
     }
 }
+
+#[test]
+fn expiration_becomes_an_annotation_and_its_mistakes_have_their_place() {
+    let of = |said: &str| format!("[pools.a]\nstrategy = 'spot'\nexpiration = {said}\n");
+    let said = "{ jitter = '20%', nodes = 1, replace-first = false, deadline = '72h' }";
+    let written = r#"{"jitter":"20%","nodes":1,"replace-first":false,"deadline":"72h"}"#;
+    assert_eq!(annotations(&of(said))["provisor.dev/expiration"], json!(written));
+    for (said, message) in [
+        ("{ jitter = '60%' }", "`expiration.jitter`: `60%` is no percentage from 0% to 50%"),
+        ("{ jitter = 'some' }", "`jitter` is \"some\", which is not a percentage"),
+        ("{ deadline = 'soon' }", "`deadline` is \"soon\", which is not a duration or `never`"),
+        (
+            "{ nodes = '200%' }",
+            "`nodes` is \"200%\", which is not a number of nodes or a percentage up to 100%",
+        ),
+        ("{ replace-first = 'no' }", "`replace-first` is \"no\" (a text) where true or false is expected"),
+    ] {
+        let found = told(&of(said));
+        let [(place, told, _)] = &found[..] else { panic!("{said}: {found:?}") };
+        assert_eq!(told, message);
+        assert!(
+            place.starts_with("PRV1203 environments/prod.toml:3:") || place.starts_with("PRV1202"),
+            "{place}"
+        );
+    }
+    let warned = |prod: &str| {
+        let (_, warnings) = render(&fleet(prod)).expect("it is right");
+        warnings.iter().map(|one| format!("{} {}", one.code, one.message)).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        warned(
+            "[pools.a]\nstrategy = 'spot'\nexpiration.deadline = '24h'\nwindows = [{ kind = 'allow', days = 'sun' }]\n"
+        ),
+        [
+            "PRV1635 nodes may go outside of their windows: those are closed for up to 144h, and after 24h nodes go by force"
+        ]
+    );
+    assert_eq!(
+        warned("[pools.a]\nstrategy = 'spot'\nexpire-after = 'Never'\nexpiration = {}\n"),
+        ["PRV1635 `expiration` has no effect: no node of the pool ever expires"]
+    );
+    assert_eq!(
+        warned(
+            "[pools.a]\nstrategy = 'spot'\nexpiration = {}\nwindows = [{ kind = 'allow', days = 'sun' }]\n"
+        ),
+        [""; 0]
+    );
+}
+
+#[test]
+fn expiration_of_an_annotation_is_read_strictly() {
+    let of = |text: &str| {
+        let pool = read(json!({ "provisor.dev/expiration": text }));
+        assert_eq!((pool.fault, pool.is_ready), (None, true));
+        pool.terms.expiration.expect("there is a word").meaning
+    };
+    let usual = of("{}").expect("it can be read");
+    assert_eq!((usual.jitter, usual.replaces_first, usual.nodes), (10, true, None));
+    assert_eq!(usual.deadline, Some(SignedDuration::from_hours(168)));
+    let read = of(r#"{"jitter":"0%","replace-first":false,"nodes":"5%","deadline":"never"}"#)
+        .expect("it can be read");
+    assert_eq!((read.jitter, read.replaces_first, read.deadline), (0, false, None));
+    for text in [
+        "[]",
+        r#"{"jitter":10}"#,
+        r#"{"jitter":"-1%"}"#,
+        r#"{"nodes":-1}"#,
+        r#"{"nodes":true}"#,
+        r#"{"deadline":""}"#,
+        r#"{"hard":1}"#,
+    ] {
+        assert!(of(text).is_err(), "{text}");
+    }
+}

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::command::is_leaving;
-use super::windows;
+use super::{renewal, windows};
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::ConditionType;
 use crate::model::count::{agreeing, counted};
@@ -108,6 +108,10 @@ pub fn allowances(
             Ok(allowed) => (allowed, None),
             Err(fault) => (0, Some(fault)),
         };
+        let own = renewal::asked(pool).and_then(|asked| asked.nodes);
+        let own =
+            own.filter(|_| reason == DisruptionReason::Expired).map_or(UNLIMITED, |own| share(own, nodes));
+        let allowed = allowed.min(own);
         let shut = windows::shut(pool, reason, now);
         let allowed = if shut.is_some() { 0 } else { allowed };
         (pool.name, Allowance { nodes, away, leaving, allowed, fault, shut })
@@ -127,13 +131,18 @@ pub fn allowed(
         let is_active = is_active(budget, now)?;
         let applies = budget.reasons.is_empty() || budget.reasons.contains(&reason);
         if is_active && applies {
-            allowed = allowed.min(match budget.nodes {
-                BudgetNodes::Count(count) => count,
-                BudgetNodes::Percent(percent) => (u64::from(nodes) * u64::from(percent)).div_ceil(100) as u32,
-            });
+            allowed = allowed.min(share(budget.nodes, nodes));
         }
     }
     Ok(allowed)
+}
+
+/// How many of `nodes` that is.
+fn share(of: BudgetNodes, nodes: u32) -> u32 {
+    match of {
+        BudgetNodes::Count(count) => count,
+        BudgetNodes::Percent(percent) => (u64::from(nodes) * u64::from(percent)).div_ceil(100) as u32,
+    }
 }
 
 /// A window is open at `now` if it last began less than its duration ago.

@@ -44,6 +44,7 @@ pub enum Method {
     Emptiness,
     StaticDrift,
     Drift,
+    Renewal,
     Return,
     MultiNodeConsolidation,
     SingleNodeConsolidation,
@@ -57,6 +58,7 @@ impl Method {
             Self::Emptiness => "emptiness",
             Self::StaticDrift => "static-drift",
             Self::Drift => "drift",
+            Self::Renewal => "renewal",
             Self::Return => "return",
             Self::MultiNodeConsolidation => "multi-node-consolidation",
             Self::SingleNodeConsolidation => "single-node-consolidation",
@@ -65,7 +67,7 @@ impl Method {
 
     pub fn reason(self) -> DisruptionReason {
         match self {
-            Self::Expiration => DisruptionReason::Expired,
+            Self::Expiration | Self::Renewal => DisruptionReason::Expired,
             Self::StaticScaleDown => DisruptionReason::ScaledDown,
             Self::Emptiness => DisruptionReason::Empty,
             Self::StaticDrift | Self::Drift => DisruptionReason::Drifted,
@@ -156,6 +158,7 @@ impl Command {
             Method::StaticScaleDown => "its pool wants fewer nodes".to_string(),
             Method::Emptiness => "it runs nothing that has to stay".to_string(),
             Method::StaticDrift | Method::Drift => "it is not what its pool asks for any more".to_string(),
+            Method::Renewal => "it is as old as its pool lets it become".to_string(),
             Method::Return => "what its pool prefers is to be had again".to_string(),
             Method::MultiNodeConsolidation | Method::SingleNodeConsolidation => {
                 match (self.replacements.len(), is_one) {

@@ -371,8 +371,8 @@ pub(super) fn destinations_of(command: &Command) -> BTreeMap<ObjectKey, Place> {
 /// A drift that could not be carried out says more than consolidation does; so does what keeps a node from what its
 /// pool prefers, or one that is too old.
 fn note(round: &mut Round, candidate: &Candidate, (code, message): Refused) {
-    let is_told =
-        round.notes.contains_key(&candidate.node) && expiration::is_past(round.claim(candidate), round.now);
+    let is_told = round.notes.contains_key(&candidate.node)
+        && expiration::should_be_gone(round, round.claim(candidate));
     if is_told || round.notes.get(&candidate.node).is_some_and(super::returning::is_said_of_fallback) {
         return;
     }

@@ -12,6 +12,7 @@ pub mod cost;
 pub(crate) mod round;
 pub(crate) mod marking;
 pub(crate) mod expiration;
+pub(crate) mod renewal;
 pub(crate) mod interruption;
 mod emptiness;
 mod drift;
@@ -189,7 +190,8 @@ fn next_commands(round: &mut Round) -> Vec<Command> {
     if !commands.is_empty() {
         return commands;
     }
-    drift::plan(round).or_else(|| returning::plan(round)).into_iter().collect()
+    let command = drift::plan(round).or_else(|| renewal::plan(round)).or_else(|| returning::plan(round));
+    command.into_iter().collect()
 }
 
 /// What is to be done next in a cluster where everything that was decided before is done.
@@ -271,7 +273,9 @@ fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
         let claim = round.cluster.claim_of(node);
         let is_outdated = claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted));
         let held_for = match code {
-            "BudgetExhausted" | "OutsideWindow" => round.held.get(&node.name).copied(),
+            "BudgetExhausted" | "OutsideWindow" | "ExpirationUnreadable" => {
+                round.held.get(&node.name).copied()
+            }
             "BeingDisrupted" => None,
             _ => is_outdated.then_some(DisruptionReason::Drifted),
         };

@@ -13,7 +13,7 @@ use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::decision::{Plan, Steps};
 use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
 use crate::capacity::disruption::round::Round;
-use crate::capacity::disruption::{self, returning, validation};
+use crate::capacity::disruption::{self, renewal, returning, validation};
 use crate::capacity::pool_status;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
@@ -95,7 +95,7 @@ pub(super) struct Disrupting {
     /// The last pass, and what it knew.
     last: Option<(Timestamp, u64)>,
     /// When something changes that nobody tells of: a budget's window opens or closes, a node is kept for a pod no longer, or by
-    /// one that asked for a time, or has been what its pool likes less for long enough.
+    /// one that asked for a time, has been what its pool likes less for long enough, or comes of age.
     window_at: Option<Timestamp>,
     pub held: Held,
     pub explained: Explained,
@@ -326,7 +326,7 @@ impl Engine {
             Protection::Until(end) => *end,
             _ => None,
         });
-        let back = returning::next(&self.cluster, now);
+        let back = returning::next(&self.cluster, now).into_iter().chain(renewal::next(&self.cluster, now));
         self.disrupting.window_at = windows.chain(kept).chain(protected).chain(back).min();
         self.disrupting.last = Some((now, self.revision));
         let former = (*self.plan).clone();

@@ -38,3 +38,4 @@ mod jobs;
 mod decisions;
 mod returning;
 mod windows;
+mod renewal;
