@@ -22,6 +22,8 @@ pub enum Stage {
     Runtime,
     /// Nobody: the API server drops a field that it does not know, so it has no effect.
     UnknownField,
+    /// Nobody, for it is a word of ours: the pool is used, and what the word is about is not done.
+    Terms,
 }
 
 /// What is wrong with one field.

@@ -13,6 +13,7 @@ pub(crate) mod condition;
 pub mod hash;
 pub(crate) mod nodepool;
 pub(crate) mod roll;
+pub(crate) mod terms;
 pub(crate) mod nodeclaim;
 pub(crate) mod ec2nodeclass;
 pub(crate) mod kubelet;

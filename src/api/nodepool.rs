@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::field::{Field, Stage};
 use super::requirement::Place;
-use super::{condition, hash, metadata, render, requirement, roll, taint};
+use super::{condition, hash, metadata, render, requirement, roll, taint, terms};
 use crate::model::label::{self, annotation};
 use crate::model::name::{ClassName, PoolName};
 use crate::model::owner::Owner;
@@ -35,6 +35,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
     spec.only(&["template", "disruption", "limits", "weight", "replicas"]);
     let template = read_template(&spec.get("template").required());
     let disruption = read_disruption(&spec.get("disruption"));
+    let terms = terms::read(object);
     let limits = spec.get("limits").resources();
     let weight = spec.get("weight").integer_in(1..=100);
     let replicas = spec.get("replicas").integer_in(0..=i64::MAX);
@@ -67,6 +68,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
         hash_version: Some(hash_version),
         template: Arc::new(template),
         disruption,
+        terms,
         limits,
         weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(0),
         replicas: replicas.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),
@@ -284,7 +286,7 @@ fn read_budget(budget: &Field<'_, '_>) -> Option<Budget> {
     })
 }
 
-pub(super) fn parse_budget_nodes(text: &str) -> Option<BudgetNodes> {
+pub(crate) fn parse_budget_nodes(text: &str) -> Option<BudgetNodes> {
     let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some(digits) = text.strip_suffix('%') {
         let is_short = is_digits(digits) && (digits.len() <= 2 || digits == "100");
@@ -331,6 +333,7 @@ pub(crate) fn render(pool: &NodePool) -> Value {
         metadata["creationTimestamp"] = created.to_string().into();
     }
     let mut annotations = roll::annotations(pool);
+    annotations.extend(terms::render(&pool.terms));
     if let (Some(hash), Some(version)) = (pool.hash, pool.hash_version) {
         annotations.insert(annotation::NODEPOOL_HASH.to_string(), hash.as_str().into());
         annotations.insert(annotation::NODEPOOL_HASH_VERSION.to_string(), version.as_str().into());

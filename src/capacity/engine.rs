@@ -30,7 +30,7 @@ use super::consistency::Checks;
 use super::decision::Steps;
 use super::disruption::command::{self, is_waiting};
 use super::disruption::roll::Tries;
-use super::disruption::{self, interruption, marking};
+use super::disruption::{self, interruption, marking, returning};
 use super::garbage;
 use super::lifecycle::{self, Context, GiveUp, Launches};
 use super::nominations::Nominations;
@@ -94,6 +94,7 @@ pub struct Engine {
     open_supply: Option<(Arc<Supply>, BTreeSet<OfferingKey>, Arc<Supply>)>,
     prepared: Prepared,
     shortages: Shortages,
+    losses: returning::Losses,
     launches: Launches,
     endings: Endings,
     claims_due: Agenda<ClaimName>,
@@ -147,6 +148,7 @@ impl Engine {
             open_supply: None,
             prepared: Prepared::default(),
             shortages: Shortages::default(),
+            losses: returning::Losses::default(),
             launches: Launches::default(),
             endings: Endings::default(),
             claims_due: Agenda::default(),
@@ -468,6 +470,7 @@ impl Engine {
 
     fn see_claim_gone(&mut self, name: ClaimName) {
         if let Some(former) = self.cluster.claims.get(&name).cloned() {
+            self.losses.note(&former);
             self.change_pools(former.pool());
             if let Some(instance) = former.provider_id {
                 self.endings.forget_machine(instance);
@@ -843,6 +846,13 @@ impl Engine {
         command::clean_up(&self.cluster, claim, &mut steps);
         if steps.is_idle() {
             self.checks.check(&self.cluster, claim, now, &mut steps);
+        }
+        if steps.is_idle()
+            && let Some(annotations) = self.losses.inherited(&self.cluster, claim)
+        {
+            let message = returning::told(&self.cluster, claim, &annotations);
+            let change = ClaimChange { annotations, ..ClaimChange::default() };
+            steps.push(Action::UpdateClaim { claim: claim.name, change }, "Returns", message);
         }
         let marks = marking::marked(&self.cluster, &supply, claim, now, true);
         if let Some(at) = marks.wake_at {

@@ -135,9 +135,9 @@ pub(crate) fn advance(context: &Context, launches: &mut Launches, claim: &NodeCl
 
 /// Deletes a claim that is older than its own `expireAfter`.
 fn expire(context: &Context, claim: &NodeClaim, steps: &mut Steps) -> bool {
-    let Some(due) = expiration::due(claim) else { return false };
-    if context.now < due {
-        steps.wake(due);
+    let Some(at) = expiration::goes_at(context.cluster, claim, context.now) else { return false };
+    if context.now < at {
+        steps.wake(at);
         return false;
     }
     let message = format!("older than its expireAfter of {}", claim.spec.expire_after);

@@ -130,6 +130,14 @@ pub(crate) fn conditions(cluster: &Cluster, pool: &NodePool, now: Timestamp) -> 
             Some(ready) => conditions.set(of_class, ready.status, &ready.reason, &ready.message, now),
         },
     }
+    let faults = pool.terms.faults();
+    match faults.is_empty() {
+        true => conditions.clear(PoolCondition::TermsUnderstood),
+        false => {
+            let message = format!("{}; what it is about is not done until it can be read", faults.join("; "));
+            conditions.set(PoolCondition::TermsUnderstood, False, "AnnotationUnreadable", &message, now);
+        }
+    }
     conditions.conclude(PoolCondition::Ready, &[PoolCondition::ValidationSucceeded, of_class], now);
     conditions
 }

@@ -316,6 +316,7 @@ mod tests {
                 policy: ConsolidationPolicy::WhenEmpty,
                 budgets: Vec::new(),
             },
+            terms: Default::default(),
             limits: None,
             weight: 0,
             replicas: Some(3),

@@ -28,6 +28,7 @@ pub(crate) mod rendered;
 pub(crate) mod overrides;
 pub(crate) mod headroom;
 pub(crate) mod roll;
+pub(crate) mod terms;
 pub mod check;
 pub(crate) mod overlap;
 pub mod guardrail;

@@ -148,7 +148,7 @@ fn identity(key: &str) -> Option<Identity> {
     let (fields, merges): (&[&str], bool) = match key {
         "requirements" => (&["key"], false),
         "taints" | "startup-taints" => (&["key", "effect"], false),
-        "budgets" => (&["name"], true),
+        "budgets" | "windows" => (&["name"], true),
         "volumes" => (&["device"], true),
         _ => return None,
     };

@@ -32,6 +32,7 @@ use crate::gitops::rendered::{
     self, Draft, Origins, Roots, as_origins, note_keys, note_places, trace_requirements,
 };
 use crate::gitops::roll;
+use crate::gitops::terms;
 use crate::gitops::text_form::is_name;
 use crate::gitops::tree::{Node, Tree};
 use crate::model::near::nearest;
@@ -478,6 +479,7 @@ impl<'a> Run<'a> {
             self.note_preset(pool, entry);
             check::pool_fields(pool, &mut self.found);
             roll::check(pool, &self.surroundings.engine, &mut self.found);
+            terms::check(pool, &self.surroundings.engine, &mut self.found);
             let room = pool.entry("headroom").map(|entry| headroom::drafts(name, entry, &drafts));
             self.add(drafts, &format!("pools.{name}"));
             self.add(room.unwrap_or_default(), &format!("pools.{name}.headroom"));
@@ -498,6 +500,7 @@ impl<'a> Run<'a> {
         let mut drafts = self.rendered(&template, context, &roots, key);
         drafts.iter_mut().for_each(|draft| trace_requirements(draft, pool));
         roll::annotate(name, pool, &mut drafts);
+        terms::annotate(pool, &mut drafts);
         Some(drafts)
     }
 

@@ -160,7 +160,7 @@ fn removable(schema: &mut Value) {
 }
 
 /// Lists whose entries have names: a higher layer may take one of them away.
-const KEYED_LISTS: [&str; 5] = ["budgets", "requirements", "startup-taints", "taints", "volumes"];
+const KEYED_LISTS: [&str; 6] = ["budgets", "requirements", "startup-taints", "taints", "volumes", "windows"];
 /// How the names of such removals begin in `$defs`.
 pub(crate) const ENTRY_REMOVAL: &str = "RemovalBy";
 
@@ -269,6 +269,26 @@ formatted!(
 formatted!(
     /// A duration or `Never`.
     ExpiryText, "duration-or-never", r"^(([0-9]+(s|m|h))+|Never)$", "720h"
+);
+formatted!(
+    /// A duration or `never`.
+    WaitText, "wait", r"^(([0-9]+(s|m|h))+|[Nn]ever)$", "30m"
+);
+formatted!(
+    /// A part of a whole.
+    PercentText, "percent", r"^[0-9]{1,2}%$", "10%"
+);
+formatted!(
+    /// Weekdays.
+    DaysText, "weekdays", r"^[A-Za-z]{3}(-[A-Za-z]{3})?(, ?[A-Za-z]{3}(-[A-Za-z]{3})?)*$", "mon-fri"
+);
+formatted!(
+    /// A time of the day.
+    ClockText, "clock", r"^[0-9]{1,2}:[0-9]{2}$", "22:00"
+);
+formatted!(
+    /// The name of a time zone.
+    ZoneText, "time-zone", r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$", "Asia/Seoul"
 );
 formatted!(
     /// Five cron fields or a macro.

@@ -10,8 +10,8 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use crate::gitops::schema::{
-    BudgetNodes, CommitText, CronText, DurationText, ExpiryText, Mixed, NameText, Quantity, RequirementSet,
-    TaintText, VolumeSize, WordList,
+    BudgetNodes, ClockText, CommitText, CronText, DaysText, DurationText, ExpiryText, Mixed, NameText,
+    PercentText, Quantity, RequirementSet, TaintText, VolumeSize, WaitText, WordList, ZoneText,
 };
 
 /// `fleet.toml`: the name of the fleet and what all its environments share.
@@ -263,6 +263,16 @@ pub struct Pool {
     /// How many nodes may be disrupted at a time. The most restrictive active budget wins. Layers merge by name.
     #[schemars(example = [BTreeMap::from([("name", "always"), ("nodes", "10%")])])]
     pub budgets: Option<Vec<Budget>>,
+    /// How nodes go back to the capacity type that the pool prefers, after that was sold out.
+    #[schemars(rename = "return", example = BTreeMap::from([("after", "30m")]))]
+    pub returns: Option<Return>,
+    /// When nodes may be disrupted, by the clock of a place. An open denial wins; else, if any window allows a reason, one of
+    /// those has to be open. Layers merge by name.
+    #[schemars(example = [BTreeMap::from([("kind", "allow"), ("from", "01:00"), ("until", "05:00"), ("time-zone", "Asia/Seoul")])])]
+    pub windows: Option<Vec<Window>>,
+    /// How nodes go for their age; by default all at once and by force, as in Karpenter.
+    #[schemars(example = BTreeMap::from([("jitter", "10%"), ("deadline", "72h")]))]
+    pub expiration: Option<Expiration>,
     /// Room for pods to come that nodes of this pool always keep free.
     #[schemars(example = BTreeMap::from([("cpu", "500m"), ("memory", "1Gi")]))]
     pub headroom: Option<Headroom>,
@@ -279,6 +289,79 @@ pub struct Pool {
     /// deletes a field.
     #[schemars(example = BTreeMap::from([("spec.disruption.consolidateAfter", "5m")]))]
     pub overrides: Option<Map<String, Value>>,
+}
+
+/// A node that was bought as what its pool likes less, such as on-demand instead of spot, is replaced once what it prefers is to be
+/// had for less again. Becomes the annotation `provisor.dev/return`.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Return {
+    /// How long the node stays as it was bought, or `never` for good. Twice as long after each return that did not last, up to a day.
+    #[schemars(extend("default" = "30m"), example = &"2h")]
+    pub after: Option<WaitText>,
+}
+
+/// Nodes that become too old go one after the other, within the budgets that name no reasons, their replacements first. Becomes the
+/// annotation `provisor.dev/expiration`.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Expiration {
+    /// How much sooner than `expire-after` a node may go at the most, each by a share of its own, so that those that were bought
+    /// together go apart. Up to 50%.
+    #[schemars(extend("default" = "10%"), example = &"20%")]
+    pub jitter: Option<PercentText>,
+    /// Whether what comes in its place is ready before a node goes.
+    #[schemars(extend("default" = true), example = false)]
+    pub replace_first: Option<bool>,
+    /// How many nodes of the pool may be away when one goes for its age, besides what budgets without reasons say.
+    #[schemars(example = &"1")]
+    pub nodes: Option<BudgetNodes>,
+    /// How long after `expire-after` a node goes by force, whatever budgets, windows and pods say, or `never`.
+    #[schemars(extend("default" = "168h"), example = &"72h")]
+    pub deadline: Option<WaitText>,
+}
+
+/// A time of the week in which nodes may go, or may not. The annotation `provisor.dev/windows` has all of a pool's.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "kebab-case", extend("additionalProperties" = false))]
+pub struct Window {
+    /// The name by which a higher layer replaces this window; not part of the object.
+    #[schemars(example = &"nights")]
+    pub name: Option<String>,
+    /// Whether nodes may go in it (`allow`), or may not (`deny`).
+    #[schemars(example = &"allow")]
+    pub kind: Option<WindowKind>,
+    /// The reasons that it is about; all by default.
+    #[schemars(example = ["Drifted"])]
+    pub reasons: Option<Vec<WindowReason>>,
+    /// The weekdays on which it begins; all by default.
+    #[schemars(extend("default" = "mon-sun"), example = &"mon-fri")]
+    pub days: Option<DaysText>,
+    /// When it begins.
+    #[schemars(extend("default" = "00:00"), example = &"22:00")]
+    pub from: Option<ClockText>,
+    /// When it ends: on the next day, unless that is later than `from`.
+    #[schemars(extend("default" = "24:00"), example = &"06:00")]
+    pub until: Option<ClockText>,
+    /// The time zone whose clock counts.
+    #[schemars(extend("default" = "UTC"), example = &"Asia/Seoul")]
+    pub time_zone: Option<ZoneText>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+pub enum WindowKind {
+    Allow,
+    Deny,
+}
+
+/// What a window may be about.
+#[derive(JsonSchema)]
+pub enum WindowReason {
+    Underutilized,
+    Empty,
+    Drifted,
+    Expired,
 }
 
 /// Room that is kept free: so many pods of one size would start without waiting for a node. Rendered as a CapacityBuffer and

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::model::schedule::{self, MONTHS};
+use crate::model::window::{self, Clock, Days};
 
 /// Why a text is not of its form.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +23,7 @@ struct Form {
     hint: fn(&str) -> Option<String>,
 }
 
-const FORMS: [Form; 13] = [
+const FORMS: [Form; 18] = [
     Form {
         name: "name",
         expected: "a name: lower-case letters, digits and hyphens, at most 63 characters",
@@ -43,6 +44,43 @@ const FORMS: [Form; 13] = [
         example: "\"720h\"",
         matches: |text| text == "Never" || duration(text).is_some(),
         hint: duration_hint,
+    },
+    Form {
+        name: "wait",
+        expected: "a duration or `never`",
+        example: "\"30m\"",
+        matches: |text| matches!(text, "never" | "Never") || duration(text).is_some(),
+        hint: duration_hint,
+    },
+    Form {
+        name: "percent",
+        expected: "a percentage",
+        example: "\"10%\"",
+        matches: |text| text.strip_suffix('%').is_some_and(|digits| is_digits(digits) && digits.len() <= 2),
+        hint: |_| None,
+    },
+    Form {
+        name: "weekdays",
+        expected: "a list of weekdays",
+        example: "\"mon-fri\"",
+        matches: |text| text.parse::<Days>().is_ok(),
+        hint: |_| {
+            Some("write the first three letters of each, such as \"mon-fri\" or \"sat,sun\"".to_owned())
+        },
+    },
+    Form {
+        name: "clock",
+        expected: "a time of the day",
+        example: "\"22:00\"",
+        matches: |text| text.parse::<Clock>().is_ok(),
+        hint: |_| Some("write hours and minutes, such as \"06:30\", up to \"24:00\"".to_owned()),
+    },
+    Form {
+        name: "time-zone",
+        expected: "a time zone of the IANA database",
+        example: "\"Asia/Seoul\"",
+        matches: |text| window::zone(text).is_some(),
+        hint: |text| window::nearest_zone(text).map(|near| format!("did you mean \"{near}\"?")),
     },
     Form {
         name: "date-time",

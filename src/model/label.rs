@@ -50,6 +50,7 @@ pub mod annotation {
         REPLACED_BY = "provisor.dev/replaced-by",
         ROLL = "provisor.dev/roll",
         ROLL_FAILURES = "provisor.dev/roll-failures",
+        RETURNS = "provisor.dev/returns",
         POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost",
     }
 }

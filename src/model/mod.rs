@@ -17,6 +17,8 @@ pub mod requirement;
 pub mod taint;
 pub mod offering;
 pub mod condition;
+pub mod window;
+pub mod terms;
 pub mod pool;
 pub mod roll;
 pub mod class;

@@ -14,6 +14,7 @@ use super::requirement::Requirements;
 use super::roll::{Roll, RollFailures, RollFault};
 use super::symbol::Symbol;
 use super::taint::Taint;
+use super::terms::Terms;
 use super::time::Patience;
 
 /// What a pool's nodes are made from.
@@ -149,6 +150,8 @@ pub struct NodePool {
     pub is_deleting: bool,
     pub template: Arc<NodeTemplate>,
     pub disruption: Disruption,
+    /// What it asks for beyond Karpenter's words.
+    pub terms: Terms,
     /// Upper limits of summed capacity; the pseudo-resource `nodes` limits their number. `None`: unlimited.
     pub limits: Option<Resources>,
     /// 1 to 100, absent counts as 0; heavier pools are tried first.
@@ -218,6 +221,8 @@ pub enum PoolCondition {
     NodeRegistrationHealthy,
     /// Whether its drifted nodes can be replaced; said only once they could not.
     RollHealthy,
+    /// False if it asks for something in words of ours that nobody can read; it is used all the same. Not there otherwise.
+    TermsUnderstood,
     Ready,
 }
 
@@ -228,6 +233,7 @@ impl ConditionKind for PoolCondition {
             Self::NodeClassReady,
             Self::NodeRegistrationHealthy,
             Self::RollHealthy,
+            Self::TermsUnderstood,
             Self::Ready,
         ]
     }
@@ -238,6 +244,7 @@ impl ConditionKind for PoolCondition {
             Self::NodeClassReady => "NodeClassReady",
             Self::NodeRegistrationHealthy => "NodeRegistrationHealthy",
             Self::RollHealthy => "RollHealthy",
+            Self::TermsUnderstood => "TermsUnderstood",
             Self::Ready => "Ready",
         }
     }

@@ -744,8 +744,13 @@ impl Inner {
 /// By what kind of saving `method` finds nodes; what saves nothing has none.
 fn consolidation_type(method: Method) -> &'static str {
     match method {
-        Method::Expiration | Method::StaticScaleDown | Method::StaticDrift | Method::Drift => "",
+        Method::Expiration
+        | Method::StaticScaleDown
+        | Method::StaticDrift
+        | Method::Drift
+        | Method::Renewal => "",
         Method::Emptiness => "empty",
+        Method::Return => "return",
         Method::MultiNodeConsolidation => "multi",
         Method::SingleNodeConsolidation => "single",
     }

@@ -14,7 +14,8 @@ const NONE_HERE: [(&str, &[&str]); 4] = [
         "only ever a warning",
         &[
             "PRV1209", "PRV1210", "PRV1306", "PRV1410", "PRV1604", "PRV1606", "PRV1616", "PRV1619",
-            "PRV1620", "PRV1622", "PRV1630", "PRV1631", "PRV1632", "PRV1641", "PRV1704",
+            "PRV1620", "PRV1622", "PRV1630", "PRV1631", "PRV1632", "PRV1633", "PRV1634", "PRV1635",
+            "PRV1641", "PRV1704",
         ],
     ),
     (

@@ -1,11 +1,12 @@
-//! The five fleets of `examples/`: each is right, and each comes to what its script expects.
+//! The six fleets of `examples/`: each is right, and each comes to what its script expects.
 
 use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use serde_json::Value;
 
-const FLEETS: [&str; 5] = ["eks-shop", "bottlerocket-arm64", "inflate-lab", "kubeadm-keda", "gpu-studio"];
+const FLEETS: [&str; 6] =
+    ["eks-shop", "spot-fallback", "bottlerocket-arm64", "inflate-lab", "kubeadm-keda", "gpu-studio"];
 
 fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name)
@@ -67,6 +68,14 @@ fn the_shop_rolls_a_commit_and_survives_an_interruption() {
         event["kind"] == "Launched" && ("2026-03-02T08:12:00Z".."2026-03-02T08:34:00Z").contains(&at)
     });
     assert!(rolled.count() >= 2, "replacements are bought for the roll");
+}
+
+#[test]
+fn a_node_goes_back_to_spot_and_later_the_second_time() {
+    let answer = played("spot-fallback");
+    assert_eq!(answer["counts"]["SpotWarning"], 1);
+    let launched = answer["events"].as_array().unwrap().iter().filter(|event| event["kind"] == "Launched");
+    assert_eq!(launched.count(), 4, "on-demand, spot, on-demand, spot: nothing was tried in vain");
 }
 
 #[test]

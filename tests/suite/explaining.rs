@@ -47,9 +47,9 @@ fn a_value_that_a_template_sets_for_a_built_in_one_leads_to_the_line_that_sets_i
     assert_eq!(requirement(&repository, "karpenter.sh/capacity-type"), "templates/mine.yaml.j2:1:27");
     // What nobody set is the built-in template's own.
     let own = requirement(&repository, "kubernetes.io/arch");
-    assert!(own.starts_with("built-in:nodepool.yaml.j2:11:"), "{own}");
+    assert!(own.starts_with("built-in:nodepool.yaml.j2:12:"), "{own}");
     let own = told(&repository, "spec.disruption.consolidationPolicy");
-    assert!(own[0].starts_with("built-in:nodepool.yaml.j2:45:"), "{own:?}");
+    assert!(own[0].starts_with("built-in:nodepool.yaml.j2:51:"), "{own:?}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn what_a_loop_calls_like_a_variable_is_not_that_variable() {
         "{% set quiet = \"1m\" %}\n{% for quiet in [\"4m\"] -%}\n{% include \"nodepool.yaml.j2\" %}\n{%- endfor %}\n",
     );
     let told = told(&repository, QUIET);
-    assert!(told[0].starts_with("built-in:nodepool.yaml.j2:46:"), "{told:?}");
+    assert!(told[0].starts_with("built-in:nodepool.yaml.j2:52:"), "{told:?}");
     assert!(told[0].ends_with(" \"4m\""), "{told:?}");
 }
 
@@ -169,13 +169,13 @@ fn an_overridden_field_tells_what_it_replaced_and_who_set_that() {
     assert_eq!(explained(&repository, "strategy")[0].overridden, None);
     let quiet = told(&repository, QUIET);
     assert!(
-        quiet[0].starts_with("built-in:nodepool.yaml.j2:46:") && quiet[0].ends_with(" \"1m\""),
+        quiet[0].starts_with("built-in:nodepool.yaml.j2:52:") && quiet[0].ends_with(" \"1m\""),
         "{quiet:?}"
     );
     assert_eq!(quiet[1..], ["environments/prod.toml:6:20 \"3m\""]);
     let budget = told(&repository, "spec.disruption.budgets");
     assert!(
-        budget[0].starts_with("built-in:nodepool.yaml.j2:51:") && budget[0].ends_with(" \"10%\""),
+        budget[0].starts_with("built-in:nodepool.yaml.j2:57:") && budget[0].ends_with(" \"10%\""),
         "{budget:?}"
     );
     assert_eq!(budget[1..], ["environments/prod.toml:7:22 \"5%\""]);

@@ -33,3 +33,4 @@ mod schemas;
 mod secrets;
 mod strategy;
 mod sync;
+mod terms;

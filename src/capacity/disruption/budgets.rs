@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use super::command::is_leaving;
+use super::{renewal, windows};
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::ConditionType;
 use crate::model::count::{agreeing, counted};
@@ -32,6 +33,8 @@ pub struct Allowance {
     pub allowed: u32,
     /// What cannot be read about the pool's budgets.
     pub fault: Option<String>,
+    /// Why the pool's windows let nothing go, whatever its budgets say.
+    pub shut: Option<String>,
 }
 
 impl Allowance {
@@ -50,8 +53,16 @@ impl Allowance {
         self.remaining() == 0 && (self.allowed == 0 || self.leaving == 0)
     }
 
+    /// Why nothing more may go, in one word.
+    pub(super) fn code(&self) -> &'static str {
+        if self.shut.is_some() { "OutsideWindow" } else { "BudgetExhausted" }
+    }
+
     /// Why nothing more may go, for people.
     pub fn why(&self, pool: PoolName, reason: DisruptionReason) -> String {
+        if let Some(why) = &self.shut {
+            return why.clone();
+        }
         if let Some(fault) = &self.fault {
             return format!("a budget of pool {pool} cannot be read, so nothing of it may go: {fault}");
         }
@@ -97,7 +108,13 @@ pub fn allowances(
             Ok(allowed) => (allowed, None),
             Err(fault) => (0, Some(fault)),
         };
-        (pool.name, Allowance { nodes, away, leaving, allowed, fault })
+        let own = renewal::asked(pool).and_then(|asked| asked.nodes);
+        let own =
+            own.filter(|_| reason == DisruptionReason::Expired).map_or(UNLIMITED, |own| share(own, nodes));
+        let allowed = allowed.min(own);
+        let shut = windows::shut(pool, reason, now);
+        let allowed = if shut.is_some() { 0 } else { allowed };
+        (pool.name, Allowance { nodes, away, leaving, allowed, fault, shut })
     };
     cluster.pools.values().map(|pool| of_pool(pool)).collect()
 }
@@ -114,13 +131,18 @@ pub fn allowed(
         let is_active = is_active(budget, now)?;
         let applies = budget.reasons.is_empty() || budget.reasons.contains(&reason);
         if is_active && applies {
-            allowed = allowed.min(match budget.nodes {
-                BudgetNodes::Count(count) => count,
-                BudgetNodes::Percent(percent) => (u64::from(nodes) * u64::from(percent)).div_ceil(100) as u32,
-            });
+            allowed = allowed.min(share(budget.nodes, nodes));
         }
     }
     Ok(allowed)
+}
+
+/// How many of `nodes` that is.
+fn share(of: BudgetNodes, nodes: u32) -> u32 {
+    match of {
+        BudgetNodes::Count(count) => count,
+        BudgetNodes::Percent(percent) => (u64::from(nodes) * u64::from(percent)).div_ceil(100) as u32,
+    }
 }
 
 /// A window is open at `now` if it last began less than its duration ago.
@@ -132,7 +154,7 @@ fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, String> {
     Ok(begins.is_ok_and(|begins| begins.timestamp() <= now))
 }
 
-/// The next moment at which some window of `pool` opens or closes.
+/// The next moment at which a budget of `pool`, or a window, opens or closes.
 pub fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
     let edges =
         pool.disruption.budgets.iter().filter_map(|budget| budget.window.as_ref()).filter_map(|window| {
@@ -149,7 +171,7 @@ pub fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
                 .and_then(|begun| begun.checked_add(window.duration).ok());
             [opens, closes].into_iter().flatten().filter(|edge| *edge > now).min()
         });
-    edges.min()
+    edges.chain(windows::next_change(pool, now)).min()
 }
 
 #[cfg(test)]

@@ -44,6 +44,8 @@ pub enum Method {
     Emptiness,
     StaticDrift,
     Drift,
+    Renewal,
+    Return,
     MultiNodeConsolidation,
     SingleNodeConsolidation,
 }
@@ -56,6 +58,8 @@ impl Method {
             Self::Emptiness => "emptiness",
             Self::StaticDrift => "static-drift",
             Self::Drift => "drift",
+            Self::Renewal => "renewal",
+            Self::Return => "return",
             Self::MultiNodeConsolidation => "multi-node-consolidation",
             Self::SingleNodeConsolidation => "single-node-consolidation",
         }
@@ -63,11 +67,13 @@ impl Method {
 
     pub fn reason(self) -> DisruptionReason {
         match self {
-            Self::Expiration => DisruptionReason::Expired,
+            Self::Expiration | Self::Renewal => DisruptionReason::Expired,
             Self::StaticScaleDown => DisruptionReason::ScaledDown,
             Self::Emptiness => DisruptionReason::Empty,
             Self::StaticDrift | Self::Drift => DisruptionReason::Drifted,
-            Self::MultiNodeConsolidation | Self::SingleNodeConsolidation => DisruptionReason::Underutilized,
+            Self::Return | Self::MultiNodeConsolidation | Self::SingleNodeConsolidation => {
+                DisruptionReason::Underutilized
+            }
         }
     }
 
@@ -157,6 +163,8 @@ impl Command {
             Method::StaticDrift | Method::Drift => {
                 "they are not what their pool asks for any more".to_string()
             }
+            Method::Renewal => "it is as old as its pool lets it become".to_string(),
+            Method::Return => "what its pool prefers is to be had again".to_string(),
             Method::MultiNodeConsolidation | Method::SingleNodeConsolidation => {
                 match (self.replacements.len(), is_one) {
                     (0, true) => "its pods fit on other nodes".to_string(),

@@ -19,6 +19,7 @@ use super::budgets::{Allowance, allowances};
 use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination};
 use super::cost;
+use super::expiration;
 use super::hysteresis::Averages;
 use super::removal::{FITS, Refused, best, decide, needed_by_waiting_pods, suited, wants};
 use super::round::Round;
@@ -74,7 +75,7 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     for candidate in over_budget {
         let allowance = &allowances[&candidate.pool];
         let why = allowance.why(candidate.pool, DisruptionReason::Underutilized);
-        note(round, &candidate, ("BudgetExhausted", why));
+        note(round, &candidate, (allowance.code(), why));
         hold_if_it_would_go(round, &question.totals, &candidate, allowance);
     }
     let mut sets = sets(groups);
@@ -469,8 +470,14 @@ pub(super) fn destinations_of(command: &Command) -> BTreeMap<ObjectKey, Place> {
     existing.collect()
 }
 
-/// A drift that could not be carried out says more than consolidation does.
+/// A drift that could not be carried out says more than consolidation does; so does what keeps a node from what its
+/// pool prefers, or one that is too old.
 fn note(round: &mut Round, candidate: &Candidate, (code, message): Refused) {
+    let is_told = round.notes.contains_key(&candidate.node)
+        && expiration::should_be_gone(round, round.claim(candidate));
+    if is_told || round.notes.get(&candidate.node).is_some_and(super::returning::is_said_of_fallback) {
+        return;
+    }
     if round.claim(candidate).conditions.is_true(crate::model::claim::ConditionType::Drifted)
         && round.notes.contains_key(&candidate.node)
     {

@@ -75,7 +75,7 @@ fn has_budget(round: &mut Round, candidate: &Candidate, allowance: &Allowance) -
         return true;
     }
     let why = allowance.why(candidate.pool, DisruptionReason::Drifted);
-    round.note(candidate.node, "BudgetExhausted", format!("drifted, but {why}"));
+    round.note(candidate.node, allowance.code(), format!("drifted, but {why}"));
     round.hold(candidate, allowance, DisruptionReason::Drifted);
     false
 }
@@ -126,7 +126,7 @@ pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
         let census = static_capacity::census(&round.cluster, &pool);
         let wanted = u64::from(pool.replicas.unwrap_or(0));
         let mut left = u64::from(allowance.remaining());
-        let mut why = ("BudgetExhausted", allowance.why(name, DisruptionReason::Drifted));
+        let mut why = (allowance.code(), allowance.why(name, DisruptionReason::Drifted));
         if census.active + census.leaving > wanted {
             left = 0;
             why = ("ScalingDown", format!("pool {name} scales down first"));
@@ -157,7 +157,7 @@ pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
         for candidate in own {
             if left == 0 {
                 round.note(candidate.node, why.0, format!("drifted, but {}", why.1));
-                if why.0 == "BudgetExhausted" {
+                if why.0 == allowance.code() {
                     round.hold(candidate, allowance, DisruptionReason::Drifted);
                 }
                 continue;

@@ -36,7 +36,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         let Some(allowance) = allowances.get_mut(&candidate.pool) else { continue };
         if allowance.remaining() == 0 {
             let why = allowance.why(candidate.pool, DisruptionReason::Empty);
-            round.note(candidate.node, "BudgetExhausted", why);
+            round.note(candidate.node, allowance.code(), why);
             round.hold(&candidate, allowance, DisruptionReason::Empty);
             continue;
         }

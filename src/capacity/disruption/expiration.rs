@@ -1,4 +1,5 @@
-//! Nodes that are older than their claim allows: they go whatever budgets say, and room for their pods is planned as they go.
+//! Nodes that are older than their claim allows: they go whatever budgets say, as soon as the windows of
+//! their pool let them (or, if it wants them to go in an orderly way, once that has failed for too long: [`renewal`]), and room for their pods is planned as they go.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,11 +9,13 @@ use jiff::Timestamp;
 use super::candidates::Candidate;
 use super::command::{Command, Method, destinations};
 use super::round::Round;
+use super::{renewal, windows};
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, PoolName};
+use crate::model::pool::{DisruptionReason, NodePool};
 
 /// When `claim` is too old; `None`: never, or not before its machine has joined. The next one would take as long.
 pub(crate) fn due(claim: &NodeClaim) -> Option<Timestamp> {
@@ -22,10 +25,66 @@ pub(crate) fn due(claim: &NodeClaim) -> Option<Timestamp> {
     claim.created?.checked_add(claim.spec.expire_after.duration?).ok()
 }
 
+/// Whether `claim` is older than it may become.
+pub(super) fn is_past(claim: &NodeClaim, now: Timestamp) -> bool {
+    due(claim).is_some_and(|due| due <= now)
+}
+
+/// Whether `claim` would be gone for its age if nothing kept it.
+pub(super) fn should_be_gone(round: &Round, claim: &NodeClaim) -> bool {
+    is_past(claim, round.now) || renewal::is_due(&round.cluster, claim, round.now)
+}
+
+/// When `claim` goes for its age by force, or is to be looked at again: once it is too old, and as soon as the windows of its pool let
+/// it go; in a pool that lets nodes go for their age in an orderly way, at its deadline. `None`: never, or not before somebody changes
+/// something.
+pub(crate) fn goes_at(cluster: &Cluster, claim: &NodeClaim, now: Timestamp) -> Option<Timestamp> {
+    let due = due(claim)?;
+    let pool = claim.pool().and_then(|name| cluster.pools.get(&name));
+    if let Some(word) = pool.and_then(|pool| pool.terms.expiration.as_ref()) {
+        return due.checked_add(word.meaning.as_ref().ok()?.deadline?).ok();
+    }
+    match pool.filter(|_| due <= now).and_then(|pool| windows::opens(pool, DisruptionReason::Expired, now)) {
+        Some(opens) => opens,
+        None => Some(due),
+    }
+}
+
+/// Says of nodes that are too old why they stay all the same.
+pub(super) fn note_held(round: &mut Round) {
+    let held = |claim: &&Arc<NodeClaim>| {
+        claim.deleted.is_none()
+            && is_past(claim, round.now)
+            && goes_at(&round.cluster, claim, round.now).is_none_or(|at| round.now < at)
+    };
+    let claims: Vec<Arc<NodeClaim>> = round.cluster.claims.values().filter(held).cloned().collect();
+    for claim in claims {
+        let pool = claim.pool().and_then(|name| round.cluster.pools.get(&name));
+        let why = pool.and_then(|pool| held_by(pool, round.now));
+        if let (Some((code, why)), Some(node)) = (why, round.cluster.node_of(&claim).map(|node| node.name)) {
+            round.note(node, code, format!("expired, but {why}"));
+            round.held.insert(node, DisruptionReason::Expired);
+        }
+    }
+}
+
+/// Why nodes of `pool` that are too old are not sent off by force.
+fn held_by(pool: &NodePool, now: Timestamp) -> Option<(&'static str, String)> {
+    match &pool.terms.expiration {
+        Some(word) if word.meaning.is_ok() => None,
+        Some(_) => {
+            let why = format!("it stays: provisor.dev/expiration of pool {} cannot be read", pool.name);
+            Some(("ExpirationUnreadable", why))
+        }
+        None => Some(("OutsideWindow", windows::shut(pool, DisruptionReason::Expired, now)?)),
+    }
+}
+
 /// Claims that are too old at `now`: they go before anything else is decided.
 pub(crate) fn all_due(cluster: &Cluster, now: Timestamp) -> BTreeSet<ClaimName> {
     let is_due = |claim: &&Arc<NodeClaim>| {
-        claim.deleted.is_none() && claim.pool().is_some() && due(claim).is_some_and(|due| due <= now)
+        let goes = || goes_at(cluster, claim, now).is_some_and(|at| at <= now);
+        claim.deleted.is_none() && claim.pool().is_some() && goes()
     };
     cluster.claims.values().filter(is_due).map(|claim| claim.name).collect()
 }

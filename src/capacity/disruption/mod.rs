@@ -1,20 +1,23 @@
 //! Which nodes may go, why, and what has to come first; and of every other node why it stays.
 //!
 //! The methods are asked in a fixed order: what is too old goes whatever anybody says, what is empty is given back, what has
-//! drifted is replaced, and what is left is put on fewer or cheaper nodes. Each command changes the picture that the next one
+//! drifted is replaced, what was bought for want of something better goes back to that, and what is left is put on fewer or cheaper nodes. Each command changes the picture that the next one
 //! is found in, as it would change the cluster.
 
 pub mod command;
 pub mod candidates;
 pub mod budgets;
+pub(crate) mod windows;
 pub mod cost;
 pub(crate) mod round;
 pub(crate) mod marking;
 pub(crate) mod expiration;
+pub(crate) mod renewal;
 pub(crate) mod interruption;
 mod emptiness;
 mod drift;
 pub(crate) mod roll;
+pub(crate) mod returning;
 mod consolidation;
 mod hysteresis;
 mod removal;
@@ -109,6 +112,7 @@ pub(crate) fn expire(round: &mut Round, commands_max: usize) -> Vec<Command> {
         round.start(&command);
         commands.push(command);
     }
+    expiration::note_held(round);
     commands
 }
 
@@ -190,7 +194,8 @@ fn next_commands(round: &mut Round) -> Vec<Command> {
     if !commands.is_empty() {
         return commands;
     }
-    drift::plan(round).into_iter().collect()
+    let command = drift::plan(round).or_else(|| renewal::plan(round)).or_else(|| returning::plan(round));
+    command.into_iter().collect()
 }
 
 /// What is to be done next in a cluster where everything that was decided before is done.
@@ -275,7 +280,9 @@ fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
         let claim = round.cluster.claim_of(node);
         let is_outdated = claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted));
         let held_for = match code {
-            "BudgetExhausted" => round.held.get(&node.name).copied(),
+            "BudgetExhausted" | "OutsideWindow" | "ExpirationUnreadable" => {
+                round.held.get(&node.name).copied()
+            }
             "BeingDisrupted" | "SurgeReached" => None,
             _ => is_outdated.then_some(DisruptionReason::Drifted),
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::balanced::{Totals, approve};
 use super::candidates::Candidate;
 use super::command::{Command, Method, destinations};
+use super::returning::dwells;
 use super::roll;
 use super::round::Round;
 use crate::capacity::provisioning::missing_values;
@@ -156,22 +157,29 @@ pub(super) fn suited(
     candidates: &[Candidate],
     wanted: Vec<NewNode>,
 ) -> Result<Vec<NewNode>, Refused> {
+    if let Some(why) = candidates.iter().find_map(|candidate| dwells(round, candidate, &wanted)) {
+        return Err(why);
+    }
     if wanted.len() > candidates.len() {
         let message = format!("Can't remove without creating {} candidates", wanted.len());
         return Err(("NeedsSeveralReplacements", message));
     }
-    let ceiling = price_of(candidates);
-    let cost: UsdPerHour = wanted.iter().map(NewNode::price).sum();
-    let share = |node: &NewNode| match wanted.len() {
-        1 => ceiling,
-        _ => ceiling.share(node.price(), cost),
-    };
-    let shares: Vec<UsdPerHour> = wanted.iter().map(share).collect();
+    let shares = shares(price_of(candidates), &wanted);
     let suited = wanted.into_iter().zip(shares).map(|(node, share)| {
         let node = cheaper(round, candidates, node, share)?;
         if candidates.len() > 1 { without_same_types(round, candidates, node) } else { Ok(node) }
     });
     suited.collect()
+}
+
+/// What each of `nodes` may cost if all of them may cost `ceiling`.
+pub(super) fn shares(ceiling: UsdPerHour, nodes: &[NewNode]) -> Vec<UsdPerHour> {
+    let cost: UsdPerHour = nodes.iter().map(NewNode::price).sum();
+    let share = |node: &NewNode| match nodes.len() {
+        1 => ceiling,
+        _ => ceiling.share(node.price(), cost),
+    };
+    nodes.iter().map(share).collect()
 }
 
 /// `node` with only the types that certainly cost less than `ceiling`.
@@ -259,7 +267,7 @@ fn only_spot(node: &mut NewNode) {
 }
 
 /// Keeps the types of `node` whose ways to be bought satisfy `keeps`.
-fn keep_types(node: &mut NewNode, keeps: impl Fn(&[LaunchOption]) -> bool) {
+pub(super) fn keep_types(node: &mut NewNode, keeps: impl Fn(&[LaunchOption]) -> bool) {
     let mut by_type: FastMap<TypeName, Vec<LaunchOption>> = FastMap::default();
     for option in node.options.iter() {
         by_type.entry(option.instance_type).or_default().push(*option);
@@ -272,13 +280,13 @@ fn keep_types(node: &mut NewNode, keeps: impl Fn(&[LaunchOption]) -> bool) {
 }
 
 /// What a type may cost at worst, bought as the first capacity type that it is sold as.
-fn worst_price(options: &[LaunchOption]) -> Option<UsdPerHour> {
+pub(super) fn worst_price(options: &[LaunchOption]) -> Option<UsdPerHour> {
     [CapacityType::Reserved, CapacityType::Spot, CapacityType::OnDemand].into_iter().find_map(|kind| {
         options.iter().filter(|option| option.capacity_type == kind).map(|option| option.price).max()
     })
 }
 
-fn short_of_values(round: &Round, node: &NewNode) -> Option<crate::model::symbol::Symbol> {
+pub(super) fn short_of_values(round: &Round, node: &NewNode) -> Option<crate::model::symbol::Symbol> {
     let types = node.instance_types().into_iter().collect();
     missing_values(node, &round.supply.types(node.pool), &types)
 }

@@ -232,7 +232,8 @@ impl<'a> Round<'a> {
         if allowance.is_closed() {
             self.held.insert(candidate.node, reason);
         }
-        if allowance.allowed == 0 {
+        // Windows close every day: that is no news.
+        if allowance.allowed == 0 && allowance.shut.is_none() {
             self.blocked.insert((candidate.pool, reason));
         }
     }
@@ -257,10 +258,31 @@ impl<'a> Round<'a> {
         destinations: &BTreeMap<ObjectKey, Place>,
         fit: Fit,
     ) -> Simulated {
-        let nodes: BTreeSet<NodeName> = candidates.iter().map(|candidate| candidate.node).collect();
-        let claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
         let mut start = self.start.borrow_mut();
         let (ground, begun) = self.begun(&mut start, is_consolidation);
+        self.simulate_after(ground, begun, candidates, destinations, fit)
+    }
+
+    /// Where everything would go without `candidate`, with nothing that has a place put on the nodes of `shut`.
+    pub fn simulate_beside(&self, candidate: &Candidate, shut: &BTreeSet<NodeName>) -> Simulated {
+        let mut start = self.start.borrow_mut();
+        let ground =
+            start.ground.get_or_insert_with(|| Box::new(Ground::new(&self.cluster, self.supply, &self.room)));
+        let request = Request { mode: Mode::Simulation { settling: shut }, ..self.question() };
+        let mut begun = self.begin_with(ground, &request);
+        self.simulate_after(ground, &mut begun, &[candidate], &BTreeMap::new(), Fit::First)
+    }
+
+    fn simulate_after(
+        &self,
+        ground: &mut Ground,
+        begun: &mut Begun,
+        candidates: &[&Candidate],
+        destinations: &BTreeMap<ObjectKey, Place>,
+        fit: Fit,
+    ) -> Simulated {
+        let nodes: BTreeSet<NodeName> = candidates.iter().map(|candidate| candidate.node).collect();
+        let claims: BTreeSet<ClaimName> = candidates.iter().map(|candidate| candidate.claim).collect();
         let own = moving_from(&self.cluster, nodes.iter().copied(), self.now);
         let pods: Vec<Arc<Pod>> = own.iter().chain(&self.room).cloned().collect();
         let mut planned = self.planned.clone();

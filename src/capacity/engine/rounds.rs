@@ -13,14 +13,14 @@ use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::decision::{Plan, Steps};
 use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
 use crate::capacity::disruption::round::Round;
-use crate::capacity::disruption::{self, validation};
+use crate::capacity::disruption::{self, renewal, returning, validation};
 use crate::capacity::pool_status;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
     self, Ground, Mode, NewNode, Place, Protection, Rejected, Request, Solution, Supply,
 };
 use crate::capacity::static_capacity;
-use crate::model::action::{Action, Notice, Subject};
+use crate::model::action::{Action, ClaimChange, Notice, Subject};
 use crate::model::claim::NodeClaim;
 use crate::model::count::{agreeing, counted};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
@@ -95,7 +95,7 @@ pub(super) struct Disrupting {
     /// The last pass, and what it knew.
     last: Option<(Timestamp, u64)>,
     /// When something changes that nobody tells of: a budget's window opens or closes, a node is kept for a pod no longer, or by
-    /// one that asked for a time.
+    /// one that asked for a time, has been what its pool likes less for long enough, or comes of age.
     window_at: Option<Timestamp>,
     pub held: Held,
     pub explained: Explained,
@@ -327,9 +327,10 @@ impl Engine {
             Protection::Until(end) => *end,
             _ => None,
         });
+        let back = returning::next(&self.cluster, now).into_iter().chain(renewal::next(&self.cluster, now));
         // What there was no room for in this pass is judged in the next, whether or not anything changes.
         let cut = (plan.commands.len() >= COMMANDS_MAX).then_some(now);
-        let moments = windows.chain(kept).chain(protected).chain(plan.rolls_on_at).chain(cut);
+        let moments = windows.chain(kept).chain(protected).chain(back).chain(plan.rolls_on_at).chain(cut);
         self.disrupting.window_at = moments.min();
         self.disrupting.last = Some((now, self.revision));
         let former = (*self.plan).clone();
@@ -429,8 +430,13 @@ impl Engine {
         for (claim, pods) in &purchase.claims {
             self.plans.plan(real(pods, &self.cluster), Place::Claim(claim.name));
         }
-        let replacements: Vec<Arc<NodeClaim>> = purchase.claims.into_iter().map(|(claim, _)| claim).collect();
+        let mut replacements: Vec<Arc<NodeClaim>> =
+            purchase.claims.into_iter().map(|(claim, _)| claim).collect();
         let mut steps = Steps::default();
+        for (claim, annotations) in returning::count(&self.cluster, command, &mut replacements, now) {
+            let change = ClaimChange { annotations, ..ClaimChange::default() };
+            steps.push(Action::UpdateClaim { claim, change }, "Returns", "it goes back once more");
+        }
         command::start(&self.cluster, command, &replacements, now, &mut steps);
         let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));
         for (pod, to) in &command.pods {

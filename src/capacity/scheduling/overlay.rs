@@ -184,6 +184,7 @@ mod tests {
             is_deleting: false,
             template: Arc::new(template),
             disruption: Disruption { consolidate_after: Patience::never(), policy, budgets: Vec::new() },
+            terms: Default::default(),
             limits: None,
             weight: 0,
             replicas: None,

@@ -183,7 +183,7 @@ prop_compose! {
         conditions.insert(PoolCondition::Ready, Condition { status, reason: hash, message: hash, since: created });
         NodePool {
             name: provisor::model::name::PoolName(name), uid: Uid(uid), created, is_deleting: false,
-            template: template.into(), disruption: Disruption { consolidate_after, policy, budgets }, limits, weight,
+            template: template.into(), disruption: Disruption { consolidate_after, policy, budgets }, terms: Default::default(), limits, weight,
             replicas: None, roll: Ok(roll), roll_failures, is_ready, hash: Some(hash), hash_version: Some(hash), new_stamp: None, owner: None, fault: None,
             conditions, used: used.map(|(resources, nodes)| PoolUse { resources, nodes }),
         }

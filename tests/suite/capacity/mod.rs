@@ -37,3 +37,6 @@ mod held;
 mod plans;
 mod jobs;
 mod decisions;
+mod returning;
+mod windows;
+mod renewal;

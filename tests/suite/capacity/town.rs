@@ -161,6 +161,7 @@ pub fn pool(name: &str) -> NodePool {
             policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
             budgets: vec![budget],
         },
+        terms: Default::default(),
         limits: None,
         weight: 0,
         replicas: None,

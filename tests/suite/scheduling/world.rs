@@ -397,6 +397,7 @@ pub fn pool(name: &str) -> NodePool {
             policy: ConsolidationPolicy::WhenEmpty,
             budgets: vec![Budget { nodes: BudgetNodes::Percent(10), reasons: Vec::new(), window: None }],
         },
+        terms: Default::default(),
         limits: None,
         weight: 0,
         replicas: None,
