@@ -11,4 +11,6 @@ pub mod script;
 pub mod settle;
 pub mod roll;
 pub mod stage;
+pub mod replay;
+pub mod why;
 pub mod chance;

@@ -24,6 +24,7 @@ mod plane;
 mod plane_itself;
 mod mistakes;
 mod promotion;
+mod recording;
 mod rendering;
 mod review;
 mod scheduling;
