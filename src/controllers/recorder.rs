@@ -66,6 +66,7 @@ pub struct Journal {
     /// Why the next file does not follow on the one before.
     gap: Option<String>,
     failed: Option<(RecordingError, Stopwatch)>,
+    flushed: Stopwatch,
     health: Arc<RecordingHealth>,
 }
 
@@ -83,6 +84,7 @@ impl Journal {
             commit: None,
             gap: None,
             failed: None,
+            flushed: Stopwatch::start(),
             health,
         }
     }
@@ -91,6 +93,16 @@ impl Journal {
     pub fn tend(&mut self, at: Timestamp, cluster: &Cluster) {
         if self.wants_picture() {
             self.take_picture(at, &picture(cluster));
+        }
+        self.flush_in_time();
+    }
+
+    /// Into a directory what happens now is recorded, and a crash may come; a file alone is the same whenever it is written.
+    fn flush_in_time(&mut self) {
+        let is_live = matches!(self.settings.place, Place::Directory { .. });
+        if is_live && self.flushed.elapsed() >= FLUSH_EVERY {
+            self.flushed = Stopwatch::start();
+            self.flush();
         }
     }
 
@@ -308,7 +320,6 @@ impl Drop for Recorder {
 
 /// The thread: writes until nobody records any more.
 fn keep(mut journal: Journal, receiver: &Receiver<Box<Message>>, wants_picture: &AtomicBool) {
-    let mut flushed = Stopwatch::start();
     loop {
         match receiver.recv_timeout(FLUSH_EVERY).map(|message| *message) {
             Ok(Message::Event(event)) => journal.record(&event),
@@ -322,10 +333,7 @@ fn keep(mut journal: Journal, receiver: &Receiver<Box<Message>>, wants_picture: 
         if journal.wants_picture() {
             wants_picture.store(true, Ordering::Relaxed);
         }
-        if flushed.elapsed() >= FLUSH_EVERY {
-            flushed = Stopwatch::start();
-            journal.flush();
-        }
+        journal.flush_in_time();
     }
     if let Err(error) = journal.finish() {
         tracing::warn!("the end is not recorded: {}", with_cause(&error));

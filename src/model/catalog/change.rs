@@ -133,8 +133,10 @@ mod tests {
         let price = led_to.find("m5.large").unwrap().price(Zone::new("us-east-1b"), CapacityType::Spot);
         assert_eq!(price, Some("0.0401".parse().unwrap()));
         assert!(matches!(change.clone().apply_to(None), Err(Misfit::NothingBefore)));
-        let other = Catalog::parse_csv(&before.to_csv(), "prices.csv").unwrap();
-        assert!(other.change_since(Some(&before)).apply_to(None).is_err(), "the types are the same");
+        // Other types are another catalogue, whatever was before it.
+        let fewer: String = before.to_csv().lines().take(40).map(|line| format!("{line}\n")).collect();
+        let other = Catalog::parse_csv(&fewer, "prices.csv").unwrap();
+        assert!(is_same(&other, &other.change_since(Some(&before)).apply_to(None).unwrap()));
         let mut twice = whole;
         twice.types.push(twice.types[0].clone());
         assert!(matches!(twice.apply_to(None), Err(Misfit::Disorder(_))));
