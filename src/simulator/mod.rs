@@ -12,5 +12,6 @@ pub mod settle;
 pub mod roll;
 pub mod stage;
 pub mod replay;
+pub mod what_if;
 pub mod why;
 pub mod chance;

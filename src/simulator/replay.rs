@@ -7,6 +7,7 @@
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
 
+use super::what_if::WhatIf;
 use crate::capacity::engine::Engine;
 use crate::capacity::recording::{Decided, Done, Header, Joins, Line, Reader, Scribe, Unreadable};
 use crate::model::observation::Observation;
@@ -24,6 +25,8 @@ pub struct Replay {
     in_picture: bool,
     /// The engine began where the recorded one did.
     is_exact: bool,
+    /// What the engine is told instead of what was.
+    what_if: Option<WhatIf>,
     outcome: Outcome,
 }
 
@@ -59,6 +62,21 @@ pub struct Difference {
 }
 
 impl Replay {
+    /// Tells the engine of another pool than was there.
+    pub fn asking(what_if: Option<WhatIf>) -> Self {
+        Self { what_if, ..Self::default() }
+    }
+
+    /// When something was last told or decided.
+    pub fn last_moment(&self) -> Option<Timestamp> {
+        self.outcome.last
+    }
+
+    /// The engine as it is by now.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref()
+    }
+
     /// Takes in a line. `Ok(false)`: a decision differs, and there is nothing more to compare.
     pub fn take(&mut self, line: &str) -> Result<bool, Unreadable> {
         let Some(said) = self.reader.read::<IgnoredAny>(line)? else { return Ok(true) };
@@ -135,6 +153,10 @@ impl Replay {
         self.outcome.first.get_or_insert(at);
         self.outcome.last = Some(at);
         self.outcome.observations += 1;
+        let what = match &self.what_if {
+            Some(what_if) => what_if.apply_to(what),
+            None => what,
+        };
         if let Some(engine) = &mut self.engine {
             engine.observe(at, what);
         }

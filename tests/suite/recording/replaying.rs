@@ -117,3 +117,37 @@ fn nothing_of_what_is_recorded_is_secret_and_all_of_it_is_json() {
     assert!(SHOP.lines.iter().any(|line| decision(line).is_some()));
     assert!(SHOP.lines.iter().all(|line| !line.contains("\"env\"") && !line.contains("\"Secret\"")));
 }
+
+#[test]
+fn what_if_names_what_would_have_been_different_and_what_it_comes_to() {
+    let ask = |change: &str, code: i32| {
+        let output = provisor(&["replay", text(&SHOP.path), "--what-if", change, "--output", "json"]);
+        assert_eq!(output.status.code(), Some(code), "{change}: {}", talk(&output));
+        answer(&output)
+    };
+    // Nothing is bought for a pool that may have no node, from the first purchase on.
+    let told = ask("pools.general.limits.nodes=0", 1);
+    let moment: Value = serde_json::from_str(&SHOP.lines[purchase()]).expect("JSON");
+    assert_eq!(told["difference"]["at"], moment["decided"]["at"], "{told:#}");
+    let dollars =
+        |side: &str| told["whatIf"][side]["usdPerHour"].as_str().and_then(|usd| usd.parse::<f64>().ok());
+    assert!(dollars("asItIs") > Some(0.1), "{told:#}");
+    // What says the same as the pool does changes nothing.
+    let told = ask("pools.checkout.weight=0", 0);
+    let sides = (&told["whatIf"]["asItIs"], &told["whatIf"]["changed"]);
+    assert!(told["same"] == true && sides.0 == sides.1, "{told:#}");
+    // Without the patience that nodes are left alone with, more goes and sooner.
+    assert_eq!(ask("pools.general.consolidate-after=0s", 1)["same"], false);
+    for (change, code, says) in [
+        ("pools.general.colour=red", 64, "consolidate-after"),
+        ("pools.general.weight=heavy", 64, "no value of weight"),
+        ("pools.nobody.weight=3", 2, "it has checkout, general"),
+    ] {
+        let output = provisor(&["replay", text(&SHOP.path), "--what-if", change]);
+        assert!(
+            output.status.code() == Some(code) && talk(&output).contains(says),
+            "{change}: {}",
+            talk(&output)
+        );
+    }
+}
