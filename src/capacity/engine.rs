@@ -63,7 +63,7 @@ const POD_EVENT_LEAST: SignedDuration = SignedDuration::from_secs(10);
 const NOTICE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// How the engine behaves; the defaults are Karpenter's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EngineSettings {
     pub scheduling: scheduling::Settings,
     pub disruption: disruption::Settings,
@@ -179,6 +179,10 @@ impl Engine {
             plan: Arc::default(),
             revision: 0,
         }
+    }
+
+    pub fn settings(&self) -> &EngineSettings {
+        &self.settings
     }
 
     /// The cluster as it was last seen, with what was decided since.

@@ -25,7 +25,7 @@ use crate::model::symbol::Symbol;
 use crate::model::taint::{Taint, merge_taints};
 
 /// How long a claim may stay without a machine, and a machine without a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Patience {
     /// A launch that stays unanswered or refused for so long is given up: five minutes, as in Karpenter.
     pub launch: SignedDuration,

@@ -3,6 +3,7 @@
 //! What was applied is remembered in a ConfigMap, so that a successor knows what it may remove.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -139,6 +140,11 @@ impl GitHalf {
     /// How the environment stands, and what was applied.
     pub fn standing(&self, now: Timestamp) -> Standing {
         (self.sync.status(now), self.sync.inventory().cloned())
+    }
+
+    /// The commit that was applied completely, and the first line of its message.
+    pub fn applied(&self) -> Option<(Arc<str>, Arc<str>)> {
+        self.sync.applied()
     }
 
     pub fn is_ready(&self) -> bool {

@@ -17,9 +17,11 @@ use super::confirm::Listener;
 use super::fleet::fleet_of;
 use super::git_half::{GitHalf, Synced};
 use super::perform::{Answer, ObjectId, Performer};
+use super::recorder::Recorder;
 use super::standing::Teller;
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
+use crate::capacity::recording::{Committed, Event as Recorded};
 use crate::gitops::live::Fleet;
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::sync::{GitEvent, SyncDecision};
@@ -53,6 +55,8 @@ pub struct LiveSettings {
     pub policy: SyncPolicy,
     pub engine: EngineSettings,
     pub ledger: Ledger,
+    /// Writes down what the node half hears and decides.
+    pub recorder: Option<Recorder>,
 }
 
 /// What happened, for whoever shows it.
@@ -85,6 +89,9 @@ pub struct Live<P> {
     provider: Arc<P>,
     permit: Permit,
     engine: Engine,
+    recorder: Option<Recorder>,
+    /// The commit that was recorded last.
+    recorded: Option<Arc<str>>,
     git: GitHalf,
     teller: Teller,
     listener: Listener,
@@ -139,6 +146,8 @@ impl<P: CloudProvider> Live<P> {
             provider,
             permit,
             engine: Engine::new(settings.engine),
+            recorder: settings.recorder,
+            recorded: None,
             git,
             teller,
             listener,
@@ -289,7 +298,11 @@ impl<P: CloudProvider> Live<P> {
 
     fn see(&mut self, seen: Observation) {
         (self.on_seen)(&seen);
-        self.engine.observe(clock::now(), seen);
+        let at = clock::now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(Recorded::Seen { at, what: seen.clone() });
+        }
+        self.engine.observe(at, seen);
     }
 
     fn be_told(&mut self, told: Notices) {
@@ -329,9 +342,15 @@ impl<P: CloudProvider> Live<P> {
             return None;
         }
         let now = clock::now();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tend(now, self.engine.cluster());
+        }
         let engine = &mut self.engine;
         let (rounds, watch) = (engine.rounds(), clock::Stopwatch::start());
         let mut decision = tokio::task::block_in_place(|| engine.decide(now));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(Recorded::Decided { at: now, decision: decision.clone() });
+        }
         if engine.rounds() != rounds {
             drop(self.reports.send(Report::Planned(watch.elapsed())));
         }
@@ -361,11 +380,22 @@ impl<P: CloudProvider> Live<P> {
                 self.teller.touch(now);
                 drop(self.reports.send(Report::Git(decision)));
             }
+            self.record_commit(now);
             let git = &self.git;
             wakes.push(self.teller.tell(now, || git.standing(now)));
         }
         let earliest = wakes.into_iter().flatten().min();
         earliest.map(|at| at.max(now + WAKE_LEAST))
+    }
+
+    fn record_commit(&mut self, now: Timestamp) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let Some((id, subject)) = self.git.applied().filter(|(id, _)| self.recorded.as_ref() != Some(id))
+        else {
+            return;
+        };
+        self.recorded = Some(id.clone());
+        recorder.record(Recorded::Committed { at: now, commit: Committed { id, subject } });
     }
 }
 

@@ -7,5 +7,6 @@ mod classes;
 mod git_half;
 mod standing;
 mod confirm;
+pub mod recorder;
 pub mod live;
 pub mod reconciler;

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::fleet::FleetReader;
+use super::recorder::{Journal, Place, RecordingSettings};
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
+use crate::capacity::recording::{Committed, Event};
 use crate::gitops::desired::{DesiredState, ObjectRef};
 use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::live::{Fleet, LiveObject, LiveState};
@@ -17,6 +19,7 @@ use crate::gitops::policy::SyncPolicy;
 use crate::gitops::promotion::{Memory, PromotionDecision, Promotions, Standing};
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use crate::io::cloud::simulated::SimulatedCluster;
+use crate::io::recording::RecordingError;
 use crate::model::observation::Observation;
 use crate::model::repository::Repository;
 
@@ -45,6 +48,13 @@ pub struct Reconciler {
     /// What the newest usable commit wants.
     desired: Option<Arc<DesiredState>>,
     promotions: Promotions,
+    recording: Option<Recording>,
+}
+
+/// Where everything is written down, and the commit that was written down last.
+struct Recording {
+    journal: Journal,
+    commit: Option<Arc<str>>,
 }
 
 impl Reconciler {
@@ -65,7 +75,25 @@ impl Reconciler {
             reader: FleetReader::default(),
             desired: None,
             promotions: Promotions::default(),
+            recording: None,
         }
+    }
+
+    /// Writes down everything from here on; before the first turn, or a replay has no beginning.
+    pub fn record(&mut self, place: Place, run: String) {
+        let settings = RecordingSettings {
+            place,
+            run,
+            environment: self.sync.environment().to_owned(),
+            is_simulated: true,
+            engine: self.engine.settings().clone(),
+        };
+        self.recording = Some(Recording { journal: Journal::new(settings), commit: None });
+    }
+
+    /// Ends the recording in order, if there is one.
+    pub fn end_recording(&mut self) -> Result<(), RecordingError> {
+        self.recording.take().map_or(Ok(()), |recording| recording.journal.finish())
     }
 
     pub fn cluster(&self) -> &SimulatedCluster {
@@ -138,7 +166,13 @@ impl Reconciler {
             let now = self.cluster.now();
             let has_news = self.take_news();
             let synced = self.sync_once(now, &mut turn);
+            if let Some(recording) = &mut self.recording {
+                recording.journal.tend(now, self.engine.cluster());
+            }
             let decision = self.engine.decide(now);
+            if let Some(recording) = &mut self.recording {
+                recording.journal.record(&Event::Decided { at: now, decision: decision.clone() });
+            }
             for planned in &decision.actions {
                 self.cluster.perform(&planned.action);
             }
@@ -185,6 +219,9 @@ impl Reconciler {
         });
         let has_news = !news.is_empty();
         for (at, seen) in news {
+            if let Some(recording) = &mut self.recording {
+                recording.journal.record(&Event::Seen { at, what: seen.clone() });
+            }
             self.engine.observe(at, seen);
         }
         if concerns_fleet {
@@ -210,7 +247,18 @@ impl Reconciler {
         if acted || !decision.reasons.is_empty() {
             turn.syncs.push(decision);
         }
+        self.record_commit(now);
         (acted, wake_at)
+    }
+
+    fn record_commit(&mut self, now: Timestamp) {
+        let Some(recording) = &mut self.recording else { return };
+        let Some((id, subject)) = self.sync.applied() else { return };
+        if recording.commit.as_ref() != Some(&id) {
+            recording.commit = Some(id.clone());
+            let commit = Committed { id, subject };
+            recording.journal.record(&Event::Committed { at: now, commit });
+        }
     }
 
     fn carry_out(&mut self, action: &SyncAction) -> ObjectResult {

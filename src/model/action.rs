@@ -23,7 +23,7 @@ use super::taint::Taint;
 /// So long the opening of a node waits for its pods' nominations: where the API server is slow, nothing waits for wishes.
 pub const NOMINATION_PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub enum Action {
     /// The claim's name is chosen by the engine, so a repeated creation meets itself.
     CreateClaim(Arc<NodeClaim>),
@@ -101,7 +101,7 @@ pub enum Action {
 }
 
 /// One way to buy the machine, cheapest first in a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct LaunchOption {
     pub price: UsdPerHour,
     pub instance_type: TypeName,
@@ -111,7 +111,7 @@ pub struct LaunchOption {
 }
 
 /// What changes on a claim; `None` and empty leave things as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct ClaimChange {
     /// Our finalizer, which holds the object until its machine is gone.
     pub add_finalizer: bool,
@@ -125,7 +125,7 @@ pub struct ClaimChange {
 }
 
 /// What a launch settled.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LaunchedAs {
     pub provider_id: ProviderId,
     pub image: Symbol,
@@ -133,7 +133,7 @@ pub struct LaunchedAs {
     pub allocatable: Resources,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct NodeChange {
     pub labels: Labels,
     pub annotations: Labels,
@@ -147,7 +147,7 @@ pub struct NodeChange {
 }
 
 /// What changes on a pool; `None` leaves things as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PoolChange {
     /// The whole list, replacing the former.
     pub conditions: Option<PoolConditions>,
@@ -178,7 +178,7 @@ impl PoolChange {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Subject {
     Pool(PoolName),
     Claim(ClaimName),
@@ -198,7 +198,7 @@ impl fmt::Display for Subject {
 }
 
 /// An event for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Notice {
     pub subject: Subject,
     pub is_warning: bool,

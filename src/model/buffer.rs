@@ -11,7 +11,7 @@ use super::quantity::Resources;
 use super::symbol::Symbol;
 
 /// Where a buffer takes the shape of its pods from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum BufferSource {
     /// A PodTemplate of the buffer's namespace.
     Template(Symbol),
@@ -20,7 +20,7 @@ pub enum BufferSource {
 }
 
 /// The condition types of a buffer (api.md 7.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum BufferCondition {
     ReadyForProvisioning,
     Provisioning,
@@ -42,7 +42,7 @@ impl ConditionKind for BufferCondition {
 pub type BufferConditions = ConditionSet<BufferCondition>;
 
 /// What is reported at a buffer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BufferStatus {
     /// The PodTemplate that it was resolved to, and which generation of it.
     pub template: Option<(Symbol, i64)>,
@@ -51,7 +51,7 @@ pub struct BufferStatus {
     pub conditions: BufferConditions,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CapacityBuffer {
     pub key: ObjectKey,
     pub uid: Uid,
@@ -81,7 +81,7 @@ impl CapacityBuffer {
 }
 
 /// PodTemplate of the core API: what a pod would be.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PodTemplate {
     pub key: ObjectKey,
     pub generation: i64,
@@ -89,7 +89,7 @@ pub struct PodTemplate {
 }
 
 /// A Deployment, StatefulSet, ReplicaSet or ReplicationController.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Scalable {
     pub kind: Symbol,
     pub key: ObjectKey,

@@ -14,7 +14,7 @@ use super::taint::Taint;
 use super::time::Patience;
 
 /// What one machine must be. Never changes once created.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ClaimSpec {
     pub requirements: Requirements,
     /// Sum of the pods (and daemons) it was created for.
@@ -27,7 +27,7 @@ pub struct ClaimSpec {
 }
 
 /// The condition types of a claim (api.md 5.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ConditionType {
     Launched,
     Registered,
@@ -87,7 +87,7 @@ impl ConditionKind for ConditionType {
 /// The conditions of a claim.
 pub type Conditions = ConditionSet<ConditionType>;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodeClaim {
     pub name: ClaimName,
     pub uid: Uid,

@@ -11,7 +11,7 @@ use super::requirement::Requirements;
 use super::symbol::Symbol;
 
 /// The image family: decides default overheads, devices and the form of the user data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum AmiFamily {
     Al2,
     Al2023,
@@ -23,14 +23,14 @@ pub enum AmiFamily {
 }
 
 /// An amount, or a share of the machine's memory or storage in hundredths of a percent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum EvictionThreshold {
     Amount(Quantity),
     Share(u32),
 }
 
 /// The kubelet settings that change what pods can use (aws.md 1.4 and 3.3).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct KubeletSettings {
     pub max_pods: Option<u32>,
     pub pods_per_core: Option<u32>,
@@ -41,7 +41,7 @@ pub struct KubeletSettings {
     pub eviction_soft: BTreeMap<Symbol, EvictionThreshold>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum InstanceStorePolicy {
     #[default]
     None,
@@ -84,7 +84,7 @@ pub struct SecurityGroup {
     pub name: Symbol,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodeClass {
     pub name: ClassName,
     /// Whose repository describes it; `None`: nobody says so.

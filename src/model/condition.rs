@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::symbol::Symbol;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum ConditionStatus {
     True,
     False,
@@ -23,7 +23,7 @@ impl ConditionStatus {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Condition {
     pub status: ConditionStatus,
     pub reason: Symbol,
@@ -44,7 +44,8 @@ pub trait ConditionKind: Copy + Ord + 'static {
 }
 
 /// The conditions of an object whose condition types are `K`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent, bound(deserialize = "K: serde::Deserialize<'de> + Ord"))]
 pub struct ConditionSet<K>(BTreeMap<K, Condition>);
 
 impl<K> Default for ConditionSet<K> {

@@ -117,6 +117,13 @@ macro_rules! sums {
                 to.collect_str(self)
             }
         }
+        impl<'de> serde::Deserialize<'de> for $money {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+                let price: UsdPerHour = text.parse().map_err(serde::de::Error::custom)?;
+                Ok(Self(price.0))
+            }
+        }
     )*};
 }
 

@@ -87,3 +87,13 @@ impl serde::Serialize for ObjectKey {
         to.collect_str(self)
     }
 }
+
+impl<'de> serde::Deserialize<'de> for ObjectKey {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        let (namespace, name) = text
+            .split_once('/')
+            .ok_or_else(|| serde::de::Error::custom(format!("`{text}` is not NAMESPACE/NAME")))?;
+        Ok(Self::new(namespace, name))
+    }
+}

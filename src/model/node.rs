@@ -9,7 +9,7 @@ use super::symbol::Symbol;
 use super::taint::Taint;
 
 /// A condition of a Node, such as `Ready` or one that a health agent reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodeCondition {
     pub kind: Symbol,
     /// `True`, `False` or `Unknown`.
@@ -17,7 +17,7 @@ pub struct NodeCondition {
     pub since: Option<Timestamp>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Node {
     pub name: NodeName,
     pub uid: Uid,

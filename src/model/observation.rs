@@ -25,7 +25,7 @@ use super::workload::{
     Service, StorageClass, VolumeAttachment,
 };
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Observation {
     // Objects of the API server, as they are now.
     Pool(Arc<NodePool>),
@@ -38,6 +38,8 @@ pub enum Observation {
     ClaimGone(ClaimName),
     Node(Arc<Node>),
     NodeGone(NodeName),
+    /// Recordings write it with its shape aside.
+    #[serde(skip)]
     Pod(Arc<Pod>),
     PodGone(ObjectKey),
     DaemonSet(Arc<DaemonSet>),
@@ -73,6 +75,8 @@ pub enum Observation {
     Synced,
 
     // What the cloud sells and says.
+    /// Recordings write what changed of it.
+    #[serde(skip)]
     Catalog(Arc<Catalog>),
     Launched {
         claim: ClaimName,
@@ -126,7 +130,7 @@ pub enum Observation {
 }
 
 /// An object on which machines hang, and as much of it as was legible. Until all of it is, nothing is decided about it or them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Unreadable {
     Pool(PoolName),
     Claim { name: ClaimName, machine: Option<ProviderId> },
@@ -134,7 +138,7 @@ pub enum Unreadable {
 }
 
 /// Why a pod that is to be evicted does not go now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum EvictionBlock {
     /// A disruption budget does not allow it.
     Budget,
@@ -143,7 +147,7 @@ pub enum EvictionBlock {
 }
 
 /// A machine of the cloud.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Instance {
     pub provider_id: ProviderId,
     /// The claim that it was launched for, from its tags.
@@ -162,7 +166,7 @@ pub struct Instance {
 }
 
 /// What the cloud had none of when it was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Shortage {
     pub offerings: Vec<(TypeName, Zone, CapacityType)>,
     /// They should not be asked for again before.
@@ -172,14 +176,14 @@ pub struct Shortage {
 }
 
 /// What a person has to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Advice {
     /// A stable word, such as `SpotSLRCreationFailed`.
     pub reason: Symbol,
     pub message: Arc<str>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LaunchFailure {
     /// None of the offerings asked for has room.
     InsufficientCapacity(Arc<Shortage>),
@@ -191,7 +195,7 @@ pub enum LaunchFailure {
     Refused { reason: Option<Symbol>, message: Arc<str> },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum InterruptionNotice {
     /// A spot instance is taken back at the given moment, two minutes after the warning.
     SpotReclaim { at: Timestamp },

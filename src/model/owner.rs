@@ -6,7 +6,7 @@ use super::label::{Labels, annotation};
 use super::symbol::Symbol;
 
 /// An environment of one installation. It owns what it applied, and the claims and nodes that were made from that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Owner {
     pub installation: Symbol,
     pub environment: Symbol,

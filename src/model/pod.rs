@@ -12,7 +12,7 @@ use super::requirement::{Operator, Requirements};
 use super::symbol::Symbol;
 use super::taint::Toleration;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum PodPhase {
     Pending,
     Running,
@@ -22,7 +22,7 @@ pub enum PodPhase {
 }
 
 /// One `matchExpressions` entry of a label selector, or one `matchLabels` pair as `In`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct SelectorTerm {
     pub key: Symbol,
     /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
@@ -31,7 +31,9 @@ pub struct SelectorTerm {
 }
 
 /// A label selector: all terms must hold. Without terms it selects everything.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Selector {
     pub terms: Vec<SelectorTerm>,
 }
@@ -53,7 +55,7 @@ impl Selector {
 }
 
 /// One term of node affinity.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct NodeTerm {
     /// As written, so that validation can name an entry: `(key, operator, values)`.
     pub expressions: Vec<SelectorTerm>,
@@ -79,7 +81,7 @@ impl NodeTerm {
 pub type Weighted<T> = (i32, T);
 
 /// One term of pod affinity or anti-affinity.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct PodTerm {
     /// `None` selects nothing.
     pub selector: Option<Selector>,
@@ -92,7 +94,7 @@ pub struct PodTerm {
     pub mismatch_label_keys: Vec<Symbol>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Spread {
     pub max_skew: u32,
     pub topology_key: Symbol,
@@ -108,7 +110,7 @@ pub struct Spread {
     pub match_label_keys: Vec<Symbol>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct HostPort {
     /// Empty, `0.0.0.0` or `::` is every address.
     pub ip: Symbol,
@@ -127,7 +129,7 @@ impl HostPort {
 }
 
 /// A volume that may tie a pod to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum PodVolume {
     /// A PersistentVolumeClaim of the pod's namespace.
     Claim(Symbol),
@@ -136,7 +138,7 @@ pub enum PodVolume {
 }
 
 /// Everything about a pod that matters to where it may run and that equal pods share.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct PodShape {
     pub namespace: Namespace,
     pub labels: Labels,
@@ -165,7 +167,7 @@ pub struct PodShape {
     pub deletion_cost: i32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Owner {
     pub kind: Symbol,
     pub api_version: Symbol,

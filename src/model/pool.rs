@@ -18,7 +18,7 @@ use super::terms::Terms;
 use super::time::Patience;
 
 /// What a pool's nodes are made from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodeTemplate {
     pub labels: Labels,
     pub annotations: Labels,
@@ -33,7 +33,7 @@ pub struct NodeTemplate {
     pub expire_after: Patience,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ClassRef {
     pub group: Symbol,
     pub kind: Symbol,
@@ -52,7 +52,7 @@ impl ClassRef {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ConsolidationPolicy {
     WhenEmpty,
     WhenEmptyOrUnderutilized,
@@ -70,7 +70,7 @@ impl ConsolidationPolicy {
 }
 
 /// Why a node goes although it works. Budgets may name the first three.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum DisruptionReason {
     Empty,
     Underutilized,
@@ -109,7 +109,7 @@ impl DisruptionReason {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum BudgetNodes {
     Count(u32),
     /// 0 to 100, of the pool's nodes, rounded up.
@@ -117,13 +117,13 @@ pub enum BudgetNodes {
 }
 
 /// When a budget counts: five cron fields or a macro such as `@daily`, in UTC, and for how long from then.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BudgetWindow {
     pub schedule: Arc<str>,
     pub duration: SignedDuration,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Budget {
     pub nodes: BudgetNodes,
     /// Empty: all reasons.
@@ -132,7 +132,7 @@ pub struct Budget {
     pub window: Option<BudgetWindow>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Disruption {
     /// How long after the last pod event a node is left alone.
     pub consolidate_after: Patience,
@@ -140,7 +140,7 @@ pub struct Disruption {
     pub budgets: Vec<Budget>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodePool {
     pub name: PoolName,
     pub uid: Uid,
@@ -196,7 +196,7 @@ impl NodePool {
 }
 
 /// A hash of the version that we compute, to be written on a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct HashStamp {
     pub hash: Symbol,
     pub version: Symbol,
@@ -205,7 +205,7 @@ pub struct HashStamp {
 }
 
 /// What a pool's nodes come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PoolUse {
     /// Sums of capacity; the resources that every node has are there even if they are zero.
     pub resources: Resources,
@@ -213,7 +213,7 @@ pub struct PoolUse {
 }
 
 /// The condition types of a pool (api.md 4.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum PoolCondition {
     ValidationSucceeded,
     NodeClassReady,
@@ -253,7 +253,7 @@ impl ConditionKind for PoolCondition {
 pub type PoolConditions = ConditionSet<PoolCondition>;
 
 /// The condition types of an overlay (api.md 6.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum OverlayCondition {
     ValidationSucceeded,
     Ready,
@@ -275,7 +275,7 @@ impl ConditionKind for OverlayCondition {
 pub type OverlayConditions = ConditionSet<OverlayCondition>;
 
 /// How an overlay changes a price.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PriceChange {
     Set(UsdPerHour),
     Add(UsdPerHour),
@@ -284,7 +284,7 @@ pub enum PriceChange {
 }
 
 /// NodeOverlay: corrects prices of offerings, adds extended resources to types.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodeOverlay {
     pub name: Symbol,
     /// Whose repository describes it; `None`: nobody says so.

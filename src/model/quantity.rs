@@ -3,13 +3,14 @@
 //! A quantity is read exactly (`1.5Gi`, `250m`, `1e3`) and then kept in the unit of its resource: thousandths of a
 //! core for `cpu`, bytes for memory and storage, pieces for everything else. Sums never depend on order.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 use super::symbol::Symbol;
 
 /// A parsed quantity in billionths, exact for every form that Kubernetes accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Quantity(i128);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +118,9 @@ fn scale(suffix: &str) -> Option<(i128, i128)> {
 pub struct Millicores(pub i64);
 
 /// Memory or storage in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Bytes(pub i64);
 
 impl Bytes {
@@ -148,7 +151,7 @@ impl fmt::Display for Bytes {
 }
 
 /// The name of a resource, such as `cpu` or `nvidia.com/gpu`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct ResourceName(pub Symbol);
 
 /// What one whole unit of a resource's amount stands for.
@@ -330,6 +333,17 @@ impl fmt::Display for Resources {
 impl serde::Serialize for Resources {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         to.collect_map(self.iter().map(|(name, amount)| (name, name.render(amount))))
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Resources {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let written = BTreeMap::<ResourceName, String>::deserialize(from)?;
+        let amounts = written.into_iter().map(|(name, text)| {
+            let quantity: Quantity = text.parse().map_err(serde::de::Error::custom)?;
+            Ok((name, name.amount(quantity)))
+        });
+        amounts.collect()
     }
 }
 

@@ -50,7 +50,8 @@ impl Operator {
 }
 
 /// Words in order, each once. Copies share what is long and hold what is short, so that copying costs nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Vec<Symbol>", into = "Vec<Symbol>")]
 enum Words {
     None,
     One(Symbol),
@@ -99,6 +100,18 @@ impl Words {
     }
 }
 
+impl From<Vec<Symbol>> for Words {
+    fn from(words: Vec<Symbol>) -> Self {
+        words.into_iter().collect()
+    }
+}
+
+impl From<Words> for Vec<Symbol> {
+    fn from(words: Words) -> Self {
+        words.as_slice().to_vec()
+    }
+}
+
 impl FromIterator<Symbol> for Words {
     fn from_iter<T: IntoIterator<Item = Symbol>>(words: T) -> Self {
         let mut words: Vec<Symbol> = words.into_iter().collect();
@@ -135,7 +148,7 @@ impl Hash for Words {
 }
 
 /// A set of label values.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Requirement {
     /// `false`: exactly `values`. `true`: every string but `values`, within the bounds if there are any.
     complement: bool,
@@ -377,7 +390,9 @@ impl fmt::Display for Requirement {
 
 /// One requirement per label key; a key that is not there means "anything". They are few, in the order of their keys, and
 /// found by comparing addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Requirements(Vec<(Symbol, Requirement)>);
 
 /// Why two lists of requirements do not agree.

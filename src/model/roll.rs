@@ -6,7 +6,7 @@ use super::pool::BudgetNodes;
 use super::symbol::Symbol;
 
 /// What a pool says of its rolls (annotation `provisor.dev/roll`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Roll {
     /// Nothing drifted is replaced.
     pub is_paused: bool,
@@ -27,7 +27,7 @@ impl Default for Roll {
 }
 
 /// An annotation about rolls that cannot be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RollFault {
     /// The annotation, and what it says.
     pub key: Symbol,
@@ -36,7 +36,7 @@ pub struct RollFault {
 }
 
 /// Tries to replace nodes of a pool that failed in a row (annotation `provisor.dev/roll-failures`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RollFailures {
     /// None: there is nothing to remember.
     pub count: u32,

@@ -30,7 +30,7 @@ impl Effect {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Taint {
     pub key: Symbol,
     pub value: Symbol,
@@ -76,7 +76,7 @@ impl fmt::Display for Taint {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum TolerationOperator {
     Equal,
     Exists,
@@ -86,7 +86,7 @@ pub enum TolerationOperator {
     Lt,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Toleration {
     /// Empty with `Exists`: every key.
     pub key: Symbol,

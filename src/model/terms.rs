@@ -8,7 +8,7 @@ use super::symbol::Symbol;
 use super::window::Windows;
 
 /// One word, as its annotation has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Word<T> {
     pub text: Symbol,
     /// What it means, or why nobody can tell.
@@ -22,7 +22,7 @@ impl<T> Word<T> {
 }
 
 /// The words of one pool; a pool without any is Karpenter's.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Terms {
     /// `provisor.dev/return`.
     pub returns: Option<Word<Return>>,
@@ -45,7 +45,7 @@ impl Terms {
 }
 
 /// How a node goes back to the capacity type that its pool prefers, after that was sold out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Return {
     /// How long it stays as it was bought; `None`: for good.
     pub after: Option<SignedDuration>,
@@ -58,7 +58,7 @@ impl Return {
 }
 
 /// How nodes go for their age. Without it they go all at once and by force, as in Karpenter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Expiration {
     /// In percent of `expireAfter`: each node may go so much sooner at the most, by a share of its own.
     pub jitter: u8,

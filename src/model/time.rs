@@ -47,7 +47,7 @@ pub fn parse_duration(text: &str) -> Result<SignedDuration, DurationError> {
 }
 
 /// A wait that may be `Never`. Keeps the text it was written in (`720h` stays `720h`), which equality ignores.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Patience {
     text: Arc<str>,
     /// `None` is `Never`.

@@ -40,14 +40,14 @@ const WEEK: [(&str, Weekday); 7] = [
     ("sun", Weekday::Sunday),
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum WindowKind {
     Allow,
     Deny,
 }
 
 /// Days of the week.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Days([bool; 7]);
 
 impl Days {
@@ -77,7 +77,7 @@ impl FromStr for Days {
 }
 
 /// A time of the day, in minutes since midnight; 24:00 is the end of the day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Clock(u16);
 
 impl Clock {
@@ -128,7 +128,7 @@ pub fn nearest_zone(name: &str) -> Option<String> {
     nearest(name, names.iter().map(String::as_str)).map(str::to_owned)
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Window {
     pub kind: WindowKind,
     /// Of [`REASONS`]; empty: all of them.
@@ -138,6 +138,7 @@ pub struct Window {
     /// When it begins, and when it ends: on the next day, unless that is later.
     pub from: Clock,
     pub until: Clock,
+    #[serde(with = "jiff::fmt::serde::tz::required")]
     pub zone: TimeZone,
 }
 
@@ -181,7 +182,7 @@ impl Window {
 }
 
 /// The windows of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Windows(pub Vec<Window>);
 
 /// Why nothing may go now.

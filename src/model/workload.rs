@@ -11,7 +11,7 @@ use super::requirement::Requirements;
 use super::symbol::Symbol;
 
 /// A DaemonSet: the pod that it will put on every node that suits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DaemonSet {
     pub key: ObjectKey,
     pub uid: Uid,
@@ -20,13 +20,13 @@ pub struct DaemonSet {
 }
 
 /// A number of pods, or a percentage of those selected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum CountOrPercent {
     Count(i64),
     Percent(u32),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PodDisruptionBudget {
     pub key: ObjectKey,
     /// `None` selects nothing.
@@ -39,7 +39,7 @@ pub struct PodDisruptionBudget {
     pub always_allows_unhealthy: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PersistentVolumeClaim {
     pub key: ObjectKey,
     /// The volume it is bound to.
@@ -52,7 +52,7 @@ pub struct PersistentVolumeClaim {
     pub is_bind_completed: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct PersistentVolume {
     pub name: Symbol,
     /// Required node affinity, ORed; empty: anywhere.
@@ -64,7 +64,7 @@ pub struct PersistentVolume {
     pub is_deleting: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct StorageClass {
     pub name: Symbol,
     /// In-tree names translated to those of the CSI drivers.
@@ -83,7 +83,7 @@ pub fn default_class<'c>(classes: impl IntoIterator<Item = &'c StorageClass>) ->
 }
 
 /// How many volumes of each driver a node can attach.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CsiNode {
     pub node: NodeName,
     /// `(driver, limit)`; a driver without a limit is not listed.
@@ -91,7 +91,7 @@ pub struct CsiNode {
 }
 
 /// A Service, as far as it says which pods belong together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Service {
     pub key: ObjectKey,
     /// Empty: none.
@@ -99,14 +99,14 @@ pub struct Service {
 }
 
 /// A volume that is attached, or being attached, to a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct VolumeAttachment {
     pub name: Symbol,
     pub node: NodeName,
     pub volume: Option<Symbol>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NamespaceFacts {
     pub name: super::name::Namespace,
     pub labels: Labels,

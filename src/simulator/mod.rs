@@ -11,4 +11,7 @@ pub mod script;
 pub mod settle;
 pub mod roll;
 pub mod stage;
+pub mod replay;
+pub mod what_if;
+pub mod why;
 pub mod chance;

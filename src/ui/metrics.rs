@@ -28,6 +28,7 @@ use crate::capacity::disruption::command::reason_of;
 use crate::capacity::disruption::{Command, DisruptionPlan, Kind, Method, Outlook, has_to_move};
 use crate::capacity::repair::first_due;
 use crate::capacity::scheduling::{EffectiveZone, Place};
+use crate::controllers::recorder::RecordingHealth;
 use crate::model::action::Action;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label::{self, Labels, annotation};
@@ -132,6 +133,7 @@ struct Inner {
     placed_running_seconds: Histogram,
     planning_seconds: Durations,
     pending_zones: Family<Series, Gauge>,
+    recording: Arc<RecordingHealth>,
     known: Mutex<Known>,
 }
 
@@ -330,6 +332,7 @@ impl Metrics {
             ),
             watched,
             is_ready: AtomicBool::new(false),
+            recording: Arc::default(),
             known: Mutex::new(Known { state: State::of(watched.owner), ..Known::default() }),
             registry,
         }))
@@ -359,6 +362,11 @@ impl Metrics {
         self.0.is_ready.load(Ordering::Relaxed)
     }
 
+    /// Where a recorder counts.
+    pub fn recording(&self) -> Arc<RecordingHealth> {
+        self.0.recording.clone()
+    }
+
     /// In the text format of OpenMetrics, which Prometheus reads.
     pub fn text(&self, now: Timestamp) -> String {
         let mut page = Page::default();
@@ -371,6 +379,14 @@ impl Metrics {
             "How long the picture of the cluster is incomplete",
         );
         page.line("cluster_state_unsynced_time_seconds", "", unsynced);
+        let RecordingHealth { written, dropped } = &*self.0.recording;
+        for (name, help, count) in [
+            ("recorder_written_bytes", "Bytes of the recording that were written", written),
+            ("recorder_dropped_events", "Events that the recording lacks", dropped),
+        ] {
+            page.family(name, "counter", help);
+            page.line(&format!("{name}_total"), "", count.load(Ordering::Relaxed) as f64);
+        }
         if !known.node_endings.is_empty() {
             let name = "nodes_termination_duration_seconds";
             page.family(name, "summary", "From when a node was to go to when it was gone");

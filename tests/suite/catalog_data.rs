@@ -147,7 +147,7 @@ fn prices_of_another_region_are_never_passed_off_as_its_own() {
     assert_eq!(catalog().prices, PriceSource::Published);
     for region in ["us-west-2", "eu-west-1", "ap-northeast-2"] {
         let catalog = Catalog::builtin(region).unwrap();
-        assert_eq!(catalog.prices, PriceSource::StandIn { region: "us-east-1" });
+        assert_eq!(catalog.prices, PriceSource::StandIn { region: "us-east-1".into() });
         assert!(catalog.notes()[0].contains(region) && catalog.notes()[0].contains("stand in"));
     }
     let gov = Catalog::builtin("us-gov-west-1").unwrap();
@@ -725,7 +725,7 @@ fn what_ec2_describes_becomes_a_catalogue() {
     (large.zones, large.prices) = (vec![Zone::new("eu-west-1a"), Zone::new("eu-west-1b")], BTreeMap::new());
     let spot = BTreeMap::from([((large.name, Zone::new("eu-west-1b")), "0.0402".parse().unwrap())]);
     let described = Catalog::described("eu-west-1", vec![(large.clone(), true)], &spot, None);
-    assert_eq!(described.prices, PriceSource::StandIn { region: "us-east-1" });
+    assert_eq!(described.prices, PriceSource::StandIn { region: "us-east-1".into() });
     let kind = &described.instance_types(None)[0];
     let shown: Vec<String> =
         kind.offerings.iter().map(|o| format!("{} {} {}", o.zone, o.capacity_type, o.price)).collect();

@@ -25,6 +25,7 @@ mod plane;
 mod plane_itself;
 mod mistakes;
 mod promotion;
+mod recording;
 mod rendering;
 mod review;
 mod rolls;

@@ -47,7 +47,7 @@ use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, Uid};
 use crate::model::node::{Node, NodeCondition};
 use crate::model::pool::DisruptionReason;
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     /// Let a spot node be replaced by a cheaper spot node (gate SpotToSpotConsolidation).
     pub spot_to_spot: bool,

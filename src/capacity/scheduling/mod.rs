@@ -70,7 +70,7 @@ pub use supply::{OfferingKey, Supply};
 pub use volumes::{UnsupportedStorage, VolumeFault};
 
 /// What becomes of wishes: preferred affinity, `ScheduleAnyway`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum PreferencePolicy {
     /// Demands until nothing meets them, then given up one by one.
     #[default]
@@ -79,7 +79,7 @@ pub enum PreferencePolicy {
 }
 
 /// What happens when the types of a new node offer fewer distinct values than a pool wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub enum MinValuesPolicy {
     /// The node is not bought.
     #[default]
@@ -88,7 +88,7 @@ pub enum MinValuesPolicy {
     BestEffort,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settings {
     pub preferences: PreferencePolicy,
     pub min_values: MinValuesPolicy,

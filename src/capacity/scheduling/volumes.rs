@@ -54,7 +54,7 @@ pub enum VolumeFault {
 }
 
 /// What the machines that are bought here do not provide, although others in the cluster may.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UnsupportedStorage {
     /// By the names of CSI drivers.
     pub drivers: BTreeSet<Symbol>,

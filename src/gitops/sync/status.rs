@@ -115,6 +115,17 @@ pub struct ObjectStatus {
     pub origin: Option<Origin>,
 }
 
+impl Sync {
+    /// The commit that was applied completely, and the first line of its message as far as that is known.
+    pub fn applied(&self) -> Option<(Arc<str>, Arc<str>)> {
+        let id = self.applied_revision.clone()?;
+        let wanted = self.wanted.good.iter().map(|(desired, _)| &desired.revision);
+        let mut wanted = wanted.filter(|revision| revision.commit.as_str() == &*id);
+        let subject = wanted.next().map(|revision| revision.subject.clone()).unwrap_or_default();
+        Some((id, subject))
+    }
+}
+
 /// Counts a roll from its first drifted node to its last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RolloutWatch {

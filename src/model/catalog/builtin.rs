@@ -118,7 +118,7 @@ pub(super) fn load(region: &str) -> Result<Catalog, UnknownRegion> {
         }
         facts.push(kind);
     }
-    let prices = listing.map_or(PriceSource::StandIn { region: HOME }, |_| PriceSource::Published);
+    let prices = listing.map_or(PriceSource::StandIn { region: HOME.into() }, |_| PriceSource::Published);
     Ok(Catalog::new(Some(region), prices, notes(region, listing), facts, |facts| {
         labels::of_facts(facts, region)
     }))
@@ -154,7 +154,7 @@ pub(super) fn described(
         }
     }
     let is_own = listing.is_some() || listed.is_some();
-    let prices = if is_own { PriceSource::Published } else { PriceSource::StandIn { region: HOME } };
+    let prices = if is_own { PriceSource::Published } else { PriceSource::StandIn { region: HOME.into() } };
     let note = match listing {
         _ if listed.is_some() => {
             let currency = if region.starts_with("cn-") { ", in CNY" } else { "" };

@@ -14,7 +14,7 @@ use crate::model::quantity::{Bytes, Quantity, ResourceName, Resources, resource}
 use crate::model::symbol::Symbol;
 
 /// Cluster-wide settings that change what a machine holds (aws.md 8.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct CapacitySettings {
     /// What the hypervisor takes of the advertised memory, in hundredths of a percent.
     pub vm_memory_overhead: u32,

@@ -9,7 +9,7 @@ use crate::model::symbol::Symbol;
 
 /// Raw facts of a type, and for how much it is sold. A fact that is `None` is "EC2 says that there is none" in the built-in
 /// catalogue, and "the file does not say" in a catalogue file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct TypeFacts {
     pub name: TypeName,
     /// `amd64` or `arm64`, as Kubernetes says it.
@@ -22,6 +22,7 @@ pub struct TypeFacts {
     /// In US dollars an hour. A capacity type that is absent is not sold.
     pub prices: BTreeMap<CapacityType, UsdPerHour>,
     /// Where a zone differs from `prices`; `None`: not sold there that way.
+    #[serde(with = "pairs")]
     pub zone_prices: BTreeMap<(Zone, CapacityType), Option<UsdPerHour>>,
     /// Whether the spot price is worked out from the on-demand price, because nobody recorded one.
     pub is_spot_estimated: bool,
@@ -77,7 +78,7 @@ impl TypeFacts {
 }
 
 /// What a catalogue file says is left for pods, in place of the formulas.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Stated {
     /// Thousandths of a core.
     pub cpu: Option<i64>,
@@ -87,7 +88,7 @@ pub struct Stated {
 }
 
 /// How many EBS volumes a machine can attach, that of its system included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EbsAttachments {
     pub count: u32,
     /// `false`: each network interface after the first takes the place of one.
@@ -95,14 +96,14 @@ pub struct EbsAttachments {
 }
 
 /// Interfaces of the default network card, and addresses of each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EniLimits {
     pub interfaces: u32,
     pub ipv4_per_interface: u32,
     pub network_cards: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Gpus {
     pub name: Symbol,
     /// `nvidia`, `amd` or `habana`.
@@ -113,7 +114,7 @@ pub struct Gpus {
     pub memory_mib: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Accelerators {
     pub name: Symbol,
     pub manufacturer: Symbol,
@@ -154,6 +155,26 @@ impl<'a> NameParts<'a> {
 
     pub fn is_flex(&self) -> bool {
         self.family.contains("-flex")
+    }
+}
+
+/// A map as a list of pairs, for forms whose keys are texts.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer, K: Serialize, V: Serialize>(
+        map: &BTreeMap<K, V>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>, K: Deserialize<'de> + Ord, V: Deserialize<'de>>(
+        from: D,
+    ) -> Result<BTreeMap<K, V>, D::Error> {
+        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
     }
 }
 

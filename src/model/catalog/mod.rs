@@ -11,12 +11,14 @@ mod table;
 mod file;
 mod builtin;
 mod memory;
+mod change;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use builtin::{UnknownRegion, region_of, regions};
 pub use capacity::CapacitySettings;
+pub use change::{CatalogChange, Misfit};
 pub use facts::{Accelerators, EbsAttachments, EniLimits, Gpus, NameParts, Stated, TypeFacts};
 pub use table::TableError;
 
@@ -28,12 +30,12 @@ use super::requirement::Requirements;
 use super::symbol::Symbol;
 
 /// Where the on-demand and spot prices of a catalogue come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum PriceSource {
     /// Published for this region.
     Published,
     /// No public price list of this region was at hand: those of another stand in.
-    StandIn { region: &'static str },
+    StandIn { region: Symbol },
     /// From a file that a person gave.
     File,
 }

@@ -194,7 +194,7 @@ fn document(catalog: &Catalog, types: &[&InstanceType]) -> CatalogDocument {
         region: catalog.region.to_string(),
         prices: match &catalog.prices {
             PriceSource::Published => "published".into(),
-            PriceSource::StandIn { region } => (*region).into(),
+            PriceSource::StandIn { region } => region.as_str().into(),
             PriceSource::File => "file".into(),
         },
         instance_types: types

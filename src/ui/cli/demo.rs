@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::line::{LineDocument, OutcomeDocument};
+use super::recording::RecordFileArgs;
 use super::simulate::{cost_of, expectations_of, nodes_of, nodes_table};
 use crate::gitops::render::list_environments;
 use crate::io::clock;
@@ -43,6 +44,8 @@ pub struct Args {
     /// Make the repository in this directory, which must not exist or be empty, and leave it there
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    #[command(flatten)]
+    recording: RecordFileArgs,
 }
 
 /// How long the telling may take, pauses included.
@@ -88,6 +91,7 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
     heading("2. Read, validated, rendered, and compared with what is live")?;
     let script = script_of(&repository, None)?.script;
     let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
+    args.recording.begin(&mut play);
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
         say(console, &format!("   {notice}\n"))?;
     }
@@ -132,6 +136,7 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
         heading("5. Rolled out within its budgets; then EC2 takes a machine back, and it gets quiet")?;
     }
 
+    args.recording.end(&mut play)?;
     heading("6. What came of it")?;
     let nodes = nodes_of(&play);
     if !console.is_json() {

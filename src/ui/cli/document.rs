@@ -147,6 +147,7 @@ pub fn output_schemas() -> Vec<(&'static str, Value)> {
         ("plan", of::<super::plan::document::PlanDocument>()),
         ("promote", of::<super::promote::PromoteDocument>()),
         ("render", of::<super::render::RenderDocument>()),
+        ("replay", of::<super::replay::ReplayDocument>()),
         ("review", of::<crate::review::report::Review>()),
         ("run", of::<super::line::LineDocument>()),
         ("schema", of::<super::schema::SchemaDocument>()),
@@ -154,6 +155,7 @@ pub fn output_schemas() -> Vec<(&'static str, Value)> {
         ("snapshot", of::<super::snapshot::SnapshotDocument>()),
         ("validate", of::<super::validate::ValidateDocument>()),
         ("version", of::<super::version::VersionDocument>()),
+        ("why", of::<super::why::WhyDocument>()),
     ]
 }
 

@@ -7,6 +7,9 @@ pub(in crate::ui) mod line;
 mod demo;
 mod run;
 mod simulate;
+mod recording;
+mod replay;
+mod why;
 mod validate;
 mod render;
 mod diff;
@@ -86,6 +89,8 @@ enum Verb {
     Demo(demo::Args),
     Run(Box<run::Args>),
     Simulate(simulate::Args),
+    Replay(replay::Args),
+    Why(why::Args),
     Validate(validate::Args),
     Render(render::Args),
     Diff(diff::Args),
@@ -110,6 +115,8 @@ impl Verb {
             Self::Demo(args) => demo::run(args, console),
             Self::Run(args) => run::run(args, console),
             Self::Simulate(args) => simulate::run(args, console),
+            Self::Replay(args) => replay::run(args, console),
+            Self::Why(args) => why::run(args, console),
             Self::Validate(args) => validate::run(args, console),
             Self::Render(args) => render::run(args, console),
             Self::Diff(args) => diff::run(args, console),

@@ -17,6 +17,7 @@ pub use live::LiveArgs;
 use memory::PromotionMemory;
 
 use super::line::LineDocument;
+use super::recording::RecordDirectoryArgs;
 use super::repository::{CommitArgs, cache};
 use super::simulate::tell_notices;
 use crate::controllers::source::{Answer, FollowSettings, Follower, Question, Told};
@@ -93,6 +94,8 @@ pub struct Args {
     /// Hold rewritten history and moved tags back until `provisor ack` names the commit
     #[arg(long)]
     protected: bool,
+    #[command(flatten)]
+    recording: RecordDirectoryArgs,
     #[command(flatten)]
     live: Box<LiveArgs>,
 }
@@ -192,6 +195,7 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
     let policy =
         SyncPolicy { mode: SyncMode::AutoHeal, prune: args.prune.into(), ..SyncPolicy::new("simulated") };
     let mut play = Play::new(repository.clone(), script, args.seed, policy)?;
+    args.recording.begin(&mut play)?;
     let settings = settings(args, &play.script.environment)?;
     let acknowledgement = Acknowledgement::of(&source, &play.script.environment, &cache());
     let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
@@ -262,6 +266,7 @@ async fn follow(args: &Args, console: &Console, source: Arc<GitSource>) -> Resul
         }
     };
     memory.end(&play, console);
+    args.recording.end(&mut play, console);
     Ok(exit)
 }
 

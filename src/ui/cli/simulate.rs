@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::promote::PromotedField;
+use super::recording::RecordFileArgs;
 use super::repository::{CommitArgs, open};
 use crate::capacity::cluster::Cluster;
 use crate::gitops::promotion::PromotionDecision;
@@ -35,7 +36,8 @@ Exit codes: 0 all expectations held, 1 one did not, 2 the fleet or its script is
 Examples:
   provisor simulate
   provisor simulate --repo examples/gpu-studio --seed 7
-  provisor simulate --seed 42 --output json | jq .cost.totalUsd")]
+  provisor simulate --seed 42 --output json | jq .cost.totalUsd
+  provisor simulate --record day.jsonl.zst && provisor why node web-x7x2c --recording day.jsonl.zst")]
 pub struct Args {
     /// The fleet: a directory or the address of a Git repository; the built-in example if absent
     #[arg(long, value_name = "PATH_OR_URL")]
@@ -51,6 +53,8 @@ pub struct Args {
     /// How long to play, instead of the script's duration, such as 2h or 30m
     #[arg(long = "for", value_name = "DURATION")]
     duration: Option<String>,
+    #[command(flatten)]
+    recording: RecordFileArgs,
 }
 
 /// The answer of `simulate --output json`.
@@ -179,6 +183,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         script.expect.retain(|expectation| expectation.at <= script.duration);
     }
     let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
+    args.recording.begin(&mut play);
     play.take_commit(repository)?;
     tell_notices(&mut play, console);
     let mut promotions = Vec::new();
@@ -202,6 +207,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         tell_notices(&mut play, console);
     }
     drop(progress);
+    args.recording.end(&mut play)?;
     let events = told_in_order(&play, decisions);
     let document = document(&play, &events, promotions);
     if console.is_json() {

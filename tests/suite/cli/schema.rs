@@ -172,7 +172,8 @@ fn every_verb_has_a_schema_and_its_real_answers_are_of_it() {
         conforms(verb, &json(&out(&done)));
         seen.push(verb.to_owned());
     }
-    let told = run(&fleet, "demo --no-wait -o json");
+    let tale = dir.path().join("tale.jsonl.zst");
+    let told = run(&fleet, &format!("demo --no-wait -o json --record {}", tale.display()));
     assert_eq!(code(&told), 0, "{}", err(&told));
     let mut kinds = Vec::new();
     for line in out(&told).lines() {
@@ -182,6 +183,13 @@ fn every_verb_has_a_schema_and_its_real_answers_are_of_it() {
     }
     for kind in ["Note", "Plan", "Outcome", "Launched"] {
         assert!(kinds.iter().any(|known| known == kind), "{kind} is missing");
+    }
+    for (verb, line) in [
+        ("replay", format!("replay {} --what-if pools.general.weight=1", tale.display())),
+        ("why", format!("why node node-5e1f0003 --recording {}", tale.display())),
+    ] {
+        conforms(verb, &json(&out(&run(&fleet, &format!("{line} --output json")))));
+        seen.push(verb.to_owned());
     }
     seen.extend(["demo".to_owned(), "run".to_owned()]);
     seen.sort();

@@ -13,6 +13,7 @@ use super::ec2::Ec2Args;
 use super::{Args, Said, deadline, listen, not_understood, typed};
 use crate::capacity::engine::EngineSettings;
 use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
+use crate::controllers::recorder::{Recorder, RecordingSettings};
 use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::gitops::text_form::is_name;
 use crate::io::clock;
@@ -26,6 +27,7 @@ use crate::model::owner::Owner;
 use crate::model::time::parse_duration;
 use crate::ui::cli::catalog::CatalogArgs;
 use crate::ui::cli::plan::BehaviorArgs;
+use crate::ui::cli::recording::run_now;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::live_story::{Consent, LiveStory};
@@ -271,6 +273,7 @@ async fn keep<P: CloudProvider>(
         prune: args.prune.into(),
         ..SyncPolicy::new(&args.live.installation)
     };
+    let recording = args.recording.place()?;
     let lease = LeaseSettings::of(&owner, &namespace, &holder());
     let (reports, mut told) = mpsc::unbounded_channel();
     let end = deadline(args)?;
@@ -320,16 +323,21 @@ async fn keep<P: CloudProvider>(
                 counted.see(clock::now(), seen);
                 listener(seen);
             });
+            let engine =
+                EngineSettings { foresees_pods: true, nominates: true, owner: Some(owner), ..engine.clone() };
+            let recording = recording.clone().map(|place| RecordingSettings {
+                place,
+                run: run_now(),
+                environment: environment.clone(),
+                is_simulated: cloud == CloudKind::Simulated,
+                engine: engine.clone(),
+            });
             let settings = LiveSettings {
                 environment: environment.clone(),
                 policy: policy.clone(),
-                engine: EngineSettings {
-                    foresees_pods: true,
-                    nominates: true,
-                    owner: Some(owner),
-                    ..engine.clone()
-                },
+                engine,
                 ledger: Ledger::of(&owner, &namespace),
+                recorder: recording.and_then(|settings| start_recorder(settings, &metrics)),
             };
             let live =
                 Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await?;
@@ -370,6 +378,13 @@ async fn keep<P: CloudProvider>(
             }
         }
     }
+}
+
+/// A cluster is kept with or without a recording.
+fn start_recorder(settings: RecordingSettings, metrics: &Metrics) -> Option<Recorder> {
+    Recorder::start(settings, metrics.recording())
+        .inspect_err(|error| tracing::warn!("nothing is recorded: no thread can be started: {error}"))
+        .ok()
 }
 
 /// It is part of labels and of the names of objects.
