@@ -31,3 +31,4 @@ mod schemas;
 mod secrets;
 mod strategy;
 mod sync;
+mod weeks;

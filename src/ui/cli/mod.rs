@@ -7,6 +7,7 @@ pub(in crate::ui) mod line;
 mod demo;
 mod run;
 mod simulate;
+mod weeks;
 mod validate;
 mod render;
 mod diff;
