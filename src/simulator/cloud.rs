@@ -44,6 +44,8 @@ pub struct Cloud {
 /// What EC2 answers to a launch.
 pub enum LaunchAnswer {
     Machine(Box<Instance>),
+    /// The one that this token bought before.
+    Known(Box<Instance>),
     /// None of these has capacity.
     NoCapacity(Vec<OfferingKey>),
     /// An option names a type that is not sold under this class.
@@ -61,7 +63,7 @@ impl Cloud {
         types: &[InstanceType],
     ) -> LaunchAnswer {
         if let Some(machine) = self.by_claim.get(&claim).and_then(|id| self.machines.get(id)) {
-            return LaunchAnswer::Machine(Box::new(machine.instance.clone()));
+            return LaunchAnswer::Known(Box::new(machine.instance.clone()));
         }
         let Some(option) = self.first_open(now, options) else {
             return LaunchAnswer::NoCapacity(options.iter().map(key).collect());
@@ -105,7 +107,7 @@ impl Cloud {
         (!offerings.is_empty()).then_some(Shortage { offerings, until, advice: None })
     }
 
-    fn is_dry(&self, now: Timestamp, key: OfferingKey) -> bool {
+    pub(super) fn is_dry(&self, now: Timestamp, key: OfferingKey) -> bool {
         self.dry.get(&key).is_some_and(|until| now < *until)
     }
 

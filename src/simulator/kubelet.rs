@@ -36,10 +36,11 @@ pub(super) fn start_time(rng: &mut ChaCha8Rng) -> SignedDuration {
     chance::between(rng, SignedDuration::from_secs(2), SignedDuration::from_secs(6))
 }
 
-/// From deletion until the pod is gone: most programs stop soon, none outlives its grace period.
-pub(super) fn stop_time(shape: &PodShape, rng: &mut ChaCha8Rng) -> SignedDuration {
+/// From deletion until the pod is gone: most programs stop soon, some only when they are killed, none outlives its grace period.
+pub(super) fn stop_time(shape: &PodShape, ignores_sigterm: bool, rng: &mut ChaCha8Rng) -> SignedDuration {
     let grace = SignedDuration::from_secs(i64::from(shape.termination_grace_seconds));
-    chance::between(rng, SignedDuration::from_secs(1), SignedDuration::from_secs(8)).min(grace)
+    let usual = chance::between(rng, SignedDuration::from_secs(1), SignedDuration::from_secs(8));
+    if ignores_sigterm { grace } else { usual.min(grace) }
 }
 
 /// The Node object that a booting machine creates: tainted as unregistered and not ready, with a kubelet's own labels.

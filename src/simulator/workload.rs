@@ -27,6 +27,8 @@ pub struct Workload {
     pub kind: WorkloadKind,
     pub shape: Arc<PodShape>,
     pub replicas: u32,
+    /// Its pods end only when they are killed.
+    pub ignores_sigterm: bool,
     /// Pods made so far, for their names.
     pub(super) made: u64,
     /// Pods of a Job that have succeeded.
@@ -35,7 +37,7 @@ pub struct Workload {
 
 impl Workload {
     pub fn new(key: ObjectKey, kind: WorkloadKind, shape: Arc<PodShape>, replicas: u32) -> Self {
-        Self { key, kind, shape, replicas, made: 0, succeeded: 0 }
+        Self { key, kind, shape, replicas, ignores_sigterm: false, made: 0, succeeded: 0 }
     }
 
     pub(super) fn uid(&self) -> Uid {

@@ -3,6 +3,8 @@
 //! The world takes `Action`s and gives `Observation`s, like the real one, and never looks into the engine. It moves only when told
 //! to, from one event to the next, so a week takes a second and the same seed always tells the same story.
 
+mod weather;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use crate::model::class::NodeClass;
 use crate::model::condition::{Condition, ConditionStatus};
 use crate::model::name::{ClaimName, ClassName, NodeName, ObjectKey, PoolName, ProviderId, Zone};
 use crate::model::node::Node;
-use crate::model::observation::{EvictionBlock, InterruptionNotice, LaunchFailure, Observation, Shortage};
+use crate::model::observation::{EvictionBlock, LaunchFailure, Observation, Shortage};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pod::{Pod, PodPhase, PodShape};
 use crate::model::pool::{NodeOverlay, NodePool};
@@ -30,6 +32,7 @@ use super::kubelet;
 use super::ledger::Ledger;
 use super::story::{Happening, Story};
 use super::workload::{Workload, WorkloadKind, daemon_tolerations, new_pod};
+use weather::{Aftermath, Boot, Weather};
 
 /// How a world behaves, apart from its seed.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +68,7 @@ enum Event {
     /// The cloud takes one running spot machine back, chosen by chance.
     Reclaim,
     ZoneLost(Zone),
+    Aftermath(Aftermath),
 }
 
 #[derive(Debug)]
@@ -86,6 +90,7 @@ pub struct World {
     news: Vec<(Timestamp, Observation)>,
     is_scheduling_due: bool,
     story: Story,
+    weather: Weather,
 }
 
 impl World {
@@ -106,6 +111,7 @@ impl World {
             news: Vec::new(),
             is_scheduling_due: false,
             story: Story::default(),
+            weather: Weather::default(),
         };
         world.publish(Observation::Catalog(catalog));
         world.publish(Observation::Synced);
@@ -377,7 +383,7 @@ impl World {
     fn launch(&mut self, name: ClaimName, options: &[crate::model::action::LaunchOption]) {
         let Some(claim) = self.objects.claims.get(&name).cloned() else { return };
         let at = self.now + self.habits.cloud.launch_time(&mut self.rng);
-        if chance::happens(&mut self.rng, self.habits.cloud.throttled_permille) {
+        if self.is_throttled() {
             let failure =
                 LaunchFailure::Transient { message: "RequestLimitExceeded: simulated throttling".into() };
             self.plan(at, Event::Answer(Observation::LaunchFailed { claim: name, failure }));
@@ -385,6 +391,9 @@ impl World {
         }
         let types = self.types_of(claim.spec.class.name);
         let answer = match self.cloud.launch(self.now, name, claim.pool(), options, &types) {
+            LaunchAnswer::Known(instance) => {
+                Observation::Launched { claim: name, instance: *instance, shortage: None }
+            }
             LaunchAnswer::Machine(instance) => {
                 let id = instance.provider_id;
                 let family = self
@@ -393,7 +402,9 @@ impl World {
                     .get(&claim.spec.class.name)
                     .map_or(crate::model::class::AmiFamily::Al2023, |class| class.ami_family);
                 let boot = kubelet::boot_time(family, &mut self.rng);
-                self.plan(at + boot, Event::Joins(id));
+                if let Boot::After(boot) = self.boot(boot, id) {
+                    self.plan(at + boot, Event::Joins(id));
+                }
                 if instance.capacity_type == CapacityType::Spot
                     && let Some(life) = self.habits.cloud.spot_life
                 {
@@ -427,7 +438,9 @@ impl World {
                 }
             }
         };
-        self.plan(at, Event::Answer(answer));
+        if !self.loses_answer() {
+            self.plan(at, Event::Answer(answer));
+        }
     }
 
     fn types_of(&mut self, class: ClassName) -> Arc<Vec<InstanceType>> {
@@ -437,6 +450,11 @@ impl World {
     }
 
     fn terminate(&mut self, id: ProviderId) {
+        if self.refuses_ending() {
+            let message = "RequestLimitExceeded: simulated throttling".into();
+            self.plan(self.now, Event::Answer(Observation::TerminateFailed { instance: id, message }));
+            return;
+        }
         let delay = self.habits.cloud.shutdown_time(&mut self.rng);
         if self.cloud.end(self.now, id) {
             self.tell(Happening::Terminating { instance: id });
@@ -454,6 +472,10 @@ impl World {
         node.taints.retain(|taint| !change.add_taints.iter().any(|added| added.is_same(taint)));
         node.taints.extend(change.add_taints.iter().copied());
         node.has_finalizer |= change.add_finalizer;
+        // Whoever takes startup taints off sees that there are some.
+        if let Some(id) = node.provider_id.filter(|_| node.is_ready() && !change.add_taints.is_empty()) {
+            self.plan(self.now + SignedDuration::from_secs(5), Event::StartupDone(id));
+        }
         self.publish(Observation::Node(Arc::new(node)));
         self.start_daemons(name);
         self.touch_scheduler();
@@ -539,7 +561,8 @@ impl World {
         let mut pod = (**pod).clone();
         pod.deleted = Some(self.now);
         pod.is_ready = false;
-        let takes = kubelet::stop_time(&pod.shape, &mut self.rng);
+        let ignores = self.workload_of(&pod).is_some_and(|workload| workload.ignores_sigterm);
+        let takes = kubelet::stop_time(&pod.shape, ignores, &mut self.rng);
         let takes = grace.map_or(takes, |grace| takes.min(grace));
         let is_bound = pod.node.is_some();
         self.publish(Observation::Pod(Arc::new(pod)));
@@ -606,6 +629,8 @@ impl World {
             Event::BecomesReady(id) => self.become_ready(id),
             Event::StartupDone(id) => self.finish_startup(id),
             Event::PodStarts(key) => self.start_pod(key),
+            // Nobody is there any more to say that it ended.
+            Event::PodEnds(key) if self.runs_on_the_dead(key) => {}
             Event::PodEnds(key) => {
                 self.remove_pod(key);
                 self.control_workloads();
@@ -622,6 +647,7 @@ impl World {
                     self.control_workloads();
                 }
             }
+            Event::Aftermath(aftermath) => self.follow(aftermath),
             Event::Shortage { offerings, lasts } => {
                 let until = self.now + lasts;
                 offerings.iter().for_each(|offering| self.cloud.run_dry(*offering, until));
@@ -665,6 +691,7 @@ impl World {
             return;
         };
         let node = kubelet::joining_node(&machine.instance, kind, &startup, self.now);
+        let node = self.as_booted(id, node);
         let name = node.name;
         self.publish(Observation::Node(Arc::new(node)));
         self.tell(Happening::NodeJoined { node: name, instance: id });
@@ -677,7 +704,7 @@ impl World {
     }
 
     fn become_ready(&mut self, id: ProviderId) {
-        let Some(node) = self.node_of(id) else { return };
+        let Some(node) = self.node_of(id).filter(|_| !self.is_dead(id)) else { return };
         let mut node = (*node).clone();
         node.conditions = vec![kubelet::ready_condition(true, self.now)];
         node.taints.retain(|taint| &*taint.key != "node.kubernetes.io/not-ready");
@@ -691,9 +718,9 @@ impl World {
     }
 
     fn finish_startup(&mut self, id: ProviderId) {
-        let (Some(node), Some(claim)) = (self.node_of(id), self.objects.claim_by_instance(id)) else {
-            return;
-        };
+        let Some(node) = self.node_of(id) else { return };
+        let claim = self.cloud.machine(id).and_then(|machine| machine.instance.claim);
+        let Some(claim) = claim.and_then(|name| self.objects.claims.get(&name)) else { return };
         let startup = &claim.spec.startup_taints;
         if node.taints.iter().any(|taint| startup.iter().any(|other| other.is_same(taint))) {
             let mut node = (*node).clone();
@@ -704,6 +731,9 @@ impl World {
     }
 
     fn start_pod(&mut self, key: ObjectKey) {
+        if self.runs_on_the_dead(key) {
+            return;
+        }
         let Some(pod) = self.objects.pods.get(&key).filter(|pod| pod.is_active()) else { return };
         let mut pod = (**pod).clone();
         pod.phase = PodPhase::Running;
@@ -723,6 +753,9 @@ impl World {
 
     /// A pod of a Job is done, if it still runs.
     fn succeed(&mut self, key: ObjectKey) {
+        if self.runs_on_the_dead(key) {
+            return;
+        }
         let Some(pod) = self.objects.pods.get(&key).filter(|pod| pod.is_active()) else { return };
         let mut pod = (**pod).clone();
         pod.phase = PodPhase::Succeeded;
@@ -734,22 +767,6 @@ impl World {
         self.publish(Observation::Pod(Arc::new(pod)));
         self.touch_scheduler();
         self.control_workloads();
-    }
-
-    fn warn_spot(&mut self, id: ProviderId) {
-        let Some(machine) = self.cloud.machine(id).filter(|machine| machine.ended.is_none()) else { return };
-        let (instance_type, zone) = (machine.instance.instance_type, machine.instance.zone);
-        let at = self.now + SignedDuration::from_mins(2);
-        self.cloud.warn(id);
-        self.tell(Happening::SpotWarning { instance: id, instance_type, zone });
-        // The offering that is taken back has nothing left to sell for a while.
-        self.cloud
-            .run_dry((instance_type, zone, CapacityType::Spot), self.now + SignedDuration::from_mins(15));
-        self.publish(Observation::Interruption {
-            instance: id,
-            notice: InterruptionNotice::SpotReclaim { at },
-        });
-        self.plan(at, Event::InstanceGone(id));
     }
 
     /// The machine is off: its kubelet is silent, and the cloud's node controller takes the Node away.

@@ -35,3 +35,4 @@ mod secrets;
 mod strategy;
 mod sync;
 mod terms;
+mod weeks;

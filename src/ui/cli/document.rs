@@ -153,6 +153,7 @@ pub fn output_schemas() -> Vec<(&'static str, Value)> {
         ("schema", of::<super::schema::SchemaDocument>()),
         ("simulate", of::<super::simulate::SimulationDocument>()),
         ("snapshot", of::<super::snapshot::SnapshotDocument>()),
+        ("trials", of::<super::weeks::TrialsDocument>()),
         ("validate", of::<super::validate::ValidateDocument>()),
         ("version", of::<super::version::VersionDocument>()),
         ("why", of::<super::why::WhyDocument>()),

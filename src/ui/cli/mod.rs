@@ -10,6 +10,7 @@ mod simulate;
 mod recording;
 mod replay;
 mod why;
+mod weeks;
 mod validate;
 mod render;
 mod diff;

@@ -112,6 +112,7 @@ fn names() -> Vec<(String, String)> {
         let of = match verb {
             "error" => "standard error under --output json, if a verb fails".to_owned(),
             "notice" => "standard error under --output json, a line for what a person should know".to_owned(),
+            "trials" => "provisor simulate --weeks, --shrink or --trial --output json".to_owned(),
             "run" | "demo" => format!("each line of provisor {verb} --output json"),
             verb => format!("provisor {verb} --output json"),
         };

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::promote::PromotedField;
 use super::recording::RecordFileArgs;
 use super::repository::{CommitArgs, open};
+use super::weeks;
 use crate::capacity::cluster::Cluster;
 use crate::gitops::promotion::PromotionDecision;
 use crate::model::action::Subject;
@@ -29,15 +30,18 @@ use crate::ui::table::Table;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Everything is simulated: no cluster, no cloud, no cost. The fleet's simulation.toml says what happens and what must come
-of it; without a fleet the built-in example is played.
+of it; without a fleet the built-in example is played. With --weeks, fleets are made up, one for each seed, and everything goes
+wrong that can; what has to hold all the same is in docs/reference/reliability.md.
 
-Exit codes: 0 all expectations held, 1 one did not, 2 the fleet or its script is wrong.
+Exit codes: 0 all expectations and promises held, 1 one did not, 2 the fleet, its script or a trial is wrong.
 
 Examples:
   provisor simulate
   provisor simulate --repo examples/gpu-studio --seed 7
   provisor simulate --seed 42 --output json | jq .cost.totalUsd
-  provisor simulate --record day.jsonl.zst && provisor why node web-x7x2c --recording day.jsonl.zst")]
+  provisor simulate --record day.jsonl.zst && provisor why node web-x7x2c --recording day.jsonl.zst
+  provisor simulate --weeks 1000 --seed 1
+  provisor simulate --seed 17 --shrink --to trial.toml && provisor simulate --trial trial.toml")]
 pub struct Args {
     /// The fleet: a directory or the address of a Git repository; the built-in example if absent
     #[arg(long, value_name = "PATH_OR_URL")]
@@ -55,6 +59,8 @@ pub struct Args {
     duration: Option<String>,
     #[command(flatten)]
     recording: RecordFileArgs,
+    #[command(flatten)]
+    trials: weeks::TrialArgs,
 }
 
 /// The answer of `simulate --output json`.
@@ -161,6 +167,9 @@ pub struct CostDocument {
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    if args.trials.is_asked() {
+        return weeks::run(&args.trials, args.seed, console);
+    }
     let repository = match &args.repo {
         Some(place) => open(place, &args.at, console)?,
         None if args.at.is_asked()? => open(".", &args.at, console)?,
