@@ -12,6 +12,7 @@ mod memory;
 mod rounds;
 mod reports;
 mod remarks;
+mod touching;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use super::buffers::Room;
 use super::cluster::Cluster;
 use super::consistency::Checks;
 use super::decision::Steps;
-use super::disruption::command::{self, is_waiting};
+use super::disruption::command;
 use super::disruption::roll::Tries;
 use super::disruption::{self, interruption, marking, returning};
 use super::garbage;
@@ -541,51 +542,6 @@ impl Engine {
             }
             LaunchFailure::Transient { message } => self.launches.failed(name, at, None, message),
             LaunchFailure::Refused { reason, message } => self.launches.failed(name, at, *reason, message),
-        }
-    }
-
-    fn touch_claim(&mut self, name: ClaimName) {
-        self.claims_due.touch(name);
-        self.tally.touch(name);
-        if let Some(claim) = self.cluster.claims.get(&name).cloned() {
-            if is_waiting(&claim) && claim.deleted.is_none() {
-                self.waiting.insert(name);
-            } else {
-                self.waiting.remove(&name);
-            }
-            self.change_pools(claim.pool());
-            if let Some(node) = self.cluster.node_of(&claim).map(|node| node.name) {
-                self.nodes_due.touch(node);
-            }
-        }
-        self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
-    }
-
-    fn touch_node(&mut self, name: NodeName) {
-        self.nodes_due.touch(name);
-        let machine = self.cluster.nodes.get(&name).and_then(|node| node.provider_id);
-        for claim in machine.into_iter().flat_map(|machine| self.cluster.claims_by_instance(machine)) {
-            self.claims_due.touch(claim.name);
-            self.tally.touch(claim.name);
-        }
-    }
-
-    /// A pod's news matters to its node only while that is emptied.
-    fn touch_going(&mut self, name: NodeName) {
-        if self.cluster.nodes.get(&name).is_some_and(|node| node.deleted.is_some()) {
-            self.nodes_due.touch(name);
-        }
-    }
-
-    fn touch_node_of(&mut self, pod: ObjectKey) {
-        if let Some(node) = self.cluster.pods.get(&pod).and_then(|pod| pod.node) {
-            self.touch_going(node);
-        }
-    }
-
-    fn touch_instance(&mut self, instance: ProviderId) {
-        if let Some(claim) = self.cluster.claim_by_instance(instance).map(|claim| claim.name) {
-            self.touch_claim(claim);
         }
     }
 

@@ -803,6 +803,10 @@ impl World {
             return;
         }
         let bound = super::scheduler::bind(&self.objects, &waiting, &mut self.rng);
+        // Where others were bound, there may be room now for one that has to be spread beside them.
+        if !bound.is_empty() && bound.len() < waiting.len() {
+            self.touch_scheduler();
+        }
         for pod in waiting {
             let mut changed = (*pod).clone();
             match bound.get(&pod.key) {

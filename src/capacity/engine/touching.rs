@@ -1,0 +1,52 @@
+//! Which claims and nodes are looked at again after news: those that it is about, and those that depend on them.
+
+use super::Engine;
+use crate::capacity::disruption::command::is_waiting;
+use crate::model::name::{ClaimName, NodeName, ObjectKey, ProviderId};
+
+impl Engine {
+    pub(super) fn touch_claim(&mut self, name: ClaimName) {
+        self.claims_due.touch(name);
+        self.tally.touch(name);
+        if let Some(claim) = self.cluster.claims.get(&name).cloned() {
+            if is_waiting(&claim) && claim.deleted.is_none() {
+                self.waiting.insert(name);
+            } else {
+                self.waiting.remove(&name);
+            }
+            self.change_pools(claim.pool());
+            if let Some(node) = self.cluster.node_of(&claim).map(|node| node.name) {
+                self.nodes_due.touch(node);
+            }
+        }
+        self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
+    }
+
+    pub(super) fn touch_node(&mut self, name: NodeName) {
+        self.nodes_due.touch(name);
+        let machine = self.cluster.nodes.get(&name).and_then(|node| node.provider_id);
+        for claim in machine.into_iter().flat_map(|machine| self.cluster.claims_by_instance(machine)) {
+            self.claims_due.touch(claim.name);
+            self.tally.touch(claim.name);
+        }
+    }
+
+    /// A pod's news matters to its node only while that is emptied.
+    pub(super) fn touch_going(&mut self, name: NodeName) {
+        if self.cluster.nodes.get(&name).is_some_and(|node| node.deleted.is_some()) {
+            self.nodes_due.touch(name);
+        }
+    }
+
+    pub(super) fn touch_node_of(&mut self, pod: ObjectKey) {
+        if let Some(node) = self.cluster.pods.get(&pod).and_then(|pod| pod.node) {
+            self.touch_going(node);
+        }
+    }
+
+    pub(super) fn touch_instance(&mut self, instance: ProviderId) {
+        if let Some(claim) = self.cluster.claim_by_instance(instance).map(|claim| claim.name) {
+            self.touch_claim(claim);
+        }
+    }
+}
