@@ -68,7 +68,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
         hash_version: Some(hash_version),
         template: Arc::new(template),
         disruption,
-        terms,
+        terms: Box::new(terms),
         limits,
         weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(0),
         replicas: replicas.map(|count| u32::try_from(count).unwrap_or(u32::MAX)),

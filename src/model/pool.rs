@@ -151,7 +151,7 @@ pub struct NodePool {
     pub template: Arc<NodeTemplate>,
     pub disruption: Disruption,
     /// What it asks for beyond Karpenter's words.
-    pub terms: Terms,
+    pub terms: Box<Terms>,
     /// Upper limits of summed capacity; the pseudo-resource `nodes` limits their number. `None`: unlimited.
     pub limits: Option<Resources>,
     /// 1 to 100, absent counts as 0; heavier pools are tried first.

@@ -28,7 +28,6 @@ use crate::model::requirement::{Operator, Requirement, Requirements};
 use crate::model::roll::Roll;
 use crate::model::symbol::Symbol;
 use crate::model::taint::{Effect, Taint, Toleration, TolerationOperator};
-use crate::model::terms::Terms;
 use crate::model::time::Patience;
 use crate::model::workload::{CountOrPercent, DaemonSet, PodDisruptionBudget};
 
@@ -327,7 +326,7 @@ impl PoolPlan {
                 policy,
                 budgets,
             },
-            terms: Terms::default(),
+            terms: Default::default(),
             roll: Ok(Roll::default()),
             roll_failures: None,
             limits: Some(limits).filter(|limits| !limits.is_empty()),
