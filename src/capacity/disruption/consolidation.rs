@@ -22,7 +22,7 @@ use super::cost;
 use super::expiration;
 use super::hysteresis::Averages;
 use super::removal::{FITS, Refused, best, decide, needed_by_waiting_pods, suited, wants};
-use super::round::Round;
+use super::round::{Effort, Round};
 use crate::capacity::scheduling::{Chain, Fit, Link, Place, To};
 use crate::model::hash::FastMap;
 use crate::model::money::UsdPerHour;
@@ -36,6 +36,8 @@ const NODES_MAX: usize = 100;
 const TURNS_MAX: usize = 3;
 /// Of more pods than this, times nodes that may go, the first way to offer them is the only one.
 const TRIED_MAX: usize = 60_000;
+/// Of so many candidates every pair is looked at: 276 simulations.
+const PAIRED_MAX: usize = 24;
 
 /// How candidates are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +71,7 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let sweep = best_sweep(round, &question, &candidates, &allowances);
     let Sweep { groups, destinations, refused, over_budget, turned_down, allowances, .. } = sweep;
     round.moves.extend(turned_down.into_values());
+    let hopeful = hopeful(&refused);
     for (candidate, why) in refused {
         note(round, &candidate, why);
     }
@@ -79,8 +82,8 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
         hold_if_it_would_go(round, &question.totals, &candidate, allowance);
     }
     let mut sets = sets(groups);
-    if sets.is_empty() {
-        sets.extend(together(round, &question, &candidates, &allowances));
+    if sets.is_empty() && round.effort == Effort::Thorough {
+        sets.extend(together(round, &question, &hopeful, &allowances));
     }
     let Question { totals, .. } = question;
     let mut commands = Vec::new();
@@ -108,6 +111,11 @@ fn best_sweep<'r, 'a>(
     if candidates.len() == 1 || pods * candidates.len() > TRIED_MAX {
         return first;
     }
+    // Where nobody goes, everybody was asked in the same picture, and no order of asking can change the answer.
+    let is_vain = first.groups.is_empty() && first.over_budget.is_empty();
+    if is_vain && sweep(candidates, Turn::Paid, Filling::Dearest).groups.is_empty() {
+        return first;
+    }
     let mut dearest_first = candidates.to_vec();
     dearest_first.sort_by_key(|candidate| Reverse(candidate.price));
     let orders = match first.over_budget.is_empty() {
@@ -125,25 +133,36 @@ fn best_sweep<'r, 'a>(
         .fold(first, |best, other| if other.worth() > best.worth() { other } else { best })
 }
 
+/// A node that stays when it is asked alone, and why.
+type Staying = (Candidate, &'static str);
+
+/// Those whose pods would have a place.
+fn hopeful(refused: &[(Candidate, Refused)]) -> Vec<Staying> {
+    let has_place = |(_, (code, _)): &&(Candidate, Refused)| *code != "CannotReschedule";
+    refused.iter().filter(has_place).map(|(candidate, (code, _))| (candidate.clone(), *code)).collect()
+}
+
 /// The set that saves most of those that have to be looked at as a whole, because none of its nodes can go for less while the others stay:
-/// the first few of `candidates`, and of few candidates every pair.
+/// the first few of `staying`, and every pair of the first of them.
 fn together(
     round: &Round,
     question: &Question,
-    candidates: &[Candidate],
+    staying: &[Staying],
     allowances: &BTreeMap<PoolName, Allowance>,
 ) -> Option<Vec<Candidate>> {
-    let count = candidates.len();
-    let pods: usize = candidates.iter().map(|one| round.cluster.pods_of(one.node).count()).sum();
-    let is_small = pods * count <= TRIED_MAX;
-    let sizes = (2..=count.min(NODES_MAX)).filter(|size| is_small || size.is_power_of_two());
-    let firsts = sizes.map(|size| candidates[..size].to_vec());
-    let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
-    let pairs = pairs
-        .take_while(|_| is_small)
-        .map(|(one, other)| vec![candidates[one].clone(), candidates[other].clone()]);
+    let sizes = (2..=staying.len().min(NODES_MAX)).filter(|size| *size <= 8 || size.is_power_of_two());
+    let firsts = sizes.map(|size| staying[..size].to_vec());
+    let paired = &staying[..staying.len().min(PAIRED_MAX)];
+    let pairs = paired
+        .iter()
+        .enumerate()
+        .flat_map(|(number, one)| paired[number + 1..].iter().map(|other| vec![one.clone(), other.clone()]));
+    // What may not be replaced by a spot node may not be with its like either.
+    let may_go = |set: &Vec<Staying>| set.iter().any(|(_, code)| *code != "SpotToSpotDisabled");
+    let sets = firsts.chain(pairs).filter(may_go);
+    let sets = sets.map(|set| set.into_iter().map(|(candidate, _)| candidate).collect());
     let mut best: Option<(UsdPerHour, Vec<Candidate>)> = None;
-    for set in firsts.chain(pairs).filter(|set| is_within(set, allowances)) {
+    for set in sets.filter(|set: &Vec<Candidate>| is_within(set, allowances)) {
         let Ok(command) = decide(round, &question.totals, &set, &BTreeMap::new()) else { continue };
         let least: UsdPerHour = set.iter().map(|one| question.averages.least_saving(one)).sum();
         let worth = command.savings - least;

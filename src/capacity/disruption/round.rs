@@ -46,6 +46,8 @@ pub(crate) struct Round<'a> {
     pub planned: BTreeMap<ObjectKey, Planned>,
     /// In which turn they are given one now.
     pub turn: usize,
+    /// How hard consolidation looks for nodes to give back.
+    pub effort: Effort,
     /// What is remembered of tries to replace drifted nodes.
     pub tries: Tries,
     /// When something that holds a roll back is over.
@@ -79,6 +81,15 @@ pub(crate) struct Round<'a> {
     start: RefCell<Start>,
     /// What this round has changed, and what was changed before it.
     touched: Touched,
+}
+
+/// How hard consolidation looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Also at nodes that can only go together.
+    Thorough,
+    /// At single nodes: the others were looked at in vain a short while ago.
+    Quick,
 }
 
 /// What simulations have in common.
@@ -129,6 +140,7 @@ impl<'a> Round<'a> {
             made: BTreeSet::new(),
             planned: BTreeMap::new(),
             turn: 0,
+            effort: Effort::Thorough,
             tries: Tries::default(),
             rolls_on_at: None,
             notes: BTreeMap::new(),

@@ -12,7 +12,7 @@ use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::decision::{Plan, Steps};
 use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
-use crate::capacity::disruption::round::Round;
+use crate::capacity::disruption::round::{Effort, Round};
 use crate::capacity::disruption::{self, renewal, returning, validation};
 use crate::capacity::pool_status;
 use crate::capacity::provisioning;
@@ -35,6 +35,10 @@ const ROOM_AFTER: SignedDuration = SignedDuration::from_secs(30);
 const PASS_EVERY: SignedDuration = SignedDuration::from_secs(10);
 /// Nodes are judged anew after so long although nothing happened: time itself may have changed the answer.
 const PASS_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// Nodes that can only go together are looked for again so long after a look in vain: there are as many pairs as it takes simulations.
+const THOROUGH_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// The same, if nothing happened since.
+const THOROUGH_IF_STILL: SignedDuration = SignedDuration::from_hours(1);
 /// The most commands that one pass starts; the next pass follows soon.
 const COMMANDS_MAX: usize = 20;
 /// What pools use is reported at most so often.
@@ -97,6 +101,8 @@ pub(super) struct Disrupting {
     /// When something changes that nobody tells of: a budget's window opens or closes, a node is kept for a pod no longer, or by
     /// one that asked for a time, has been what its pool likes less for long enough, or comes of age.
     window_at: Option<Timestamp>,
+    /// When consolidation looked for nodes that can only go together, and found nothing; and what was known then.
+    in_vain: Option<(Timestamp, u64)>,
     pub held: Held,
     pub explained: Explained,
 }
@@ -105,6 +111,12 @@ impl Disrupting {
     pub fn wake_at(&self, revision: u64) -> Option<Timestamp> {
         let ripe = self.proposals.iter().map(|(at, _)| *at).min();
         ripe.or_else(|| self.pass_at(revision))
+    }
+
+    /// When consolidation looks for nodes that can only go together; `None`: at the next pass.
+    fn thorough_at(&self, revision: u64) -> Option<Timestamp> {
+        let (at, known) = self.in_vain?;
+        Some(at + if known == revision { THOROUGH_IF_STILL } else { THOROUGH_AFTER })
     }
 
     /// When the next pass is due.
@@ -303,7 +315,13 @@ impl Engine {
         let supply = self.open_supply();
         let settings = self.settings.clone();
         let mut round = self.round(&supply, &settings, now);
+        // A window that opened may let go what nothing that happened would have.
+        let has_opened = self.disrupting.window_at.is_some_and(|at| at <= now);
+        if !has_opened && self.disrupting.thorough_at(self.revision).is_some_and(|at| now < at) {
+            round.effort = Effort::Quick;
+        }
         let plan = disruption::plan_in(&mut round, COMMANDS_MAX);
+        let effort = round.effort;
         self.tries.follow(std::mem::take(&mut round.tries));
         let returned = round.give_back();
         self.take_back(&supply, returned);
@@ -320,6 +338,12 @@ impl Engine {
                 self.start(command, now, out);
             }
         }
+        if !plan.commands.is_empty() {
+            self.disrupting.in_vain = None;
+        } else if effort == Effort::Thorough {
+            self.disrupting.in_vain = Some((now, self.revision));
+        }
+        let thorough = self.disrupting.thorough_at(self.revision).filter(|_| effort == Effort::Quick);
         let windows =
             self.cluster.pools.values().filter_map(|pool| disruption::budgets::next_change(pool, now));
         let kept = self.provisioning.nominated.values().copied();
@@ -330,7 +354,13 @@ impl Engine {
         let back = returning::next(&self.cluster, now).into_iter().chain(renewal::next(&self.cluster, now));
         // What there was no room for in this pass is judged in the next, whether or not anything changes.
         let cut = (plan.commands.len() >= COMMANDS_MAX).then_some(now);
-        let moments = windows.chain(kept).chain(protected).chain(back).chain(plan.rolls_on_at).chain(cut);
+        let moments = windows
+            .chain(kept)
+            .chain(protected)
+            .chain(back)
+            .chain(plan.rolls_on_at)
+            .chain(cut)
+            .chain(thorough);
         self.disrupting.window_at = moments.min();
         self.disrupting.last = Some((now, self.revision));
         let former = (*self.plan).clone();
