@@ -2,7 +2,7 @@
 
 pub mod world;
 pub mod cloud;
-mod scheduler;
+pub mod scheduler;
 pub mod kubelet;
 pub mod workload;
 pub mod story;

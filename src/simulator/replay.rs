@@ -3,14 +3,21 @@
 //! The engine is told what it was told then, at the moments of then. As it is the same program, it decides the same; where it does
 //! not, the first decision that differs is named, and nothing after it is compared: what was recorded then follows from what was
 //! decided then.
+//!
+//! Where the beginning of a run is missing, the engine begins with the objects as they were. What the recorded one remembered
+//! besides fades within the hour: what differs until then is set aside, and judging begins after it.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::de::IgnoredAny;
 
 use super::what_if::WhatIf;
 use crate::capacity::engine::Engine;
 use crate::capacity::recording::{Decided, Done, Header, Joins, Line, Reader, Scribe, Unreadable};
 use crate::model::observation::Observation;
+
+/// So long an engine remembers what is on no object: by then it has told again what it told last ([`crate::capacity`]). Only how
+/// long spot did not last it remembers for a day.
+const MEMORY: SignedDuration = SignedDuration::from_hours(1);
 
 /// Takes in a recording line by line.
 #[derive(Clone, Debug, Default)]
@@ -23,11 +30,23 @@ pub struct Replay {
     /// The lines are a picture of objects that the engine knows already.
     is_picture_known: bool,
     in_picture: bool,
-    /// The engine began where the recorded one did.
-    is_exact: bool,
+    /// Set if the engine did not begin where the recorded one did.
+    makeshift: Option<Makeshift>,
     /// What the engine is told instead of what was.
     what_if: Option<WhatIf>,
     outcome: Outcome,
+}
+
+/// A beginning that is made of the objects as they were.
+#[derive(Clone, Debug)]
+struct Makeshift {
+    why: String,
+    /// When the objects were so.
+    since: Option<Timestamp>,
+    /// Decisions from there on, and how many of them are not judged: up to the last that was set aside.
+    decisions: u64,
+    unjudged: u64,
+    judged_from: Option<Timestamp>,
 }
 
 /// What a replay came to.
@@ -38,6 +57,8 @@ pub struct Outcome {
     pub observations: u64,
     pub decisions: u64,
     pub actions: u64,
+    /// Decisions that were not judged: where the beginning of a run is missing, those until the engine knew what it has to.
+    pub unjudged: u64,
     pub first: Option<Timestamp>,
     pub last: Option<Timestamp>,
     /// The first decision that differs.
@@ -96,8 +117,19 @@ impl Replay {
         self.header = None;
     }
 
-    pub fn outcome(self) -> Outcome {
+    pub fn outcome(mut self) -> Outcome {
+        self.end_makeshift();
         self.outcome
+    }
+
+    /// Says from when on a run without its beginning was judged.
+    fn end_makeshift(&mut self) {
+        let Some(Makeshift { why, since, unjudged, judged_from, .. }) = self.makeshift.take() else { return };
+        self.outcome.unjudged += unjudged;
+        let from = judged_from.or(since).map_or_else(String::new, |from| {
+            format!("; judged is what is done from {from} on ({unjudged} decisions before it are not)")
+        });
+        self.notice(format!("{why}{from}"));
     }
 
     fn begin(&mut self, header: Header) {
@@ -114,6 +146,7 @@ impl Replay {
             self.header = Some(header);
             return;
         }
+        self.end_makeshift();
         if header.provisor != env!("CARGO_PKG_VERSION") {
             self.notice(format!(
                 "it was recorded by Provisor {} and is replayed by {}, which may rightly decide otherwise",
@@ -121,21 +154,22 @@ impl Replay {
                 env!("CARGO_PKG_VERSION")
             ));
         }
-        match &header.joins {
-            Joins::Beginning => {}
-            Joins::Previous => self.notice(format!(
+        let missing = match &header.joins {
+            Joins::Beginning => None,
+            Joins::Previous => Some(format!(
                 "the beginning of run {} is missing: the engine begins with the objects as they were before segment {}, \
                  without what the recorded one remembered",
                 header.run, header.segment
             )),
-            Joins::Gap(why) => self.notice(format!(
+            Joins::Gap(why) => Some(format!(
                 "something is missing before segment {} of run {} ({why}): the engine begins anew with the objects as they \
                  were, without what the recorded one remembered",
                 header.segment, header.run
             )),
-        }
+        };
+        self.makeshift =
+            missing.map(|why| Makeshift { why, since: None, decisions: 0, unjudged: 0, judged_from: None });
         self.outcome.runs += 1;
-        self.is_exact = header.joins == Joins::Beginning;
         self.engine = Some(Engine::new(header.settings.clone()));
         self.header = Some(header);
     }
@@ -170,10 +204,25 @@ impl Replay {
         let decision = engine.decide(at);
         self.outcome.actions += decision.actions.len() as u64;
         let page = self.scribe.decided(at, &decision);
+        if let Some(makeshift) = &mut self.makeshift {
+            makeshift.since.get_or_insert(at);
+            makeshift.decisions += 1;
+        }
         if page.text.trim_end_matches('\n') == line {
             return Ok(true);
         }
-        let (recorded, replayed) = (decided(line)?, decided(&page.text)?);
+        let (mut recorded, mut replayed) = (decided(line)?, decided(&page.text)?);
+        if let Some(makeshift) = &mut self.makeshift {
+            (recorded, replayed) = (deeds(recorded), deeds(replayed));
+            if recorded == replayed {
+                return Ok(true);
+            }
+            if makeshift.since.is_none_or(|since| at.duration_since(since) < MEMORY) {
+                makeshift.unjudged = makeshift.decisions;
+                makeshift.judged_from = Some(at);
+                return Ok(true);
+            }
+        }
         let (what, recorded, replayed) = first_difference(&recorded, &replayed);
         self.outcome.difference = Some(Difference {
             at,
@@ -181,10 +230,18 @@ impl Replay {
             what,
             recorded,
             replayed,
-            is_approximate: !self.is_exact,
+            is_approximate: self.makeshift.is_some(),
         });
         Ok(false)
     }
+}
+
+/// What is done of a decision. What is told and when to ask again follows from what was told last, and so do the moments at which
+/// nodes were looked at.
+fn deeds(decided: Decided) -> Decided {
+    let mut actions = decided.actions;
+    actions.retain(|done| done.kind() != "Publish");
+    Decided { actions, started: decided.started, withdrawn: decided.withdrawn, ..Decided::default() }
 }
 
 /// The decision that a line holds.

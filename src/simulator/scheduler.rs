@@ -2,7 +2,9 @@
 //!
 //! Filters say where a pod may run; scores say where it would rather. Weights are those of the default profile
 //! (Kubernetes 1.36): taints 3; node affinity, spreading and pod affinity 2; free and balanced resources 1.
-//! Preemption and image locality are left out.
+//! Preemption and image locality are left out. The real one is asked the same in `tests/suite/kube_scheduler`.
+
+mod scores;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,8 +15,10 @@ use crate::capacity::cluster::Cluster;
 use crate::model::label;
 use crate::model::name::{Namespace, NodeName, ObjectKey};
 use crate::model::node::Node;
-use crate::model::pod::{HostPort, Pod, PodShape, PodTerm, PodVolume, Selector, SelectorTerm, Spread};
-use crate::model::quantity::{Resources, resource};
+use crate::model::pod::{
+    HostPort, NodeTerm, Pod, PodShape, PodTerm, PodVolume, Selector, SelectorTerm, Spread,
+};
+use crate::model::quantity::Resources;
 use crate::model::requirement::{Operator, Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
 use crate::model::taint::{Effect, Taint, first_untolerated};
@@ -56,6 +60,16 @@ pub(super) fn bind(
     bound
 }
 
+/// Every node that would do for `pod` now, with its score: kube-scheduler chooses one of those with the highest.
+pub fn rank(cluster: &Cluster, pod: &Arc<Pod>) -> BTreeMap<NodeName, i64> {
+    let mut fleet = Fleet::new(cluster);
+    fleet.promise(pod);
+    fleet.look_over(&pod.shape);
+    let feasible = fleet.feasible(pod);
+    let scores = fleet.scores(&feasible, pod);
+    feasible.iter().map(|seat| seat.node.name).zip(scores).collect()
+}
+
 /// Whether no pod that is bound meanwhile can open a node to pods of this shape, and none of them has a volume of its own.
 fn depends_on_itself_only(shape: &PodShape) -> bool {
     shape.affinity_required.is_empty() && shape.spreads.is_empty() && shape.volumes.is_empty()
@@ -74,6 +88,8 @@ struct Fleet<'a> {
     seats: BTreeMap<NodeName, Seat<'a>>,
     /// Pods that keep others away, one of a shape for each node.
     guards: Vec<(NodeName, Arc<PodShape>)>,
+    /// Pods that would have company, or rather not, in the same way.
+    hosts: Vec<(NodeName, Arc<PodShape>)>,
     /// By shape, the nodes whose taints and labels suit it, which do not change in a pass.
     suited: BTreeMap<ShapeId, Vec<NodeName>>,
 }
@@ -83,6 +99,8 @@ struct Seat<'a> {
     labels: Requirements,
     hard_taints: Vec<Taint>,
     used: Resources,
+    /// What its pods are taken to use of CPU and memory, those too that ask for none.
+    taken: Resources,
     groups: Vec<Group>,
     /// What is kept for pods that wait and are nominated for this node.
     promised: BTreeMap<ObjectKey, Arc<PodShape>>,
@@ -91,6 +109,7 @@ struct Seat<'a> {
 /// Equal pods of a node.
 struct Group {
     shape: Arc<PodShape>,
+    pods: u32,
     /// Those that are not being deleted.
     staying: u32,
 }
@@ -105,7 +124,13 @@ struct Crowds {
 
 impl<'a> Fleet<'a> {
     fn new(cluster: &'a Cluster) -> Self {
-        let mut fleet = Self { cluster, seats: BTreeMap::new(), guards: Vec::new(), suited: BTreeMap::new() };
+        let mut fleet = Self {
+            cluster,
+            seats: BTreeMap::new(),
+            guards: Vec::new(),
+            hosts: Vec::new(),
+            suited: BTreeMap::new(),
+        };
         for node in cluster.nodes.values() {
             let mut labels = Requirements::of_labels(&node.labels);
             if labels.get(*label::HOSTNAME).is_none() {
@@ -118,6 +143,7 @@ impl<'a> Fleet<'a> {
                 labels,
                 hard_taints,
                 used: Resources::new(),
+                taken: Resources::new(),
                 groups: Vec::new(),
                 promised: BTreeMap::new(),
             };
@@ -140,36 +166,54 @@ impl<'a> Fleet<'a> {
             seat.promised.remove(&pod.key);
         }
         let seat = self.seats.get_mut(&node).expect("the node was chosen among the seats");
-        seat.used.add(&pod.shape.requests);
+        let shape = &pod.shape;
+        seat.used.add(&shape.requests);
+        seat.taken.add(&scores::taken(shape));
         let staying = u32::from(pod.deleted.is_none());
-        match seat.groups.iter_mut().find(|group| Arc::ptr_eq(&group.shape, &pod.shape)) {
-            Some(group) => group.staying += staying,
+        match seat.groups.iter_mut().find(|group| Arc::ptr_eq(&group.shape, shape)) {
+            Some(group) => {
+                group.pods += 1;
+                group.staying += staying;
+            }
             None => {
-                seat.groups.push(Group { shape: pod.shape.clone(), staying });
-                if !pod.shape.anti_affinity_required.is_empty() {
-                    self.guards.push((node, pod.shape.clone()));
+                seat.groups.push(Group { shape: shape.clone(), pods: 1, staying });
+                if !shape.anti_affinity_required.is_empty() {
+                    self.guards.push((node, shape.clone()));
+                }
+                let has_wishes = !shape.affinity_required.is_empty()
+                    || !shape.affinity_preferred.is_empty()
+                    || !shape.anti_affinity_preferred.is_empty();
+                if has_wishes {
+                    self.hosts.push((node, shape.clone()));
                 }
             }
         }
     }
 
+    /// Finds the nodes that suit a shape, unless they are known.
+    fn look_over(&mut self, shape: &Arc<PodShape>) {
+        let seats = &self.seats;
+        self.suited.entry(shape_id(shape)).or_insert_with(|| {
+            seats.values().filter(|seat| seat.suits(shape)).map(|seat| seat.node.name).collect()
+        });
+    }
+
+    /// The nodes that can take `pod` now, by name; its shape was looked over.
+    fn feasible(&self, pod: &Pod) -> Vec<&Seat<'a>> {
+        let crowds = self.crowds(&pod.shape);
+        let suited = self.suited[&shape_id(&pod.shape)].iter().map(|name| &self.seats[name]);
+        suited.filter(|seat| self.admits(seat, pod, &crowds)).collect()
+    }
+
     fn choose(&mut self, pod: &Pod, rng: &mut ChaCha8Rng) -> Option<NodeName> {
-        let shape = &pod.shape;
-        let id = shape_id(shape);
-        if !self.suited.contains_key(&id) {
-            let suited = self.seats.values().filter(|seat| seat.suits(shape)).map(|seat| seat.node.name);
-            let suited = suited.collect();
-            self.suited.insert(id, suited);
-        }
-        let crowds = self.crowds(shape);
-        let suited = self.suited[&id].iter().map(|name| &self.seats[name]);
-        let feasible: Vec<&Seat> = suited.filter(|seat| self.admits(seat, pod, &crowds)).collect();
+        self.look_over(&pod.shape);
+        let feasible = self.feasible(pod);
         if let Some(node) = pod.nominated_node
             && feasible.iter().any(|seat| seat.node.name == node)
         {
             return Some(node);
         }
-        let scores = self.scores(&feasible, &pod.shape);
+        let scores = self.scores(&feasible, pod);
         let best = *scores.iter().max()?;
         let ties: Vec<NodeName> = feasible
             .iter()
@@ -181,21 +225,32 @@ impl<'a> Fleet<'a> {
     }
 
     fn crowds(&self, shape: &PodShape) -> Crowds {
-        let of_terms = |terms: &[PodTerm]| {
-            let terms = terms.iter();
-            terms.map(|term| self.crowd_of(shape, term)).collect()
+        let required: Vec<&Spread> = shape.spreads.iter().filter(|spread| spread.is_required).collect();
+        // Company is a pod that all terms are about.
+        let is_company = |other: &PodShape| {
+            shape.affinity_required.iter().all(|term| self.term_selects(shape, term, other))
         };
-        let required = shape.spreads.iter().filter(|spread| spread.is_required);
+        let near = shape.affinity_required.iter();
+        let apart = shape.anti_affinity_required.iter();
         Crowds {
-            spreads: required.map(|spread| self.spread_counts(shape, spread)).collect(),
-            near: of_terms(&shape.affinity_required),
-            apart: of_terms(&shape.anti_affinity_required),
+            spreads: required.iter().map(|spread| self.spread_counts(shape, spread, &required)).collect(),
+            near: near.map(|term| self.crowd(term.topology_key, is_company)).collect(),
+            apart: apart
+                .map(|term| self.crowd(term.topology_key, |other| self.term_selects(shape, term, other)))
+                .collect(),
         }
     }
 
-    /// Pods per domain that a term of a pod shaped `shape` is about.
-    fn crowd_of(&self, shape: &PodShape, term: &PodTerm) -> BTreeMap<Symbol, u32> {
-        self.count_domains(term.topology_key, |_| true, |other| self.term_selects(shape, term, other))
+    /// Pods per domain of `key` that `counts` accepts; one that is on its way out is there until it is gone.
+    fn crowd(&self, key: Symbol, counts: impl Fn(&PodShape) -> bool) -> BTreeMap<Symbol, u32> {
+        self.count_domains(
+            key,
+            |_| true,
+            |seat| {
+                let counted = seat.groups.iter().filter(|group| counts(&group.shape));
+                counted.map(|group| group.pods).sum()
+            },
+        )
     }
 
     // Filters.
@@ -240,50 +295,46 @@ impl<'a> Fleet<'a> {
         })
     }
 
-    /// Pods per domain of `key` that `counts` accepts, over the nodes that `takes_part` accepts.
+    /// What is counted on each node that `takes_part` accepts, per domain of `key`.
     fn count_domains(
         &self,
         key: Symbol,
         takes_part: impl Fn(&Seat) -> bool,
-        counts: impl Fn(&PodShape) -> bool,
+        count: impl Fn(&Seat) -> u32,
     ) -> BTreeMap<Symbol, u32> {
         let mut domains = BTreeMap::new();
         for seat in self.seats.values().filter(|seat| takes_part(seat)) {
             if let Some(domain) = seat.domain(key) {
-                let counted = seat.groups.iter().filter(|group| group.staying > 0 && counts(&group.shape));
-                let here: u32 = counted.map(|group| group.staying).sum();
-                *domains.entry(domain).or_default() += here;
+                *domains.entry(domain).or_default() += count(seat);
             }
         }
         domains
     }
 
-    fn spread_counts(&self, shape: &PodShape, spread: &Spread) -> BTreeMap<Symbol, u32> {
+    /// Pods that a rule counts, over the nodes that have the labels of all such rules.
+    fn spread_counts(&self, shape: &PodShape, spread: &Spread, rules: &[&Spread]) -> BTreeMap<Symbol, u32> {
         let selector = spread_selector(shape, spread);
-        let keys: Vec<Symbol> = shape.spreads.iter().map(|each| each.topology_key).collect();
         self.count_domains(
             spread.topology_key,
-            |seat| {
-                keys.iter().all(|key| seat.domain(*key).is_some())
-                    && (!spread.honors_affinity || suits_affinity(&seat.labels, shape))
-                    && (!spread.honors_taints
-                        || first_untolerated(&seat.node.taints, &shape.tolerations).is_none())
-            },
-            |other| {
-                other.namespace == shape.namespace
-                    && selector.as_ref().is_some_and(|selector| selector.selects(&other.labels))
-            },
+            |seat| has_all(seat, rules.iter().copied()) && includes(spread, seat, shape),
+            |seat| staying(seat, shape, selector.as_ref()),
         )
     }
 
     fn pod_affinity_allows(&self, seat: &Seat, shape: &PodShape, crowds: &Crowds) -> bool {
-        let wanted = shape.affinity_required.iter().zip(&crowds.near).all(|(term, counts)| {
-            let Some(domain) = seat.domain(term.topology_key) else { return false };
-            // The first pod of a group that wants its own company may start it anywhere.
-            let starts_group =
-                counts.values().all(|count| *count == 0) && self.term_selects(shape, term, shape);
-            counts.get(&domain).is_some_and(|count| *count > 0) || starts_group
-        });
+        // The first pod of a group that wants its own company may start it anywhere.
+        let is_alone_anywhere = || crowds.near.iter().flat_map(BTreeMap::values).all(|count| *count == 0);
+        let is_own_company =
+            || shape.affinity_required.iter().all(|term| self.term_selects(shape, term, shape));
+        let domains = || shape.affinity_required.iter().map(|term| seat.domain(term.topology_key));
+        let has_company = || {
+            let mut near = domains().zip(&crowds.near);
+            near.all(|(domain, counts)| {
+                domain.and_then(|domain| counts.get(&domain)).is_some_and(|count| *count > 0)
+            })
+        };
+        let wanted = domains().all(|domain| domain.is_some())
+            && (has_company() || is_alone_anywhere() && is_own_company());
         let is_alone = || {
             shape.anti_affinity_required.iter().zip(&crowds.apart).all(|(term, counts)| {
                 seat.domain(term.topology_key)
@@ -327,55 +378,6 @@ impl<'a> Fleet<'a> {
             && matches(&term.match_label_keys, true)
             && matches(&term.mismatch_label_keys, false)
     }
-
-    // Scores.
-
-    fn scores(&self, feasible: &[&Seat], shape: &PodShape) -> Vec<i64> {
-        let mut total = vec![0_i64; feasible.len()];
-        let mut weigh = |weight: i64, scores: Vec<i64>| {
-            total.iter_mut().zip(scores).for_each(|(sum, score)| *sum += weight * score);
-        };
-        let each =
-            |score: &dyn Fn(&Seat) -> i64| feasible.iter().map(|seat| score(seat)).collect::<Vec<i64>>();
-        weigh(1, each(&|seat| free_share(seat, shape)));
-        weigh(1, each(&|seat| balance(seat, shape)));
-        weigh(3, inverted(each(&|seat| soft_taints(seat, shape))));
-        weigh(2, normalized(each(&|seat| preference(seat, shape))));
-        let soft: Vec<&Spread> = shape.spreads.iter().filter(|spread| !spread.is_required).collect();
-        if !soft.is_empty() {
-            let counts: Vec<_> =
-                soft.iter().map(|spread| (spread.topology_key, self.spread_counts(shape, spread))).collect();
-            weigh(
-                2,
-                inverted(each(&|seat| {
-                    let crowd = |(key, counts): &(Symbol, BTreeMap<Symbol, u32>)| {
-                        seat.domain(*key)
-                            .and_then(|domain| counts.get(&domain))
-                            .map_or(0, |count| i64::from(*count))
-                    };
-                    counts.iter().map(crowd).sum()
-                })),
-            );
-        }
-        if !shape.affinity_preferred.is_empty() || !shape.anti_affinity_preferred.is_empty() {
-            let liked = shape.affinity_preferred.iter().map(|(weight, term)| (i64::from(*weight), term));
-            let disliked =
-                shape.anti_affinity_preferred.iter().map(|(weight, term)| (-i64::from(*weight), term));
-            let wishes: Vec<_> = liked
-                .chain(disliked)
-                .map(|(weight, term)| (weight, term.topology_key, self.crowd_of(shape, term)))
-                .collect();
-            let wish = |seat: &Seat| {
-                let worth = |(weight, key, counts): &(i64, Symbol, BTreeMap<Symbol, u32>)| {
-                    let here = seat.domain(*key).and_then(|domain| counts.get(&domain).copied());
-                    weight * i64::from(here.unwrap_or(0))
-                };
-                wishes.iter().map(worth).sum()
-            };
-            weigh(2, normalized(each(&wish)));
-        }
-        total
-    }
 }
 
 impl Seat<'_> {
@@ -391,11 +393,19 @@ impl Seat<'_> {
     fn domain(&self, key: Symbol) -> Option<Symbol> {
         self.labels.get(key).and_then(Requirement::single)
     }
+
+    fn meets(&self, term: &NodeTerm) -> bool {
+        self.labels.compatible(&term.requirements(), Undefined::Nothing).is_ok()
+    }
+
+    fn pods_of(&self, shape: &Arc<PodShape>) -> u32 {
+        self.groups.iter().find(|group| Arc::ptr_eq(&group.shape, shape)).map_or(0, |group| group.pods)
+    }
 }
 
 fn keeps_skew(seat: &Seat, shape: &PodShape, spread: &Spread, counts: &BTreeMap<Symbol, u32>) -> bool {
     let Some(domain) = seat.domain(spread.topology_key) else { return false };
-    let Some(here) = counts.get(&domain) else { return false };
+    let here = counts.get(&domain).copied().unwrap_or(0);
     let is_short = spread.min_domains.is_some_and(|wanted| counts.len() < wanted as usize);
     let fewest = if is_short { 0 } else { counts.values().min().copied().unwrap_or(0) };
     let own =
@@ -441,49 +451,21 @@ fn spread_selector(shape: &PodShape, spread: &Spread) -> Option<Selector> {
     Some(selector)
 }
 
-/// Share of CPU and memory that stays free with the pod there, 0 to 100.
-fn free_share(seat: &Seat, shape: &PodShape) -> i64 {
-    let share = |name| {
-        let (total, used) = (seat.node.allocatable.get(name), seat.used.get(name) + shape.requests.get(name));
-        if total == 0 { 0 } else { (total - used).max(0).saturating_mul(100) / total }
-    };
-    (share(*resource::CPU) + share(*resource::MEMORY)) / 2
+fn has_all<'s>(seat: &Seat, spreads: impl IntoIterator<Item = &'s Spread>) -> bool {
+    spreads.into_iter().all(|spread| seat.domain(spread.topology_key).is_some())
 }
 
-/// How alike the used shares of CPU and memory are, 0 to 100.
-fn balance(seat: &Seat, shape: &PodShape) -> i64 {
-    let used = |name| {
-        let (total, used) = (seat.node.allocatable.get(name), seat.used.get(name) + shape.requests.get(name));
-        if total == 0 { 100 } else { (used.saturating_mul(100) / total).min(100) }
-    };
-    // Half the difference is the standard deviation of two shares.
-    100 - (used(*resource::CPU) - used(*resource::MEMORY)).abs() / 2
+/// Whether a rule looks at the pods of this node.
+fn includes(spread: &Spread, seat: &Seat, shape: &PodShape) -> bool {
+    (!spread.honors_affinity || suits_affinity(&seat.labels, shape))
+        && (!spread.honors_taints || first_untolerated(&seat.hard_taints, &shape.tolerations).is_none())
 }
 
-fn soft_taints(seat: &Seat, shape: &PodShape) -> i64 {
-    let soft = seat.node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
-    soft.filter(|taint| !shape.tolerations.iter().any(|toleration| toleration.tolerates(taint))).count()
-        as i64
-}
-
-fn preference(seat: &Seat, shape: &PodShape) -> i64 {
-    let liked = shape
-        .node_preferred
-        .iter()
-        .filter(|(_, term)| seat.labels.compatible(&term.requirements(), Undefined::Nothing).is_ok());
-    liked.map(|(weight, _)| i64::from(*weight)).sum()
-}
-
-/// Raw scores stretched to 0 to 100, the largest best.
-fn normalized(raw: Vec<i64>) -> Vec<i64> {
-    let (least, most) = (raw.iter().copied().min().unwrap_or(0), raw.iter().copied().max().unwrap_or(0));
-    raw.into_iter()
-        .map(|score| if most == least { 0 } else { (score - least) * 100 / (most - least) })
-        .collect()
-}
-
-/// Raw scores stretched to 0 to 100, the smallest best.
-fn inverted(raw: Vec<i64>) -> Vec<i64> {
-    let most = raw.iter().copied().max().unwrap_or(0);
-    raw.into_iter().map(|score| if most == 0 { 100 } else { 100 - score * 100 / most }).collect()
+/// Pods of the node that a rule is about, without those on their way out. Quite by its own will kube-scheduler counts none for a
+/// rule about all pods.
+fn staying(seat: &Seat, shape: &PodShape, selector: Option<&Selector>) -> u32 {
+    let Some(selector) = selector.filter(|selector| !selector.terms.is_empty()) else { return 0 };
+    let is_meant =
+        |group: &&Group| group.shape.namespace == shape.namespace && selector.selects(&group.shape.labels);
+    seat.groups.iter().filter(is_meant).map(|group| group.staying).sum()
 }

@@ -18,6 +18,7 @@ mod explaining;
 mod fleet_files;
 mod git;
 mod guardrails;
+mod kube_scheduler;
 mod language;
 mod live;
 mod plane;

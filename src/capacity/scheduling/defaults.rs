@@ -42,8 +42,8 @@ impl DefaultSpreads {
     }
 }
 
-/// What selects the pods that those of `shape` belong to.
-fn companions(cluster: &Cluster, shape: &PodShape, owner: Option<&Owner>) -> Option<Selector> {
+/// What selects the pods that those of `shape` belong to; `None` if nothing does.
+pub fn companions(cluster: &Cluster, shape: &PodShape, owner: Option<&Owner>) -> Option<Selector> {
     let mut labels = Labels::new();
     for service in cluster.services_of(shape.namespace) {
         let is_selected = |(key, value): (&Symbol, &Symbol)| shape.labels.get(key) == Some(value);

@@ -54,6 +54,7 @@ use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
 pub use advice::{Advice, Edit, Help, help};
+pub use defaults::companions;
 pub(crate) use effective::effective_zones_on;
 pub use effective::{EffectiveZone, effective_zones};
 pub use explain::{Code, Refusal};

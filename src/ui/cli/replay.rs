@@ -48,8 +48,10 @@ pub struct ReplayDocument {
     /// Lives of engines in the recording.
     pub runs: u64,
     pub observations: u64,
-    /// Decisions that were compared.
     pub decisions: u64,
+    /// Decisions that were not judged, because the beginning of their run is missing and the engine lacked what the recorded one
+    /// remembered.
+    pub unjudged: u64,
     pub actions: u64,
     /// The moments of the first and last event; null if there is none.
     pub from: Option<String>,
@@ -174,6 +176,7 @@ fn document(outcome: Outcome, what_if: Option<WhatIfDocument>) -> ReplayDocument
         runs: outcome.runs,
         observations: outcome.observations,
         decisions: outcome.decisions,
+        unjudged: outcome.unjudged,
         actions: outcome.actions,
         from: outcome.first.map(|at| at.to_string()),
         to: outcome.last.map(|at| at.to_string()),

@@ -66,6 +66,40 @@ fn the_keys_of_a_private_repository_are_mounted_where_the_program_looks() {
     assert!(container["args"].as_array().expect("arguments").contains(&json!(argument)));
 }
 
+/// The program writes where the volume is, no more than the size that was asked for, and the volume is the pod's own or what is named.
+#[test]
+fn a_recording_has_its_volume_and_its_size() {
+    let pod = |said: &[&'static str]| {
+        let objects = rendered(said);
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a Deployment");
+        deployment["spec"]["template"]["spec"].clone()
+    };
+    let named = |list: &Value, name: &str| -> Option<Value> {
+        list.as_array().expect("a list").iter().find(|one| one["name"] == name).cloned()
+    };
+    let without = pod(&[]);
+    assert_eq!(named(&without["volumes"], "recording"), None);
+    assert!(!without["containers"][0]["args"].to_string().contains("--record"), "{without:#}");
+
+    let with = pod(&["--set", "recording.enabled=true,recording.size=300Mi"]);
+    let container = &with["containers"][0];
+    let mount = named(&container["volumeMounts"], "recording").expect("a mount");
+    let place = format!("--record={}", mount["mountPath"].as_str().expect("a path"));
+    let arguments = container["args"].as_array().expect("arguments");
+    for expected in [place.as_str(), "--record-max=300Mi"] {
+        assert!(arguments.contains(&json!(expected)), "{expected}: {arguments:?}");
+    }
+    assert_ne!(mount["readOnly"], true);
+    assert_eq!(named(&with["volumes"], "recording"), Some(json!({ "name": "recording", "emptyDir": {} })));
+    assert!(with["securityContext"]["fsGroup"].is_u64(), "what is mounted belongs to the program: {with:#}");
+
+    let claim = "recording.enabled=true,recording.volume.persistentVolumeClaim.claimName=flights";
+    let kept = named(&pod(&["--set", claim])["volumes"], "recording");
+    let expected = json!({ "name": "recording", "persistentVolumeClaim": { "claimName": "flights" } });
+    assert_eq!(kept, Some(expected));
+    assert!(!helm(&["--set", REPO, "--set", "recording.size=lots"]).status.success());
+}
+
 #[test]
 fn a_real_cloud_needs_no_right_to_make_nodes() {
     let rules = |cloud: [&str; 2]| {

@@ -23,6 +23,7 @@ schedulerConfig:
   podTopologySpread:
     defaultConstraints: [{ maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway }]
 extraArgs: [--prune=off]
+recording: { enabled: true, size: 300Mi, volume: { persistentVolumeClaim: { claimName: recording } } }
 env: [{ name: HTTPS_PROXY, value: "http://proxy:3128" }]
 aws: { region: eu-west-1, interruptionQueue: east }
 "#;

@@ -91,10 +91,34 @@ impl Bench {
         self.start_as(0, "1s", more)
     }
 
-    /// The same as one of two replicas, with machines that take so long to join.
+    /// The same as one of two replicas, with machines that take so long to join. It is recorded, and whatever it decides is
+    /// decided again when the test ends.
     pub fn start_as(&self, replica: usize, boot: &str, more: &[&str]) -> Running {
-        let said = ["--cloud", "simulated", "--simulated-boot", boot];
+        let recording = self.recording();
+        let place = recording.to_str().expect("a path of letters");
+        let said = ["--cloud", "simulated", "--simulated-boot", boot, "--record", place];
         self.run_as(replica, &[&said, more].concat(), &[])
+    }
+
+    /// Where all processes are recorded.
+    pub fn recording(&self) -> PathBuf {
+        self.fleet.dir.path().join("recording")
+    }
+
+    /// Decides again what was recorded, and says what came of it; every decision has to be the same.
+    #[track_caller]
+    pub fn replay(&self) -> Value {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_provisor"))
+            .args(["replay", "--output", "json"])
+            .arg(self.recording())
+            .output()
+            .expect("it runs");
+        let told = String::from_utf8_lossy(&output.stdout);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "what was recorded is not decided again: {told}\n{said}");
+        let told: Value = serde_json::from_str(&told).expect("a document");
+        eprintln!("decided again: {} decisions, {} actions", told["decisions"], told["actions"]);
+        told
     }
 
     /// Starts Provisor as one of the replicas that the API server tells apart.
@@ -463,6 +487,15 @@ impl Bench {
     pub fn expect_untouched(&self, strangers: &Strangers) {
         for (path, before) in strangers.paths.iter().zip(&strangers.before) {
             assert_eq!(&self.written(path), before, "{path} was touched");
+        }
+    }
+}
+
+/// Whatever a test was about: what its processes decided follows from what they were told.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && self.recording().exists() {
+            assert_eq!(self.replay()["same"], true);
         }
     }
 }

@@ -12,3 +12,4 @@ mod start;
 mod held;
 mod unreadable;
 mod deadline;
+mod recording;

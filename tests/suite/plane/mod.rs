@@ -35,6 +35,8 @@ const PLANES_MAX: u32 = 2;
 pub(crate) enum Size {
     /// Objects are stored, checked and served; nothing acts on them, and namespaces have no ServiceAccount.
     Objects,
+    /// The same, and pods are bound to nodes. Nobody changes nodes: they are as they were made.
+    Scheduled,
     /// Deployments make pods, pods are bound to nodes, garbage is collected.
     Everything,
 }
@@ -132,7 +134,11 @@ impl Plane {
         plane.wait_until_ready()?;
         if size == Size::Everything {
             plane.run(Server::Controllers);
+        }
+        if size != Size::Objects {
             plane.run(Server::Scheduler);
+        }
+        if size == Size::Everything {
             plane.wait_for_account("default")?;
         }
         *plane.turn.lock().expect("nobody else has it") = turn.take();
@@ -252,6 +258,8 @@ impl Plane {
                 match self.size {
                     // Nobody would make the account that it asks for.
                     Size::Objects => " --disable-admission-plugins=ServiceAccount",
+                    // Nor would anybody take the taint off again that says that a new node is not ready.
+                    Size::Scheduled => " --disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
                     Size::Everything => "",
                 }
             ),

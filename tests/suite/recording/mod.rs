@@ -3,7 +3,8 @@
 mod files;
 mod keeping;
 mod replaying;
-mod why;
+mod unbegun;
+pub(crate) mod why;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::process::Output;
 use std::sync::LazyLock;
 
 use assert_cmd::Command;
+use provisor::io::recording::{Segment, segments};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -52,6 +54,19 @@ static SHOP: LazyLock<Recorded> = LazyLock::new(|| {
 fn unpacked(path: &Path) -> Vec<String> {
     let bytes = zstd::decode_all(std::fs::File::open(path).expect("it is there")).expect("zstd frames");
     String::from_utf8(bytes).expect("text").lines().map(str::to_owned).collect()
+}
+
+/// All whole lines of a recording, torn or not.
+pub(crate) fn lines_in(recording: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    for path in segments(recording).expect("files") {
+        let segment = Segment::open(&path).expect("it is there");
+        for block in &segment.blocks {
+            let text = segment.text(block).expect("whole lines");
+            lines.extend(text.lines.lines().map(str::to_owned));
+        }
+    }
+    lines
 }
 
 /// A recording of these lines, without an index.

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use provisor::controllers::recorder::Place;
+use provisor::io::git::{Limits, Symlinks, read_directory};
+use provisor::ui::play::{Play, script_of, scripted_policy};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -17,6 +20,44 @@ fn the_same_seed_in_two_processes_is_recorded_alike_to_the_byte() {
     let other = folder.path().join("other.jsonl.zst");
     provisor(&["simulate", "--seed", "8", "--record", text(&other)]);
     assert_ne!(bytes(&again), bytes(&other), "another seed is another story");
+}
+
+/// What they have in common, such as the names that are known, is met in another order each time.
+#[test]
+fn the_same_seed_in_threads_side_by_side_is_recorded_alike_to_the_byte() {
+    let folder = TempDir::new().expect("a directory");
+    let fleet = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/kubeadm-keda");
+    let alone = folder.path().join("alone.jsonl.zst");
+    provisor(&["simulate", "--repo", text(&fleet), "--record", text(&alone)]);
+    let expected = std::fs::read(&alone).expect("recorded");
+    let record = |path: &Path| {
+        let repository = read_directory(&fleet, &Limits::default(), Symlinks::Refused).expect("a fleet");
+        let script = script_of(&repository, None).expect("a script").script;
+        let mut play = Play::new(repository.clone(), script, None, scripted_policy()).expect("a stage");
+        let run = format!("seed-{}", play.script.seed);
+        play.reconciler.record(Place::File(path.to_owned()), run);
+        play.take_commit(repository).expect("it renders");
+        while let Some(commit) = play.run_to_commit(|_, _| ()) {
+            let repository = play.committed(&commit).expect("a commit");
+            play.take_commit(repository).expect("it renders");
+        }
+        play.reconciler.end_recording().expect("written");
+        std::fs::read(path).expect("recorded")
+    };
+    std::thread::scope(|scope| {
+        let paths = (0..3).map(|number| folder.path().join(format!("thread-{number}.jsonl.zst")));
+        let threads: Vec<_> = paths
+            .map(|path| {
+                scope.spawn({
+                    let record = &record;
+                    move || record(&path)
+                })
+            })
+            .collect();
+        for thread in threads {
+            assert!(thread.join().expect("it ends") == expected, "the recordings differ");
+        }
+    });
 }
 
 #[test]
