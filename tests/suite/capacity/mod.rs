@@ -26,6 +26,7 @@ mod status;
 mod property;
 mod unreadable;
 mod kept;
+mod explanations;
 mod lifetimes;
 mod joining;
 mod ending;
