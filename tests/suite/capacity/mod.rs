@@ -27,6 +27,7 @@ mod property;
 mod unreadable;
 mod kept;
 mod explanations;
+mod ways;
 mod lifetimes;
 mod joining;
 mod ending;
