@@ -8,6 +8,7 @@
 mod property;
 mod held;
 mod explained;
+mod lasting;
 mod memory;
 mod rounds;
 mod reports;

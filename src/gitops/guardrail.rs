@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
+use crate::api::terms::annotation_of;
 use crate::gitops::check::{buys_gpus, requirement_on};
 use crate::gitops::credential;
 use crate::gitops::diagnostic::{Diagnostic, Place, Source, listed};
@@ -68,7 +69,7 @@ const REVIEW_FIELDS: [&str; 12] = [
 /// What rules see of the environment.
 const ENV_FIELDS: [&str; 7] = ["cluster", "engine", "fleet", "name", "pools", "region", "variables"];
 /// What rules see of a pool; the same once more below `after`.
-const POOL_FIELDS: [&str; 19] = [
+const POOL_FIELDS: [&str; 23] = [
     "after",
     "annotations",
     "architectures",
@@ -78,16 +79,20 @@ const POOL_FIELDS: [&str; 19] = [
     "class",
     "consolidateAfter",
     "consolidationPolicy",
+    "expiration",
     "expireAfter",
     "labels",
     "limits",
     "name",
     "replicas",
     "requirements",
+    "returns",
+    "roll",
     "spec",
     "taints",
     "terminationGracePeriod",
     "weight",
+    "windows",
 ];
 /// Names of types, which are values too.
 const TYPES: [&str; 10] =
@@ -562,6 +567,17 @@ fn pool_value(draft: &Draft, drafts: &[Draft]) -> Json {
         let reference = &node["nodeClassRef"];
         other.manifest["kind"] == reference["kind"] && other.manifest["metadata"]["name"] == reference["name"]
     });
+    // What a NodePool has no field for: as the strategy says it.
+    let word = |name: &str, nothing: Json| -> Json {
+        let text = draft.manifest["metadata"]["annotations"][annotation_of(name)].as_str();
+        let text = text.unwrap_or_default();
+        let said = serde_json::from_str::<Json>(text).unwrap_or_default();
+        if said.is_array() == nothing.is_array() && said.is_object() == nothing.is_object() {
+            said
+        } else {
+            nothing
+        }
+    };
     let mut pool = json!({
         "annotations": or(&metadata["annotations"], json!({})),
         "architectures": words("kubernetes.io/arch", &["amd64", "arm64"]),
@@ -571,16 +587,20 @@ fn pool_value(draft: &Draft, drafts: &[Draft]) -> Json {
         "class": class.map_or_else(|| json!({}), |class| or(&class.manifest["spec"], json!({}))),
         "consolidateAfter": or(&spec["disruption"]["consolidateAfter"], json!("")),
         "consolidationPolicy": or(&spec["disruption"]["consolidationPolicy"], json!("")),
+        "expiration": word("expiration", json!({})),
         "expireAfter": or(&node["expireAfter"], json!("")),
         "labels": or(&metadata["labels"], json!({})),
         "limits": or(&spec["limits"], json!({})),
         "name": draft.manifest["metadata"]["name"],
         "replicas": or(&spec["replicas"], json!(0)),
         "requirements": or(&node["requirements"], json!([])),
+        "returns": word("return", json!({})),
+        "roll": word("roll", json!({})),
         "spec": or(spec, json!({})),
         "taints": or(&node["taints"], json!([])),
         "terminationGracePeriod": or(&node["terminationGracePeriod"], json!("")),
         "weight": or(&spec["weight"], json!(0)),
+        "windows": word("windows", json!([])),
     });
     pool["after"] = pool.clone();
     pool

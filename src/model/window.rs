@@ -29,6 +29,8 @@ pub const REASONS: [DisruptionReason; 4] = [
 const AHEAD_DAYS: i64 = 15;
 /// So long a stretch tells how long one has to wait at the most.
 const SAMPLE_DAYS: i64 = 29;
+/// Nothing opens or closes for so short a time.
+const JUST_BEFORE: SignedDuration = SignedDuration::from_secs(1);
 const MINUTES_OF_DAY: u16 = 24 * 60;
 const WEEK: [(&str, Weekday); 7] = [
     ("mon", Weekday::Monday),
@@ -224,6 +226,19 @@ impl Windows {
         let until = self.edges(at, AHEAD_DAYS).into_iter().find(|edge| self.allows(reason, *edge));
         let zone = self.0.iter().find(|window| window.concerns(reason)).map(|window| window.zone.clone());
         Some(Closed { until, zone: zone.unwrap_or(TimeZone::UTC) })
+    }
+
+    /// Since when nodes may not go for `reason`, if they may not at `at`; `None`: they may, or could not for two weeks at least.
+    pub fn closed_since(&self, reason: DisruptionReason, at: Timestamp) -> Option<Timestamp> {
+        let begin = at.checked_sub(SignedDuration::from_hours(24 * AHEAD_DAYS)).ok()?;
+        let mut since = None;
+        for edge in self.edges(begin, AHEAD_DAYS) {
+            match self.allows(reason, edge) {
+                true => since = None,
+                false => since = since.or_else(|| self.allows(reason, edge - JUST_BEFORE).then_some(edge)),
+            }
+        }
+        since.filter(|_| !self.allows(reason, at))
     }
 
     /// The next moment after `at` at which anything changes for any reason.

@@ -85,6 +85,41 @@ fn rules_see_pools_objects_and_the_environment() {
     assert_eq!(said(&fleet(only, prod)).len(), 1);
 }
 
+/// What a pool asks for beyond the fields of a NodePool is as visible as those; of a pool that asks for nothing it is empty.
+#[test]
+fn rules_see_rolls_windows_expiration_and_return() {
+    let said_by = "[pools.a]
+strategy = 'on-demand'
+capacity-types = ['spot', 'on-demand']
+roll = { canary = 2, soak = '15m', halt-after = 5 }
+return = { after = '30m' }
+expiration = { deadline = '48h' }
+[[pools.a.windows]]
+name = 'nights'
+kind = 'allow'
+from = '22:00'
+until = '06:00'
+time-zone = 'Europe/Berlin'
+";
+    let silent = "[pools.a]\nstrategy = 'on-demand'\n";
+    for (check, of_words, of_nothing) in [
+        ("has(pool.roll.canary) && pool.roll.canary >= 1 && pool.roll.soak == '15m'", true, false),
+        ("pool.roll['halt-after'] == 5", true, false),
+        ("pool.roll.size() == 3 || pool.roll.size() == 0", true, true),
+        ("pool.returns.size() == 0 || pool.returns.after == '30m'", true, true),
+        ("has(pool.expiration.deadline) && pool.expiration.deadline == '48h'", true, false),
+        ("pool.windows.exists(one, one.kind == 'allow' && one['time-zone'] == 'Europe/Berlin')", true, false),
+        ("pool.windows.all(one, one.from == '22:00')", true, true),
+        ("pool.after.windows.size() == 1", true, false),
+    ] {
+        for (prod, holds) in [(said_by, of_words), (silent, of_nothing)] {
+            let all = said(&fleet(&rule(check), prod));
+            let is_denied = all.iter().any(|one| one.contains("denied by the guardrail"));
+            assert_eq!(!is_denied, holds, "{check} of {prod}: {all:?}");
+        }
+    }
+}
+
 /// Rows: REV-026
 #[test]
 fn rules_that_cannot_be_judged_by_are_refused_with_their_place() {

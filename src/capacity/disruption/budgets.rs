@@ -104,19 +104,73 @@ pub fn allowances(
     }
     let of_pool = |pool: &NodePool| {
         let (nodes, away, leaving) = counted.get(&pool.name).copied().unwrap_or_default();
-        let (allowed, fault) = match allowed(&pool.disruption.budgets, reason, nodes, now) {
+        let (allowed, fault) = match allowed_of(pool, reason, nodes, now) {
             Ok(allowed) => (allowed, None),
             Err(fault) => (0, Some(fault)),
         };
-        let own = renewal::asked(pool).and_then(|asked| asked.nodes);
-        let own =
-            own.filter(|_| reason == DisruptionReason::Expired).map_or(UNLIMITED, |own| share(own, nodes));
-        let allowed = allowed.min(own);
         let shut = windows::shut(pool, reason, now);
         let allowed = if shut.is_some() { 0 } else { allowed };
         (pool.name, Allowance { nodes, away, leaving, allowed, fault, shut })
     };
     cluster.pools.values().map(|pool| of_pool(pool)).collect()
+}
+
+/// The least that a budget of `pool` allows of its `nodes`, windows aside.
+fn allowed_of(pool: &NodePool, reason: DisruptionReason, nodes: u32, now: Timestamp) -> Result<u32, String> {
+    let own = renewal::asked(pool).and_then(|asked| asked.nodes);
+    let own = own.filter(|_| reason == DisruptionReason::Expired).map_or(UNLIMITED, |own| share(own, nodes));
+    Ok(allowed(&pool.disruption.budgets, reason, nodes, now)?.min(own))
+}
+
+/// So many openings and closings of budgets and windows are looked ahead, and back.
+const EDGES_MAX: usize = 64;
+
+/// When more nodes of `pool` may go for `reason` than `allowance` has away already, if nothing but the time changes.
+pub(super) fn opens(
+    pool: &NodePool,
+    reason: DisruptionReason,
+    allowance: &Allowance,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let is_open = |at: &Timestamp| {
+        windows::shut(pool, reason, *at).is_none()
+            && allowed_of(pool, reason, allowance.nodes, *at).is_ok_and(|allowed| allowed > allowance.away)
+    };
+    let edges = std::iter::successors(next_change(pool, now), |edge| next_change(pool, *edge));
+    edges.take(EDGES_MAX).find(is_open)
+}
+
+/// Since when the time of the day lets no node of `pool` go for `reason`; `None`: it does, or did so for longer than one can say.
+pub(super) fn closed_since(pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> Option<Timestamp> {
+    if windows::shut(pool, reason, now).is_some() {
+        return windows::shut_since(pool, reason, now);
+    }
+    let closes = |budget: &&Budget| {
+        let applies = budget.reasons.is_empty() || budget.reasons.contains(&reason);
+        applies && matches!(budget.nodes, BudgetNodes::Count(0) | BudgetNodes::Percent(0))
+    };
+    let closing = pool.disruption.budgets.iter().filter(closes);
+    let active = closing.filter(|budget| is_active(budget, now).unwrap_or(true));
+    let since: Option<Vec<Timestamp>> = active.map(|budget| active_since(budget, now)).collect();
+    since?.into_iter().min()
+}
+
+/// Since when the window of `budget` is open at `now` without a pause; `None`: always, or nobody can tell.
+fn active_since(budget: &Budget, now: Timestamp) -> Option<Timestamp> {
+    let window = budget.window.as_ref()?;
+    let cron = schedule::parse(&window.schedule).ok()?;
+    let begins = |before: Timestamp, inclusive| {
+        let after = before.checked_sub(window.duration).ok()?.to_zoned(TimeZone::UTC);
+        Some(cron.find_next_occurrence(&after, inclusive).ok()?.timestamp())
+    };
+    let mut since = begins(now, false).filter(|begun| *begun <= now)?;
+    for _ in 0..EDGES_MAX {
+        match begins(since, true).filter(|earlier| *earlier < since) {
+            Some(earlier) => since = earlier,
+            None => return Some(since),
+        }
+    }
+    None
 }
 
 /// The least that an applicable budget allows of `nodes`.

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::budgets::Allowance;
 use super::command::is_waiting;
 use super::cost;
+use super::removal::Refused;
 use super::round::Round;
 use crate::capacity::scheduling::is_protected;
 use crate::model::claim::ConditionType;
@@ -14,6 +16,7 @@ use crate::model::name::{ClaimName, NodeName, PoolName};
 use crate::model::node::Node;
 use crate::model::offering::InstanceType;
 use crate::model::pod::Pod;
+use crate::model::pool::DisruptionReason;
 use crate::model::taint::{Taint, first_untolerated};
 use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
 
@@ -63,11 +66,30 @@ impl Candidate {
 pub struct KeepReason {
     pub code: &'static str,
     pub message: String,
+    /// It would go for this reason, but for the budgets or the windows of its pool.
+    pub limited: Option<DisruptionReason>,
 }
 
 impl KeepReason {
     pub fn new(code: &'static str, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), limited: None }
+    }
+
+    /// There is no room in `allowance`, which is that of `pool` for `reason`.
+    pub fn limited(allowance: &Allowance, pool: PoolName, reason: DisruptionReason) -> Self {
+        let why = allowance.why(pool, reason);
+        let message = match reason {
+            DisruptionReason::Drifted => format!("drifted, but {why}"),
+            DisruptionReason::Expired => format!("expired, but {why}"),
+            _ => why,
+        };
+        Self { code: allowance.code(), message, limited: Some(reason) }
+    }
+}
+
+impl From<Refused> for KeepReason {
+    fn from((code, message): Refused) -> Self {
+        Self::new(code, message)
     }
 }
 
@@ -96,7 +118,7 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
     if !claim.conditions.is_true(ConditionType::Initialized) || !is_true(node, *label::INITIALIZED) {
         return no("NotInitialized", "node isn't initialized".into());
     }
-    if round.nominated.contains(&node.name) {
+    if round.nominated.contains_key(&node.name) {
         return no("Nominated", "node is nominated for a pending pod".into());
     }
     if node.annotations.get(&*annotation::DO_NOT_DISRUPT).is_some_and(|value| &**value == "true") {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::alternatives::Alternative;
 use super::candidates::Candidate;
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Steps;
@@ -113,6 +114,10 @@ pub struct Command {
     pub savings: UsdPerHour,
     /// By name.
     pub pods: Vec<(ObjectKey, Destination)>,
+    /// What moving the pods has to be worth, if that counts: a replacement that saves less is not made.
+    pub least_savings: Option<UsdPerHour>,
+    /// What it was preferred to: first what would save most.
+    pub alternatives: Vec<Alternative>,
 }
 
 impl Command {
@@ -134,6 +139,8 @@ impl Command {
             replacements,
             savings,
             pods,
+            least_savings: None,
+            alternatives: Vec::new(),
         }
     }
 

@@ -14,16 +14,18 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::alternatives::{self, Rival};
 use super::balanced::{Move, Totals, approve};
 use super::budgets::{Allowance, allowances};
-use super::candidates::{Candidate, Class};
+use super::candidates::{Candidate, Class, KeepReason};
 use super::command::{Command, Destination};
 use super::cost;
 use super::expiration;
 use super::hysteresis::Averages;
 use super::removal::{FITS, Refused, best, decide, needed_by_waiting_pods, suited, wants};
 use super::round::{Effort, Round};
-use crate::capacity::scheduling::{Chain, Fit, Link, Place, To};
+use crate::capacity::scheduling::{Chain, Fit, Link, NewNode, Place, To};
+use crate::model::action::LaunchOption;
 use crate::model::hash::FastMap;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{NodeName, ObjectKey, PoolName};
@@ -66,55 +68,71 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
         return Vec::new();
     }
     sort(&mut candidates);
-    let allowances = allowances(&round.cluster, DisruptionReason::Underutilized, round.now);
+    let allowances = allowances(&round.cluster, REASON, round.now);
     let question = Question { totals: Totals::of(round), averages: Averages::of(&candidates) };
-    let sweep = best_sweep(round, &question, &candidates, &allowances);
+    let (sweep, mut rivals) = best_sweep(round, &question, &candidates, &allowances);
+    let mut worth = sweep.worth();
     let Sweep { groups, destinations, refused, over_budget, turned_down, allowances, .. } = sweep;
     round.moves.extend(turned_down.into_values());
     let hopeful = hopeful(&refused);
     for (candidate, why) in refused {
-        note(round, &candidate, why);
+        note(round, &candidate, why.into());
     }
     for candidate in over_budget {
         let allowance = &allowances[&candidate.pool];
-        let why = allowance.why(candidate.pool, DisruptionReason::Underutilized);
-        note(round, &candidate, (allowance.code(), why));
+        note(round, &candidate, KeepReason::limited(allowance, candidate.pool, REASON));
         hold_if_it_would_go(round, &question.totals, &candidate, allowance);
     }
-    let mut sets = sets(groups);
-    if sets.is_empty() && round.effort == Effort::Thorough {
-        sets.extend(together(round, &question, &hopeful, &allowances));
+    let mut sets = sets(&groups);
+    if sets.is_empty()
+        && round.effort == Effort::Thorough
+        && let Some(whole) = together(round, &question, &hopeful, &allowances)
+    {
+        (worth, rivals) = (whole.worth, whole.rivals);
+        sets.push(whole.set);
     }
-    let Question { totals, .. } = question;
+    let choice = Choice { question, destinations, worth, rivals };
     let mut commands = Vec::new();
     for set in sets {
         if commands.len() < commands_max {
-            start(round, &totals, &set, &destinations, &mut commands);
+            start(round, &choice, &set, &mut commands);
         }
     }
     commands
 }
 
-/// The way to offer `candidates` that is worth most, the first of equals. Where budgets do not let all go, who saves most per disruption
-/// goes first.
+/// Why all of this is done.
+const REASON: DisruptionReason = DisruptionReason::Underutilized;
+
+/// What was found to be worth most, and what it was found to be worth more than.
+struct Choice {
+    question: Question,
+    /// Where pods go, as far as it is there already.
+    destinations: BTreeMap<ObjectKey, Place>,
+    worth: UsdPerHour,
+    rivals: Vec<Rival>,
+}
+
+/// The way to offer `candidates` that is worth most, the first of equals, and what the others come to. Where budgets do not let all go, who
+/// saves most per disruption goes first.
 fn best_sweep<'r, 'a>(
     round: &'r Round<'a>,
     question: &'r Question,
     candidates: &[Candidate],
     allowances: &BTreeMap<PoolName, Allowance>,
-) -> Sweep<'r, 'a> {
+) -> (Sweep<'r, 'a>, Vec<Rival>) {
     let sweep = |candidates: &[Candidate], turn, filling| {
         Sweep::over(round, question, candidates, turn, filling, allowances.clone())
     };
     let first = sweep(candidates, Turn::Free, Filling::LeastLikely);
     let pods: usize = candidates.iter().map(|one| round.cluster.pods_of(one.node).count()).sum();
     if candidates.len() == 1 || pods * candidates.len() > TRIED_MAX {
-        return first;
+        return (first, Vec::new());
     }
     // Where nobody goes, everybody was asked in the same picture, and no order of asking can change the answer.
     let is_vain = first.groups.is_empty() && first.over_budget.is_empty();
     if is_vain && sweep(candidates, Turn::Paid, Filling::Dearest).groups.is_empty() {
-        return first;
+        return (first, Vec::new());
     }
     let mut dearest_first = candidates.to_vec();
     dearest_first.sort_by_key(|candidate| Reverse(candidate.price));
@@ -128,9 +146,14 @@ fn best_sweep<'r, 'a>(
             [Filling::LeastLikely, Filling::Dearest].map(|filling| (order, turn, filling))
         })
     });
-    ways.skip(1)
-        .map(|(order, turn, filling)| sweep(order, turn, filling))
-        .fold(first, |best, other| if other.worth() > best.worth() { other } else { best })
+    let mut rivals = Vec::new();
+    let sweeps = ways.skip(1).map(|(order, turn, filling)| sweep(order, turn, filling));
+    let best = sweeps.fold(first, |best, other| {
+        let (best, lost) = if other.worth() > best.worth() { (other, best) } else { (best, other) };
+        rivals.extend(lost.rivals());
+        best
+    });
+    (best, rivals)
 }
 
 /// A node that stays when it is asked alone, and why.
@@ -142,6 +165,16 @@ fn hopeful(refused: &[(Candidate, Refused)]) -> Vec<Staying> {
     refused.iter().filter(has_place).map(|(candidate, (code, _))| (candidate.clone(), *code)).collect()
 }
 
+/// A set that goes as a whole, and those that it saves more than.
+struct Whole {
+    set: Vec<Candidate>,
+    worth: UsdPerHour,
+    rivals: Vec<Rival>,
+}
+
+/// So many sets that would save less are remembered.
+const RIVALS_MAX: usize = 3;
+
 /// The set that saves most of those that have to be looked at as a whole, because none of its nodes can go for less while the others stay:
 /// the first few of `staying`, and every pair of the first of them.
 fn together(
@@ -149,7 +182,7 @@ fn together(
     question: &Question,
     staying: &[Staying],
     allowances: &BTreeMap<PoolName, Allowance>,
-) -> Option<Vec<Candidate>> {
+) -> Option<Whole> {
     let sizes = (2..=staying.len().min(NODES_MAX)).filter(|size| *size <= 8 || size.is_power_of_two());
     let firsts = sizes.map(|size| staying[..size].to_vec());
     let paired = &staying[..staying.len().min(PAIRED_MAX)];
@@ -161,16 +194,30 @@ fn together(
     let may_go = |set: &Vec<Staying>| set.iter().any(|(_, code)| *code != "SpotToSpotDisabled");
     let sets = firsts.chain(pairs).filter(may_go);
     let sets = sets.map(|set| set.into_iter().map(|(candidate, _)| candidate).collect());
-    let mut best: Option<(UsdPerHour, Vec<Candidate>)> = None;
+    let mut best: Option<(Rival, Vec<Candidate>)> = None;
+    let mut rivals: Vec<Rival> = Vec::new();
     for set in sets.filter(|set: &Vec<Candidate>| is_within(set, allowances)) {
         let Ok(command) = decide(round, &question.totals, &set, &BTreeMap::new()) else { continue };
-        let least: UsdPerHour = set.iter().map(|one| question.averages.least_saving(one)).sum();
-        let worth = command.savings - least;
-        if worth > best.as_ref().map_or(UsdPerHour::ZERO, |(known, _)| *known) {
-            best = Some((worth, set));
+        let worth = command.savings - question.least_savings(&set);
+        let found = Rival::of(&set, command.savings, worth).with(launches(&command.replacements));
+        let lost = if worth > best.as_ref().map_or(UsdPerHour::ZERO, |(known, _)| known.worth) {
+            best.replace((found, set)).map(|(former, _)| former)
+        } else {
+            Some(found)
+        };
+        let is_better = |lost: &Rival| rivals.len() < RIVALS_MAX || rivals[RIVALS_MAX - 1].worth < lost.worth;
+        if let Some(lost) = lost.filter(is_better) {
+            let at = rivals.partition_point(|known| known.worth >= lost.worth);
+            rivals.insert(at, lost);
+            rivals.truncate(RIVALS_MAX);
         }
     }
-    best.map(|(_, set)| set)
+    best.map(|(found, set)| Whole { set, worth: found.worth, rivals })
+}
+
+/// The cheapest way to buy each of `nodes`.
+fn launches(nodes: &[NewNode]) -> Vec<LaunchOption> {
+    nodes.iter().map(|node| *node.launch()).collect()
 }
 
 /// Whether all of `set` may go at once.
@@ -195,7 +242,7 @@ fn wanting(round: &mut Round) -> Vec<Candidate> {
     for candidate in round.candidates(Class::Graceful) {
         match wants(round, &candidate) {
             Ok(()) => wanting.push(candidate),
-            Err((code, message)) if code != "Empty" => note(round, &candidate, (code, message)),
+            Err(why) if why.0 != "Empty" => note(round, &candidate, why.into()),
             Err(_) => {}
         }
     }
@@ -207,6 +254,8 @@ struct Group {
     candidates: Vec<Candidate>,
     /// By number in the chain.
     new_nodes: BTreeSet<usize>,
+    /// The cheapest way to buy each of them.
+    launches: Vec<LaunchOption>,
     savings: UsdPerHour,
 }
 
@@ -217,6 +266,13 @@ type Found = (Link, Group, BTreeSet<usize>);
 struct Question {
     totals: Totals,
     averages: Averages,
+}
+
+impl Question {
+    /// The least that a replacement must save to be worth moving the pods of `set`.
+    fn least_savings(&self, set: &[Candidate]) -> UsdPerHour {
+        set.iter().map(|one| self.averages.least_saving(one)).sum()
+    }
 }
 
 /// What the candidates that were offered so far come to.
@@ -281,11 +337,22 @@ impl<'r, 'a> Sweep<'r, 'a> {
 
     /// What is saved, less what moving pods has to be worth.
     fn worth(&self) -> UsdPerHour {
-        let worth = |group: &Group| {
-            let least = group.candidates.iter().map(|one| self.question.averages.least_saving(one));
-            group.savings - least.sum()
-        };
+        let worth = |group: &Group| group.savings - self.question.least_savings(&group.candidates);
         self.groups.iter().filter(|group| !group.candidates.is_empty()).map(worth).sum()
+    }
+
+    /// The sets that it would let go.
+    fn rivals(&self) -> Vec<Rival> {
+        let worth = self.worth();
+        let (with, without) = parted(&self.groups);
+        let deleted = alone(without).into_iter().map(|set| {
+            let price = set.iter().map(|candidate| candidate.price).sum();
+            Rival::of(&set, price, worth)
+        });
+        let replaced = with
+            .into_iter()
+            .map(|group| Rival::of(&group.candidates, group.savings, worth).with(group.launches.clone()));
+        deleted.chain(replaced).collect()
     }
 
     fn offer(&mut self, candidate: &Candidate, turn: Turn) {
@@ -360,7 +427,8 @@ impl<'r, 'a> Sweep<'r, 'a> {
             self.turned_down.insert(candidate.node, weighed);
             return Err(why);
         }
-        Ok((link, Group { candidates, new_nodes, savings }, joined))
+        let launches = launches(&wanted);
+        Ok((link, Group { candidates, new_nodes, launches, savings }, joined))
     }
 
     /// The groups that `candidate` shares new nodes with, and those nodes.
@@ -436,32 +504,40 @@ fn preferred(round: &Round, candidates: &[Candidate], filling: Filling) -> Vec<P
 }
 
 /// The sets of nodes that go at once: those that need nothing new as many together as may be, then the others.
-fn sets(groups: Vec<Group>) -> Vec<Vec<Candidate>> {
-    let standing = groups.into_iter().filter(|group| !group.candidates.is_empty());
-    let (with, without): (Vec<Group>, Vec<Group>) = standing.partition(|group| !group.new_nodes.is_empty());
-    let alone: Vec<Candidate> = without.into_iter().flat_map(|group| group.candidates).collect();
-    let alone = alone.chunks(NODES_MAX).map(<[Candidate]>::to_vec);
-    alone.chain(with.into_iter().map(|group| group.candidates)).collect()
+fn sets(groups: &[Group]) -> Vec<Vec<Candidate>> {
+    let (with, without) = parted(groups);
+    alone(without).into_iter().chain(with.into_iter().map(|group| group.candidates.clone())).collect()
+}
+
+/// The groups that still stand: those that need new nodes, and the others.
+fn parted(groups: &[Group]) -> (Vec<&Group>, Vec<&Group>) {
+    let standing = groups.iter().filter(|group| !group.candidates.is_empty());
+    standing.partition(|group| !group.new_nodes.is_empty())
+}
+
+/// Nodes that need nothing new, as many together as may be.
+fn alone(groups: Vec<&Group>) -> Vec<Vec<Candidate>> {
+    let all: Vec<Candidate> = groups.into_iter().flat_map(|group| group.candidates.clone()).collect();
+    all.chunks(NODES_MAX).map(<[Candidate]>::to_vec).collect()
 }
 
 /// Starts the removal of `set`, or of as much of it as holds in the picture that earlier commands have left.
-fn start(
-    round: &mut Round,
-    totals: &Totals,
-    set: &[Candidate],
-    destinations: &BTreeMap<ObjectKey, Place>,
-    commands: &mut Vec<Command>,
-) {
-    match decide(round, totals, set, destinations) {
-        Ok(command) => {
-            round.moves.push(totals.weigh(set, command.savings));
+fn start(round: &mut Round, choice: &Choice, set: &[Candidate], commands: &mut Vec<Command>) {
+    let Choice { question, destinations, worth, rivals } = choice;
+    match decide(round, &question.totals, set, destinations) {
+        Ok(mut command) => {
+            round.moves.push(question.totals.weigh(set, command.savings));
+            command.least_savings = Some(question.least_savings(set));
+            let shares = |rival: &&Rival| rival.nodes.iter().any(|node| command.nodes.contains(node));
+            let of_these: Vec<&Rival> = rivals.iter().filter(shares).collect();
+            alternatives::note(round, &mut command, *worth, of_these.into_iter());
             round.start(&command);
             commands.push(command);
         }
-        Err(why) if set.len() == 1 => note(round, &set[0], why),
+        Err(why) if set.len() == 1 => note(round, &set[0], why.into()),
         Err(_) => {
             for one in set.chunks(1) {
-                start(round, totals, one, destinations, commands);
+                start(round, choice, one, commands);
             }
         }
     }
@@ -476,7 +552,7 @@ fn hold_if_it_would_go(round: &mut Round, totals: &Totals, candidate: &Candidate
     let would_go = totals.precheck(candidate).is_ok()
         && decide(round, totals, std::slice::from_ref(candidate), &BTreeMap::new()).is_ok();
     if would_go {
-        round.hold(candidate, allowance, DisruptionReason::Underutilized);
+        round.hold(candidate, allowance, REASON);
     }
 }
 
@@ -491,7 +567,7 @@ pub(super) fn destinations_of(command: &Command) -> BTreeMap<ObjectKey, Place> {
 
 /// A drift that could not be carried out says more than consolidation does; so does what keeps a node from what its
 /// pool prefers, or one that is too old.
-fn note(round: &mut Round, candidate: &Candidate, (code, message): Refused) {
+fn note(round: &mut Round, candidate: &Candidate, why: KeepReason) {
     let is_told = round.notes.contains_key(&candidate.node)
         && expiration::should_be_gone(round, round.claim(candidate));
     if is_told || round.notes.get(&candidate.node).is_some_and(super::returning::is_said_of_fallback) {
@@ -502,5 +578,5 @@ fn note(round: &mut Round, candidate: &Candidate, (code, message): Refused) {
     {
         return;
     }
-    round.note(candidate.node, code, message);
+    round.notes.insert(candidate.node, why);
 }

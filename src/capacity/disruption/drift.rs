@@ -74,9 +74,7 @@ fn has_budget(round: &mut Round, candidate: &Candidate, allowance: &Allowance) -
     if allowance.remaining() > 0 {
         return true;
     }
-    let why = allowance.why(candidate.pool, DisruptionReason::Drifted);
-    round.note(candidate.node, allowance.code(), format!("drifted, but {why}"));
-    round.hold(candidate, allowance, DisruptionReason::Drifted);
+    round.limit(candidate, allowance, DisruptionReason::Drifted);
     false
 }
 
@@ -156,9 +154,9 @@ pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
         });
         for candidate in own {
             if left == 0 {
-                round.note(candidate.node, why.0, format!("drifted, but {}", why.1));
-                if why.0 == allowance.code() {
-                    round.hold(candidate, allowance, DisruptionReason::Drifted);
+                match why.0 == allowance.code() {
+                    true => round.limit(candidate, allowance, DisruptionReason::Drifted),
+                    false => round.note(candidate.node, why.0, format!("drifted, but {}", why.1)),
                 }
                 continue;
             }

@@ -35,9 +35,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
     for candidate in candidates {
         let Some(allowance) = allowances.get_mut(&candidate.pool) else { continue };
         if allowance.remaining() == 0 {
-            let why = allowance.why(candidate.pool, DisruptionReason::Empty);
-            round.note(candidate.node, allowance.code(), why);
-            round.hold(&candidate, allowance, DisruptionReason::Empty);
+            round.limit(&candidate, allowance, DisruptionReason::Empty);
             continue;
         }
         allowance.take();

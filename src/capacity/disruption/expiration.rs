@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::candidates::Candidate;
+use super::candidates::{Candidate, KeepReason};
 use super::command::{Command, Method, destinations};
 use super::round::Round;
 use super::{renewal, windows};
@@ -16,6 +16,9 @@ use crate::model::label;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, PoolName};
 use crate::model::pool::{DisruptionReason, NodePool};
+
+/// Nothing goes at this time of the week.
+const OUTSIDE: &str = "OutsideWindow";
 
 /// When `claim` is too old; `None`: never, or not before its machine has joined. The next one would take as long.
 pub(crate) fn due(claim: &NodeClaim) -> Option<Timestamp> {
@@ -62,7 +65,9 @@ pub(super) fn note_held(round: &mut Round) {
         let pool = claim.pool().and_then(|name| round.cluster.pools.get(&name));
         let why = pool.and_then(|pool| held_by(pool, round.now));
         if let (Some((code, why)), Some(node)) = (why, round.cluster.node_of(&claim).map(|node| node.name)) {
-            round.note(node, code, format!("expired, but {why}"));
+            let limited = (code == OUTSIDE).then_some(DisruptionReason::Expired);
+            let message = format!("expired, but {why}");
+            round.notes.insert(node, KeepReason { limited, ..KeepReason::new(code, message) });
             round.held.insert(node, DisruptionReason::Expired);
         }
     }
@@ -76,7 +81,7 @@ fn held_by(pool: &NodePool, now: Timestamp) -> Option<(&'static str, String)> {
             let why = format!("it stays: provisor.dev/expiration of pool {} cannot be read", pool.name);
             Some(("ExpirationUnreadable", why))
         }
-        None => Some(("OutsideWindow", windows::shut(pool, DisruptionReason::Expired, now)?)),
+        None => Some((OUTSIDE, windows::shut(pool, DisruptionReason::Expired, now)?)),
     }
 }
 

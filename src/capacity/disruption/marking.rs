@@ -64,9 +64,13 @@ pub(crate) fn quiet_at(pool: &NodePool, claim: &NodeClaim) -> Option<Timestamp> 
     if pool.is_static() || !claim.conditions.is_true(ConditionType::Initialized) {
         return None;
     }
+    quiet_since(claim).unwrap_or(Timestamp::MIN).checked_add(wait).ok()
+}
+
+/// Since when no pod has come to the node of `claim`, or left it.
+pub(super) fn quiet_since(claim: &NodeClaim) -> Option<Timestamp> {
     let initialized = claim.conditions.true_since(ConditionType::Initialized);
-    let since = claim.last_pod_event.or(initialized).or(claim.created).unwrap_or(Timestamp::MIN);
-    since.checked_add(wait).ok()
+    claim.last_pod_event.or(initialized).or(claim.created)
 }
 
 /// Whether the node of `claim` is too fresh to take pods of nodes that are to be saved.

@@ -18,6 +18,8 @@ mod emptiness;
 mod drift;
 pub(crate) mod roll;
 pub(crate) mod returning;
+pub mod stays;
+pub mod alternatives;
 mod consolidation;
 mod hysteresis;
 mod removal;
@@ -32,6 +34,7 @@ use jiff::Timestamp;
 use super::cluster::Cluster;
 use super::scheduling::{self, NewNode, Protection, Supply, protection};
 use super::static_capacity;
+pub use alternatives::Alternative;
 use balanced::Move;
 use budgets::{Allowance, allowances};
 use candidates::Class;
@@ -40,6 +43,7 @@ pub use command::{Command, Destination, Kind, Method};
 pub use cost::has_to_move;
 pub(crate) use cost::{eviction_cost, price as price_of};
 use round::Round;
+use stays::{Since, Spans};
 
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::label;
@@ -61,6 +65,10 @@ pub struct Kept {
     pub message: String,
     /// Why it should go, if it should and nothing that is under way will let it.
     pub held_for: Option<DisruptionReason>,
+    /// Since when it stays for this reason; `None`: the objects do not tell.
+    pub since: Option<Since>,
+    /// When time alone may let it go, for this reason or for its age; `None`: something else has to change.
+    pub next_look: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -142,6 +150,7 @@ pub(crate) fn plan_after(
     }
     let left = commands_max.saturating_sub(commands.len());
     commands.extend(consolidation::plan(round, left));
+    commands.iter_mut().for_each(|command| alternatives::complete(round, command));
     let kept = kept(round, &commands);
     let has_joined = |claim: &NodeClaim| round.cluster.node_of(claim).is_some();
     let claims = round.cluster.claims.values().filter(|claim| claim.deleted.is_none() && !has_joined(claim));
@@ -262,7 +271,7 @@ pub fn join(cluster: &mut Cluster, claim: &NodeClaim, name: NodeName, now: Times
     cluster.put_claim(Arc::new(claim));
 }
 
-fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
+fn kept(round: &Round, commands: &[Command]) -> Vec<Kept> {
     let gone: BTreeSet<NodeName> =
         commands.iter().flat_map(|command| command.nodes.iter().copied()).collect();
     // What admission says last counts before what a method said earlier.
@@ -270,14 +279,16 @@ fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
         let reason = round.notes.get(&node).cloned();
         reason.unwrap_or_else(|| KeepReason::new("NoCommand", "no reason to disrupt it was found"))
     };
-    let nodes: Vec<_> = round.cluster.nodes.values().cloned().collect();
-    let ours = nodes.iter().filter(|node| {
+    let mut spans = Spans::new(round);
+    let ours = round.cluster.nodes.values().filter(|node| {
         !gone.contains(&node.name)
             && (round.cluster.claim_of(node).is_some() || node.labels.contains_key(&*label::NODEPOOL))
     });
     ours.map(|node| {
-        let KeepReason { code, message } = stays(round, node.name);
+        let reason = stays(round, node.name);
         let claim = round.cluster.claim_of(node);
+        let span = spans.of(node, claim.map(|claim| &**claim), &reason);
+        let KeepReason { code, message, .. } = reason;
         let is_outdated = claim.is_some_and(|claim| claim.conditions.is_true(ConditionType::Drifted));
         let held_for = match code {
             "BudgetExhausted" | "OutsideWindow" | "ExpirationUnreadable" => {
@@ -286,7 +297,8 @@ fn kept(round: &mut Round, commands: &[Command]) -> Vec<Kept> {
             "BeingDisrupted" | "SurgeReached" => None,
             _ => is_outdated.then_some(DisruptionReason::Drifted),
         };
-        Kept { node: node.name, code, message, held_for }
+        let since = span.since.map(Since::exactly);
+        Kept { node: node.name, code, message, held_for, since, next_look: span.until }
     })
     .collect()
 }

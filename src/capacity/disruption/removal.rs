@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::alternatives;
 use super::balanced::{Totals, approve};
 use super::candidates::Candidate;
 use super::command::{Command, Method, destinations};
@@ -92,7 +93,18 @@ pub(super) fn decide(
     if first.as_ref().is_ok_and(|command| command.replacements.is_empty()) {
         return first;
     }
-    best([first, decide_with(round, totals, candidates, destinations, plain)], |command| command.savings)
+    let second = decide_with(round, totals, candidates, destinations, plain);
+    match (first, second) {
+        (Ok(first), Ok(second)) if second.savings <= first.savings => Ok(preferred(first, &second)),
+        (Ok(first), Ok(second)) => Ok(preferred(second, &first)),
+        (first, second) => best([first, second], |command| command.savings),
+    }
+}
+
+/// `command`, which is no worse than `other`.
+fn preferred(mut command: Command, other: &Command) -> Command {
+    alternatives::note_other_fit(&mut command, other);
+    command
 }
 
 /// What saves more, the first of equals; why the second does not, if neither does.

@@ -72,9 +72,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
     for candidate in candidates {
         let Some(allowance) = allowances.get(&candidate.pool) else { continue };
         if allowance.remaining() == 0 {
-            let why = allowance.why(candidate.pool, DisruptionReason::Expired);
-            round.note(candidate.node, allowance.code(), format!("expired, but {why}"));
-            round.hold(&candidate, allowance, DisruptionReason::Expired);
+            round.limit(&candidate, allowance, DisruptionReason::Expired);
             continue;
         }
         match renewed(round, &candidate) {

@@ -78,8 +78,17 @@ fn due(pool: &NodePool, claim: &NodeClaim) -> Option<Timestamp> {
     let (count, last) = tried(claim);
     let doubled = i32::try_from(2_i64.saturating_pow(count.min(30))).unwrap_or(i32::MAX);
     let wait = after.checked_mul(doubled).unwrap_or(WAIT_MOST).min(WAIT_MOST.max(after));
-    let begun = claim.conditions.true_since(ConditionType::Initialized).or(claim.created);
-    begun.max(last)?.checked_add(wait).ok()
+    begun(claim, last)?.checked_add(wait).ok()
+}
+
+/// When the while began that the machine of `claim` stays what it is for, which was `last` tried to go back then.
+fn begun(claim: &NodeClaim, last: Option<Timestamp>) -> Option<Timestamp> {
+    claim.conditions.true_since(ConditionType::Initialized).or(claim.created).max(last)
+}
+
+/// From when to when the machine of `claim` stays what its pool likes less, if that is known.
+pub(super) fn waits(pool: &NodePool, claim: &NodeClaim) -> Option<(Timestamp, Timestamp)> {
+    begun(claim, tried(claim).1).zip(due(pool, claim))
 }
 
 /// When the next machine of any pool may go back, after `now`.

@@ -36,8 +36,8 @@ pub(crate) struct Round<'a> {
     pub scheduling: &'a scheduling::Settings,
     pub settings: &'a Settings,
     pub now: Timestamp,
-    /// Nodes that pods are about to be bound to.
-    pub nominated: BTreeSet<NodeName>,
+    /// Nodes that pods are about to be bound to, and until when they are left alone for it, if that is known.
+    pub nominated: BTreeMap<NodeName, Option<Timestamp>>,
     /// Offerings that were sold out lately, and until when no saving relies on them.
     pub doubted: BTreeMap<OfferingKey, Timestamp>,
     /// Claims that this plan would make.
@@ -135,7 +135,7 @@ impl<'a> Round<'a> {
             scheduling,
             settings,
             now,
-            nominated: BTreeSet::new(),
+            nominated: BTreeMap::new(),
             doubted: BTreeMap::new(),
             made: BTreeSet::new(),
             planned: BTreeMap::new(),
@@ -236,6 +236,12 @@ impl<'a> Round<'a> {
 
     pub fn note(&mut self, node: NodeName, code: &'static str, message: impl Into<String>) {
         self.notes.insert(node, KeepReason::new(code, message));
+    }
+
+    /// `candidate` would go for `reason`, but there is no room in `allowance`: that keeps it.
+    pub fn limit(&mut self, candidate: &Candidate, allowance: &Allowance, reason: DisruptionReason) {
+        self.notes.insert(candidate.node, KeepReason::limited(allowance, candidate.pool, reason));
+        self.hold(candidate, allowance, reason);
     }
 
     /// `candidate` would go for `reason`, but for `allowance`, in which there is no room. That one goes after the other is the
@@ -508,7 +514,7 @@ impl<'a> Round<'a> {
             if let Place::Node(name) = place
                 && pods.iter().any(|pod| self.cluster.pods.contains_key(pod))
             {
-                self.nominated.insert(*name);
+                self.nominated.entry(*name).or_default();
             }
         }
         self.host(Hosting::of(&self.room, solution));
@@ -549,7 +555,7 @@ impl<'a> Round<'a> {
                 self.give(&[*pod], *place);
             }
             if let super::Destination::Existing(Place::Node(name)) = to {
-                self.nominated.insert(*name);
+                self.nominated.entry(*name).or_default();
             }
         }
         self.buy(&command.replacements);

@@ -88,7 +88,9 @@ pub(crate) fn validate(round: &mut Round, command: &Command) -> Result<Command, 
             format!("what it was to buy for ${planned} an hour costs ${spent} now, and it would save less");
         return Err((Change::Scheduling, why));
     }
-    Ok(Command { replacements, savings, ..found })
+    // What it was preferred to was looked at the first time.
+    let (least_savings, alternatives) = (command.least_savings, command.alternatives.clone());
+    Ok(Command { replacements, savings, least_savings, alternatives, ..found })
 }
 
 /// Judges a node of the command as if for the first time.

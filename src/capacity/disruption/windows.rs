@@ -26,6 +26,11 @@ pub(crate) fn opens(pool: &NodePool, reason: DisruptionReason, now: Timestamp) -
     }
 }
 
+/// Since when nodes of `pool` may not go for `reason`, if they may not at `now`; `None`: nobody knows.
+pub(crate) fn shut_since(pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> Option<Timestamp> {
+    pool.terms.windows.as_ref()?.meaning.as_ref().ok()?.closed_since(reason, now)
+}
+
 /// The next moment at which some window of `pool` opens or closes.
 pub(crate) fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
     pool.terms.windows.as_ref()?.meaning.as_ref().ok()?.next_change(now)

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::explained::Explained;
 use super::held::Held;
+use super::lasting::Lasting;
 use super::{Engine, EngineSettings};
 use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
@@ -105,6 +106,7 @@ pub(super) struct Disrupting {
     in_vain: Option<(Timestamp, u64)>,
     pub held: Held,
     pub explained: Explained,
+    lasting: Lasting,
 }
 
 impl Disrupting {
@@ -320,14 +322,16 @@ impl Engine {
         if !has_opened && self.disrupting.thorough_at(self.revision).is_some_and(|at| now < at) {
             round.effort = Effort::Quick;
         }
-        let plan = disruption::plan_in(&mut round, COMMANDS_MAX);
+        let mut plan = disruption::plan_in(&mut round, COMMANDS_MAX);
         let effort = round.effort;
         self.tries.follow(std::mem::take(&mut round.tries));
         let returned = round.give_back();
         self.take_back(&supply, returned);
         self.disrupting.explained.approve(&plan, &self.cluster);
         // Else some method was not asked.
-        if plan.commands.len() < COMMANDS_MAX {
+        let is_whole = plan.commands.len() < COMMANDS_MAX;
+        self.disrupting.lasting.date(&mut plan.kept, now, is_whole);
+        if is_whole {
             self.disrupting.held.learn(&plan, now);
             self.disrupting.explained.learn(&plan, &self.cluster, now);
         }
@@ -378,9 +382,10 @@ impl Engine {
         if let Some(ground) = self.prepared.take(supply) {
             round.borrow(ground);
         }
-        let hosts = self.cluster.hosts().map(|(node, _)| node);
+        let hosts = self.cluster.hosts().map(|(node, _)| (node, None));
         round.doubted = self.shortages.doubted(now);
-        round.nominated = self.provisioning.nominated.keys().copied().chain(hosts).collect();
+        let nominated = self.provisioning.nominated.iter().map(|(node, until)| (*node, Some(*until)));
+        round.nominated = nominated.chain(hosts).collect();
         round.planned = self.plans.places().clone();
         round.turn = self.plans.take_turn();
         round.tries = self.tries.afresh();

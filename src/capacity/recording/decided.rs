@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::capacity::decision::{Decision, Planned};
-use crate::capacity::disruption::{Command, DisruptionPlan};
+use crate::capacity::disruption::{self, Alternative, Command, DisruptionPlan};
 use crate::model::action::{Action, LaunchOption, Subject};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName};
@@ -31,7 +31,7 @@ pub struct Decided {
     /// Disruption that did not stand a second look: by which method, and how many nodes stay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub withdrawn: Vec<(String, usize)>,
-    /// Nodes that stay for another reason than was recorded last.
+    /// Nodes that stay, and of which there is something else to say than was recorded last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<Kept>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +79,24 @@ pub struct Started {
     /// How many pods move.
     pub pods: usize,
     pub why: String,
+    /// What moving them has to be worth, where that counts.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub least: Option<UsdPerHour>,
+    /// What it was preferred to.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub over: Vec<Beaten>,
+}
+
+/// What might have been done instead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beaten {
+    pub nodes: Vec<NodeName>,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub replacements: Vec<LaunchOption>,
+    pub savings: UsdPerHour,
+    pub pods: usize,
+    pub code: String,
+    pub why: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +107,37 @@ pub struct Kept {
     pub why: String,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub held_for: Option<DisruptionReason>,
+    /// Since when, if that was known then.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub since: Option<Timestamp>,
+    /// It may have been so before.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub or_earlier: bool,
+    /// When time alone may let it go.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub next_look: Option<Timestamp>,
+}
+
+impl Kept {
+    fn of(kept: &disruption::Kept) -> Self {
+        Self {
+            node: kept.node,
+            code: kept.code.into(),
+            why: kept.message.clone(),
+            held_for: kept.held_for,
+            since: kept.since.map(|since| since.at),
+            or_earlier: kept.since.is_some_and(|since| since.or_earlier),
+            next_look: kept.next_look,
+        }
+    }
+
+    /// Whether it says of the node what `kept` does.
+    fn says(&self, kept: &disruption::Kept) -> bool {
+        self.code == kept.code
+            && self.why == kept.message
+            && self.since == kept.since.map(|since| since.at)
+            && self.next_look == kept.next_look
+    }
 }
 
 impl Done {
@@ -147,6 +196,21 @@ impl Started {
             savings: command.savings,
             pods: command.pods.len(),
             why: command.why(),
+            least: command.least_savings,
+            over: command.alternatives.iter().map(Beaten::of).collect(),
+        }
+    }
+}
+
+impl Beaten {
+    fn of(one: &Alternative) -> Self {
+        Self {
+            nodes: one.nodes.clone(),
+            replacements: one.replacements.clone(),
+            savings: one.savings,
+            pods: one.pods,
+            code: one.code.into(),
+            why: one.message.clone(),
         }
     }
 }
@@ -183,7 +247,7 @@ impl Abridger {
         }
     }
 
-    /// Nodes that stay for another reason than before, by name.
+    /// Nodes of which there is something else to say than before, by name.
     fn news(&mut self, plan: &Arc<DisruptionPlan>) -> Vec<Kept> {
         if self.judged.as_ref().is_some_and(|judged| Arc::ptr_eq(judged, plan)) {
             return Vec::new();
@@ -192,16 +256,10 @@ impl Abridger {
         let mut former = std::mem::take(&mut self.kept);
         let mut news = Vec::new();
         for kept in &plan.kept {
-            let is_same = |known: &Kept| known.code == kept.code && known.why == kept.message;
             let known = match former.entry(kept.node) {
-                Entry::Occupied(known) if is_same(known.get()) => known.remove(),
+                Entry::Occupied(known) if known.get().says(kept) => known.remove(),
                 _ => {
-                    let told = Kept {
-                        node: kept.node,
-                        code: kept.code.into(),
-                        why: kept.message.clone(),
-                        held_for: kept.held_for,
-                    };
+                    let told = Kept::of(kept);
                     news.push(told.clone());
                     told
                 }

@@ -9,7 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::recording::unreadable;
-use crate::capacity::recording::{Glance, Key, Started, Unreadable, glance, subjects_of};
+use crate::capacity::disruption::stays;
+use crate::capacity::recording::{Beaten, Glance, Key, Started, Unreadable, glance, subjects_of};
 use crate::io::recording::{Block, Segment, segments};
 use crate::model::action::LaunchOption;
 use crate::model::count::{agreeing, counted};
@@ -98,7 +99,7 @@ pub struct WhyDocument {
     /// Why the node stays; null if it goes, or was not judged yet.
     kept: Option<KeptDocument>,
     /// What should be done to it, and is not.
-    held: Option<KeptDocument>,
+    held: Option<HeldDocument>,
     /// Disruption that took it, in order.
     disrupted: Vec<DisruptedDocument>,
     pod: Option<PodDocument>,
@@ -143,7 +144,22 @@ struct OptionDocument {
 #[serde(rename_all = "camelCase")]
 struct KeptDocument {
     since: String,
+    /// It may have been so before: that was the first time that anybody looked.
+    or_earlier: bool,
     /// The rule, such as `PodDisruptionBudget`.
+    code: String,
+    why: String,
+    /// When time alone may let it go; null: something else has to change.
+    next_look: Option<String>,
+    /// What has to happen first, time aside.
+    waits_for: String,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct HeldDocument {
+    since: String,
+    /// The rule, such as `BudgetExhausted`.
     code: String,
     why: String,
 }
@@ -161,8 +177,24 @@ struct DisruptedDocument {
     replacements: Vec<OptionDocument>,
     /// US dollars an hour; negative if it costs more.
     savings_usd_per_hour: String,
+    /// What moving the pods has to be worth; null where that does not count.
+    least_savings_usd_per_hour: Option<String>,
     /// How many pods move.
     pods: usize,
+    /// What it was preferred to: first what would save most.
+    alternatives: Vec<BeatenDocument>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct BeatenDocument {
+    nodes: Vec<String>,
+    replacements: Vec<OptionDocument>,
+    savings_usd_per_hour: String,
+    pods: usize,
+    /// Why it was not done.
+    code: String,
+    why: String,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -408,12 +440,15 @@ fn document(args: &Args, found: &Found, at: Timestamp, environment: String, simu
             .bought
             .as_ref()
             .map(|bought| BoughtDocument { commit: commit(bought.at), ..bought_document(bought) }),
-        kept: found.kept.as_ref().filter(|_| !is_leaving).map(|(since, kept)| KeptDocument {
-            since: since.to_string(),
+        kept: found.kept.as_ref().filter(|_| !is_leaving).map(|(at, kept)| KeptDocument {
+            since: kept.since.unwrap_or(*at).to_string(),
+            or_earlier: kept.or_earlier,
             code: kept.code.clone(),
             why: kept.why.clone(),
+            next_look: kept.next_look.map(|at| at.to_string()),
+            waits_for: stays::awaited(&kept.code).to_owned(),
         }),
-        held: found.stays.as_ref().filter(|_| !found.is_gone).map(|(since, stay)| KeptDocument {
+        held: found.stays.as_ref().filter(|_| !found.is_gone).map(|(since, stay)| HeldDocument {
             since: since.to_string(),
             code: stay.code.clone(),
             why: stay.why.clone(),
@@ -472,7 +507,20 @@ fn disrupted(at: Timestamp, started: &Started) -> DisruptedDocument {
         nodes: started.nodes.iter().map(ToString::to_string).collect(),
         replacements: started.replacements.iter().map(option).collect(),
         savings_usd_per_hour: started.savings.to_string(),
+        least_savings_usd_per_hour: started.least.map(|least| least.to_string()),
         pods: started.pods,
+        alternatives: started.over.iter().map(beaten).collect(),
+    }
+}
+
+fn beaten(one: &Beaten) -> BeatenDocument {
+    BeatenDocument {
+        nodes: one.nodes.iter().map(ToString::to_string).collect(),
+        replacements: one.replacements.iter().map(option).collect(),
+        savings_usd_per_hour: one.savings.to_string(),
+        pods: one.pods,
+        code: one.code.clone(),
+        why: one.why.clone(),
     }
 }
 
@@ -592,9 +640,20 @@ fn machine_rows(document: &WhyDocument, rows: &mut Vec<(&'static str, String)>) 
         if !replacements.is_empty() {
             rows.push(("replaced", format!("by {}", some_of(&replacements))));
         }
+        let beaten: Vec<String> =
+            started.alternatives.iter().map(|other| beaten_in_words(other, &started.nodes)).collect();
+        if !beaten.is_empty() {
+            rows.push(("instead", format!("of {}", beaten.join("; of "))));
+        }
     }
     if let Some(kept) = &document.kept {
-        rows.push(("stays", format!("since {} {}: {}", moment_of(&kept.since), kept.code, kept.why)));
+        let earlier = if kept.or_earlier { " or before" } else { "" };
+        rows.push((
+            "stays",
+            format!("since {}{earlier} {}: {}", moment_of(&kept.since), kept.code, kept.why),
+        ));
+        let next = kept.next_look.as_deref().map(|at| format!("at {}, or ", moment_of(at)));
+        rows.push(("again", format!("{}once {}", next.unwrap_or_default(), kept.waits_for)));
     }
     if let Some(held) = &document.held {
         rows.push(("held", format!("since {} {}: {}", moment_of(&held.since), held.code, held.why)));
@@ -641,6 +700,19 @@ fn option_in_words(option: &OptionDocument) -> String {
     let OptionDocument { instance_type, zone, capacity_type, usd_per_hour } = option;
     let price = usd_per_hour.as_ref().map(|price| format!(" ${price}/h")).unwrap_or_default();
     format!("{instance_type} {capacity_type} in {zone}{price}")
+}
+
+/// What might have been done instead of something with `nodes`: `delete (would save $0.192/h: 2 of the 3 pods find no place on what stays)`.
+fn beaten_in_words(other: &BeatenDocument, nodes: &[String]) -> String {
+    let verb = if other.replacements.is_empty() { "delete" } else { "replace" };
+    let which = if other.nodes == nodes { String::new() } else { format!(" {}", some_of(&other.nodes)) };
+    let types: Vec<String> = other.replacements.iter().map(|one| one.instance_type.clone()).collect();
+    let by = if types.is_empty() { String::new() } else { format!(" by {}", some_of(&types)) };
+    let money = match other.savings_usd_per_hour.strip_prefix('-') {
+        Some(cost) => format!("would cost ${cost}/h"),
+        None => format!("would save ${}/h", other.savings_usd_per_hour),
+    };
+    format!("{verb}{which}{by} ({money}: {})", other.why)
 }
 
 /// How much dearer another way is: ` (+$0.004)`.

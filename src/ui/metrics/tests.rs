@@ -177,6 +177,8 @@ fn a_decision_is_counted_once_and_in_each_of_its_pools() {
         replacements,
         savings: crate::model::money::UsdPerHour::ZERO,
         pods: Vec::new(),
+        least_savings: None,
+        alternatives: Vec::new(),
     };
     let started = vec![
         command(Method::Emptiness, &["web", "web", "batch"], Vec::new()),
@@ -764,6 +766,8 @@ fn a_day(metrics: &Metrics) {
         replacements: Vec::new(),
         savings: crate::model::money::UsdPerHour::ZERO,
         pods: Vec::new(),
+        least_savings: None,
+        alternatives: Vec::new(),
     }];
     let existing = [(Place::Node("n1".into()), vec![key])].into_iter().collect();
     let plan = Plan {

@@ -26,6 +26,8 @@ mod status;
 mod property;
 mod unreadable;
 mod kept;
+mod explanations;
+mod ways;
 mod lifetimes;
 mod joining;
 mod ending;

@@ -452,6 +452,8 @@ fn command(nodes: &[&str], replacements: Vec<NewNode>, pods: usize, savings: i64
         pods: (0..pods)
             .map(|index| (ObjectKey::new("default", &format!("p{index}")), Destination::Nowhere))
             .collect(),
+        least_savings: None,
+        alternatives: Vec::new(),
     }
 }
 

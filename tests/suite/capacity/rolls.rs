@@ -196,6 +196,12 @@ fn kept(engine: &Engine, node: &str) -> (&'static str, String) {
     (kept.code, kept.message.clone())
 }
 
+/// When time alone may let a node go, as the engine judged last.
+fn next_look(engine: &Engine, node: &str) -> Option<Timestamp> {
+    let plan = engine.plan().disruption.clone();
+    plan.kept.iter().find(|kept| kept.node == NodeName::new(node)).expect("it stays").next_look
+}
+
 fn code(town: &Town, node: &str) -> &'static str {
     town.kept(node)
 }
@@ -234,6 +240,8 @@ fn a_pool_whose_try_failed_is_left_alone_longer_and_longer_and_others_go_on() {
         if second == 30 {
             let (code, message) = kept(engine, "a-0");
             assert_eq!(code, "RollBackingOff");
+            let looks_at = next_look(engine, "a-0").expect("it waits for a moment");
+            assert!(looks_at > now && looks_at < now + minutes(1), "{looks_at}");
             assert!(
                 message.contains("waits until 2026-03-04T10:3") && message.contains("1 try"),
                 "{message}"
@@ -516,6 +524,8 @@ fn a_canary_is_waited_for_before_the_others_go() {
     let (code, message) = kept(&engine, "a-1");
     assert_eq!(code, "RollSoaking");
     assert!(message.contains("waits until 2026-03-04T10:40:0"), "{message}");
+    let looks_at = next_look(&engine, "a-1").expect("it waits for a moment");
+    assert!(looks_at.to_string().starts_with("2026-03-04T10:40:0"), "{looks_at}");
     // A successor reads it off the objects, and tries no second one.
     let now = town.now + minutes(9);
     let mut successor = engine_of(engine.cluster(), now, town.settings.clone());

@@ -335,6 +335,121 @@ status: { phase: Running }
     }
 }
 
+/// Why each node stays, since when, and what was not done instead of what is: for programs and for people.
+#[test]
+fn nodes_that_stay_and_nodes_that_go_are_explained() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let pool = POOL.replace("      taints: [{ key: example.com/green, effect: NoSchedule }]\n", "");
+    let machine = |name: &str, pod: &str| {
+        format!(
+            r#"
+---
+apiVersion: v1
+kind: Node
+metadata:
+  name: {name}
+  labels:
+    team: green
+    karpenter.sh/nodepool: default
+    karpenter.sh/capacity-type: on-demand
+    karpenter.sh/registered: "true"
+    karpenter.sh/initialized: "true"
+    node.kubernetes.io/instance-type: m5.xlarge
+    topology.kubernetes.io/zone: us-west-2a
+spec: {{ providerID: "aws:///us-west-2a/{name}" }}
+status:
+  allocatable: {{ cpu: 3920m, memory: 14162Mi, pods: "58" }}
+  capacity: {{ cpu: "4", memory: 16384Mi, pods: "58" }}
+  conditions: [{{ type: Ready, status: "True" }}]
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata:
+  name: {name}-claim
+  creationTimestamp: "2026-03-04T08:00:00Z"
+  labels:
+    team: green
+    karpenter.sh/nodepool: default
+    karpenter.sh/capacity-type: on-demand
+    node.kubernetes.io/instance-type: m5.xlarge
+    topology.kubernetes.io/zone: us-west-2a
+spec:
+  nodeClassRef: {{ group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }}
+  requirements: []
+  expireAfter: Never
+status:
+  providerID: "aws:///us-west-2a/{name}"
+  nodeName: {name}
+  lastPodEventTime: "2026-03-04T10:00:00Z"
+  conditions:
+    - {{ type: Launched, status: "True", reason: Launched, message: "" }}
+    - {{ type: Registered, status: "True", reason: Registered, message: "" }}
+    - {{ type: Initialized, status: "True", reason: Initialized, message: "", lastTransitionTime: "2026-03-04T08:01:00Z" }}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: on-{name}
+  namespace: shop
+{pod}
+  ownerReferences: [{{ apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: "1", controller: true }}]
+spec: {{ nodeName: {name}, containers: [{{ name: one, resources: {{ requests: {{ cpu: 1500m }} }} }}] }}
+status: {{ phase: Running, startTime: "2026-03-04T10:00:00Z", conditions: [{{ type: Ready, status: "True" }}] }}
+"#
+        )
+    };
+    let asks = "  annotations: { karpenter.sh/do-not-disrupt: 1h }";
+    let full = "  labels: { app: full }";
+    let cluster = format!("{pool}{}{}", machine("n1", asks), machine("n2", full));
+    // What n1 has left is not enough.
+    let cluster = cluster.replacen("cpu: 1500m", "cpu: 3000m", 1);
+    std::fs::write(dir.path().join("catalog.csv"), CATALOG).expect("the catalogue is written");
+    std::fs::write(dir.path().join("cluster.yaml"), cluster).expect("written");
+    let asked = format!("{PLAN} --now 2026-03-04T10:30:00Z");
+    let done = run(dir.path(), &format!("{asked} --output json"));
+    assert_eq!(code(&done), 0, "{}", err(&done));
+    let plan = parse(&out(&done));
+    schema::conforms("plan", &plan);
+    let disruption = &plan["capacity"]["disruption"];
+    let kept = json!([{
+        "node": "n1",
+        "code": "PodDoNotDisrupt",
+        "message": "pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod=shop/on-n1)",
+        "since": "2026-03-04T10:00:00Z",
+        "nextLook": "2026-03-04T11:00:00Z",
+        "waitsFor": "the pod ends or protects itself no longer",
+    }]);
+    assert_eq!(disruption["kept"], kept, "{disruption:#}");
+    let command = &disruption["commands"][0];
+    assert_eq!((&command["nodes"], &command["savingsUsdPerHour"]), (&json!(["n2"]), &json!("0.096")));
+    assert_eq!(command["leastSavingsUsdPerHour"], "0.0048");
+    let instead = json!([{
+        "decision": "delete",
+        "nodes": ["n2"],
+        "savingsUsdPerHour": "0.192",
+        "pods": 1,
+        "code": "NeedsReplacement",
+        "message": "its pod finds no place on what stays",
+    }]);
+    assert_eq!(command["alternatives"], instead);
+
+    let text = out(&run(dir.path(), &asked));
+    for table in [
+        "What else might go, or come\n\
+         NODES  INSTEAD  PODS  SAVES/H  NOT BECAUSE\n\
+         n2     delete      1   $0.192  its pod finds no place on what stays\n",
+        "Nodes that stay\n\
+         NODE  CODE             SINCE                 NEXT LOOK             WHY\n\
+         n1    PodDoNotDisrupt  2026-03-04T10:00:00Z  2026-03-04T11:00:00Z  pod has",
+    ] {
+        assert!(text.contains(table), "{table}\nis missing in\n{text}");
+    }
+    // A node that no moment frees waits for a change.
+    let later = out(&run(dir.path(), &format!("{PLAN} --now 2026-03-04T11:30:00Z")));
+    assert!(later.contains("NODE  CODE"), "{later}");
+    assert!(later.lines().any(|line| line.starts_with("n1 ") && line.contains("on a change")), "{later}");
+}
+
 /// Terms are alternatives; one without conditions is none, whatever stands beside it.
 #[test]
 fn sch_436_an_affinity_term_without_conditions_selects_no_node() {

@@ -117,6 +117,29 @@ fn every_node_that_stays_is_answered_with_what_keeps_it() {
 }
 
 #[test]
+fn a_node_tells_since_when_it_stays_and_what_would_change_that_and_what_was_not_done_instead() {
+    let early = why("node", "node-5e1f0003", Some("2026-03-02T08:06:00Z"))["kept"].clone();
+    assert_eq!((&early["code"], &early["orEarlier"]), (&"PodDisruptionBudget".into(), &false.into()));
+    assert_eq!(early["waitsFor"], "the PodDisruptionBudget allows an eviction");
+    let next = early["nextLook"].as_str().expect("it becomes thirty days old");
+    assert!(next.starts_with("2026-04-01T08:00:01"), "{next}");
+    // The first moment of the reason, not the last time that it was written down.
+    let later = |at: &str| why("node", "node-5e1f0003", Some(at))["kept"].clone();
+    let (soon, late) = (later("2026-03-02T08:07:00Z"), later("2026-03-02T08:11:00Z"));
+    assert_eq!((&soon["code"], &soon["since"]), (&late["code"], &late["since"]));
+    assert!(late["since"].as_str().is_some_and(|since| since < "2026-03-02T08:07:00Z"), "{late:#}");
+    let before = why("node", "node-5e1f0003", Some("2026-03-02T08:02:00Z"))["kept"].clone();
+    assert_eq!(before["code"], "NotConsolidatable", "{before:#}");
+    let instead = why("node", "node-5e1f0003", None)["disrupted"][0]["alternatives"].clone();
+    let codes: Vec<&str> =
+        instead.as_array().expect("a list").iter().filter_map(|one| one["code"].as_str()).collect();
+    assert_eq!(codes, ["NeedsReplacement", "SavesLess"], "{instead:#}");
+    let output = provisor(&["why", "node", "node-5e1f0003", "--recording", text(&SHOP.path)]);
+    let told = String::from_utf8(output.stdout).expect("text");
+    assert!(told.contains("\n  instead  of delete (would save $"), "{told}");
+}
+
+#[test]
 fn a_node_is_told_in_about_ten_lines() {
     let text_of = |words: &[&str]| {
         let output = provisor(words);

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::document::{
-    Advice, Buffer, Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode, Provisioning,
-    Reason, Settled, SettledNode, SettledStep, StaticPool, Taint, Unschedulable,
+    Advice, Alternative, Buffer, Capacity, Command, Disruption, ExistingNode, Kept, Launch, Move, NewNode,
+    Provisioning, Reason, Settled, SettledNode, SettledStep, StaticPool, Taint, Unschedulable,
 };
 use crate::capacity::buffers::{self, Hosting, virtual_pods};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Plan;
-use crate::capacity::disruption::{Destination, DisruptionPlan, Kind};
+use crate::capacity::disruption::{self, Destination, DisruptionPlan, Kind, stays};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
 use crate::capacity::scheduling::{self, Help, Refusal, moving_pods, provisionable_pods};
@@ -93,25 +93,46 @@ fn disruption_of(plan: &DisruptionPlan, room: &BTreeSet<ObjectKey>, ids: &mut Id
         });
         let moves = moves.collect();
         Command {
-            decision: match command.kind() {
-                Kind::Delete => "delete",
-                Kind::Replace => "replace",
-            }
-            .to_owned(),
+            decision: word_for(command.kind()),
             reason: command.reason().as_str().to_owned(),
             method: command.method.as_str().to_owned(),
             nodes: command.nodes.iter().map(ToString::to_string).collect(),
             replacements,
             savings_usd_per_hour: command.savings.to_string(),
+            least_savings_usd_per_hour: command.least_savings.map(|least| least.to_string()),
             pods: moves,
+            alternatives: command.alternatives.iter().map(alternative).collect(),
         }
     });
     let kept = plan.kept.iter().map(|kept| Kept {
         node: kept.node.to_string(),
         code: kept.code.to_owned(),
         message: kept.message.clone(),
+        since: kept.since.map(|since| since.at.to_string()),
+        next_look: kept.next_look.map(|at| at.to_string()),
+        waits_for: stays::awaited(kept.code).to_owned(),
     });
     Disruption { commands: commands.collect(), kept: kept.collect() }
+}
+
+fn word_for(kind: Kind) -> String {
+    match kind {
+        Kind::Delete => "delete",
+        Kind::Replace => "replace",
+    }
+    .to_owned()
+}
+
+fn alternative(one: &disruption::Alternative) -> Alternative {
+    Alternative {
+        decision: word_for(one.kind()),
+        nodes: one.nodes.iter().map(ToString::to_string).collect(),
+        replacements: one.replacements.iter().map(launch_of).collect(),
+        savings_usd_per_hour: one.savings.to_string(),
+        pods: one.pods,
+        code: one.code.to_owned(),
+        message: one.message.clone(),
+    }
 }
 
 /// Pods that stand for `room` are told apart.

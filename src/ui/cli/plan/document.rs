@@ -211,7 +211,33 @@ pub struct Command {
     pub nodes: Vec<String>,
     pub replacements: Vec<NewNode>,
     pub savings_usd_per_hour: String,
+    /// What moving its pods has to be worth: a replacement that saves less is not made. Absent where that does not count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub least_savings_usd_per_hour: Option<String>,
     pub pods: Vec<Move>,
+    /// What it was preferred to, of what was looked at: first what would save most, then what moves least. At most three.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
+}
+
+/// What might be done instead of a command, and why it is not.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Alternative {
+    /// `delete` or `replace`.
+    pub decision: String,
+    pub nodes: Vec<String>,
+    /// The cheapest way to buy each replacement.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub replacements: Vec<Launch>,
+    /// Negative if it costs more than what goes.
+    pub savings_usd_per_hour: String,
+    /// How many pods would move.
+    pub pods: usize,
+    /// `NeedsReplacement`: what stays has no room for all pods. `SavesLess`, `MovesMorePods`: as it says. `LessInAll`: it saves no less, but not everything
+    /// else that goes now could go with it. `NoBetter`: it is worth no more, and comes later in order.
+    pub code: String,
+    pub message: String,
 }
 
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -229,6 +255,12 @@ pub struct Kept {
     /// A word that never changes its meaning.
     pub code: String,
     pub message: String,
+    /// Since when it stays for this reason, as far as the objects tell; null if they do not.
+    pub since: Option<String>,
+    /// When time alone may let it go: the reason ends by itself, or the node becomes too old. Null: only something else than time can.
+    pub next_look: Option<String>,
+    /// What has to happen first, time aside: `its replacement is ready, or is given up`.
+    pub waits_for: String,
 }
 
 /// The cluster once nothing is left to do.

@@ -1,6 +1,8 @@
 //! The plan for people: what would be bought, where waiting pods go, what would go away, and why the rest stays.
 
-use super::document::{Advice, NewNode, PlanDocument, Unschedulable};
+use jiff::Timestamp;
+
+use super::document::{Advice, Command, NewNode, PlanDocument, Unschedulable};
 use crate::gitops::diff::NodeImpact;
 use crate::model::count::counted;
 use crate::ui::console::{Console, Tone};
@@ -72,9 +74,12 @@ pub fn render(plan: &PlanDocument, console: &Console) -> String {
     part("Nodes that go", commands);
     let replacements = disruption.commands.iter().flat_map(|command| &command.replacements);
     part("Replacements", new_nodes(replacements));
-    let mut kept = Table::new(&["NODE", "CODE", "WHY"]);
+    part("What else might go, or come", alternatives(&disruption.commands));
+    let mut kept = Table::new(&["NODE", "CODE", "SINCE", "NEXT LOOK", "WHY"]);
     for node in &disruption.kept {
-        kept.row([&node.node, &node.code, &node.message]);
+        let [since, next] = [&node.since, &node.next_look].map(|at| at.as_deref().map(to_the_second));
+        let next = next.unwrap_or_else(|| "on a change".into());
+        kept.row([&node.node, &node.code, &since.unwrap_or_default(), &next, &node.message]);
     }
     part("Nodes that stay", kept);
     if let Some(settled) = &plan.capacity.settled {
@@ -168,6 +173,45 @@ fn advice(pods: &[Unschedulable]) -> Table {
         ]);
     }
     table
+}
+
+/// What commands were preferred to.
+fn alternatives(commands: &[Command]) -> Table {
+    let mut table = Table::new(&["NODES", "INSTEAD", ">PODS", ">SAVES/H", "NOT BECAUSE"]);
+    for command in commands {
+        for other in &command.alternatives {
+            let launches: Vec<&str> =
+                other.replacements.iter().map(|one| one.instance_type.as_str()).collect();
+            let nodes = if other.nodes == command.nodes {
+                String::new()
+            } else {
+                format!(" {}", some_of(&other.nodes))
+            };
+            let by = if launches.is_empty() { String::new() } else { format!(" by {}", launches.join(" ")) };
+            table.row([
+                some_of(&command.nodes),
+                format!("{}{nodes}{by}", other.decision),
+                other.pods.to_string(),
+                dollars(&other.savings_usd_per_hour),
+                other.message.clone(),
+            ]);
+        }
+    }
+    table
+}
+
+/// The first few of many nodes: what goes is listed in full elsewhere.
+fn some_of(nodes: &[String]) -> String {
+    const SHOWN: usize = 3;
+    match nodes.len().saturating_sub(SHOWN) {
+        0 => nodes.join(" "),
+        more => format!("{} and {more} more", nodes[..SHOWN].join(" ")),
+    }
+}
+
+fn to_the_second(moment: &str) -> String {
+    let known = moment.parse::<Timestamp>().and_then(|at| Timestamp::from_second(at.as_second()));
+    known.map_or_else(|_| moment.to_owned(), |at| at.to_string())
 }
 
 fn pods_and_nodes(plan: &PlanDocument) -> Vec<(&str, &str)> {

@@ -1,0 +1,117 @@
+//! Candidates for consolidation are offered in several ways, and sets are judged as a whole where none can go alone: a town for each way
+//! in which only that one finds what saves most.
+
+use std::collections::BTreeMap;
+
+use provisor::capacity::disruption::DisruptionPlan;
+use provisor::model::label;
+use provisor::model::money::UsdPerHour;
+
+use super::town::*;
+
+/// Of four sizes, each a little cheaper for its size than the one before.
+const SIZES: &str = "\
+s,amd64,2,8192,2000m,7Gi,58,,,0.11,,us-west-2a,on-demand
+m,amd64,4,16384,4000m,14Gi,58,,,0.2,,us-west-2a,on-demand
+l,amd64,6,32768,6000m,20Gi,58,,,0.29,,us-west-2a,on-demand
+x,amd64,8,32768,8000m,29Gi,58,,,0.36,,us-west-2a,on-demand";
+
+/// Nodes n0, n1, … as `s 1500 500t`: the type, and the CPU of each pod in thousandths; a `t` behind it holds the pod to the type.
+fn town(nodes: &[&str]) -> Town {
+    let mut town = Town::selling(sold(SIZES), vec![pool("default")]);
+    for (at, node) in nodes.iter().enumerate() {
+        let (kind, pods) = node.split_once(' ').expect("a type and pods");
+        let name = format!("n{at}");
+        town.node(&name, kind);
+        for (place, pod) in pods.split(' ').enumerate() {
+            let size = pod.trim_end_matches('t');
+            let mut shape = shape("web", &format!("{size}m"));
+            if pod.ends_with('t') {
+                shape.node_selector.insert(*label::INSTANCE_TYPE, kind.into());
+            }
+            town.run(&format!("p{at}-{place}"), &name, shape);
+        }
+    }
+    town
+}
+
+/// What goes and what comes for it, command by command; and what all of it saves.
+fn done(plan: &DisruptionPlan) -> (Vec<String>, String) {
+    let told = plan.commands.iter().map(|command| {
+        let nodes: Vec<&str> = command.nodes.iter().map(|node| node.as_str()).collect();
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for node in &command.replacements {
+            *counts.entry(node.launch().instance_type.as_str()).or_default() += 1;
+        }
+        let new: Vec<String> = counts.iter().map(|(kind, count)| format!("{count}{kind}")).collect();
+        format!("{} > {}", nodes.join(" "), new.join(" ")).trim_end_matches(" > ").to_owned()
+    });
+    let saved: UsdPerHour = plan.commands.iter().map(|command| command.savings).sum();
+    (told.collect(), saved.to_string())
+}
+
+fn check(nodes: &[&str], expected: &[&str], saved: &str) {
+    let plan = town(nodes).plan();
+    let expected: Vec<String> = expected.iter().map(|one| (*one).to_owned()).collect();
+    assert_eq!(done(&plan), (expected, saved.to_owned()));
+}
+
+#[test]
+fn who_saves_most_per_disruption_first_without_anything_new() {
+    check(&["m 2500", "m 3000 1000", "l 2500 1000", "x 4000", "x 3500t 3000"], &["n0 n1"], "0.4");
+}
+
+#[test]
+fn the_same_with_the_dearest_of_them_filled_first() {
+    let nodes =
+        ["l 3500 1500 500", "l 1000 1500", "x 2000 1500 1000 3000", "x 1000 3500", "s 500 1500", "x 3500"];
+    check(&nodes, &["n5", "n1 n4 > 1m"], "0.56");
+}
+
+#[test]
+fn who_saves_most_per_disruption_first_with_new_nodes_from_the_beginning() {
+    let nodes =
+        ["m 3500", "m 500 500t 500 500", "l 2000 500", "l 3000", "l 2000 3000 1000t", "l 500 500 1000t 2000"];
+    check(&nodes, &["n2 n3 n4 > 1x"], "0.51");
+}
+
+#[test]
+fn the_dearest_first_without_anything_new() {
+    check(
+        &["l 3000", "l 3000 3000", "x 1000", "x 4000 3000t", "s 1500 500", "x 3500 1500"],
+        &["n0 n2"],
+        "0.65",
+    );
+}
+
+#[test]
+fn the_dearest_first_with_the_dearest_of_them_filled_first() {
+    check(&["x 1000 1500", "l 3500 2500", "m 1000", "x 1000"], &["n1 n3"], "0.65");
+}
+
+#[test]
+fn the_dearest_first_with_new_nodes_from_the_beginning() {
+    check(
+        &["l 3000 1000", "s 2000", "m 3500", "m 2000 500 1000t", "l 1500", "m 500"],
+        &["n0 n2 n4 n5 > 1s 1x"],
+        "0.51",
+    );
+}
+
+#[test]
+fn where_none_can_go_alone_the_first_few_go_together() {
+    let town = town(&["s 2000", "s 2000", "s 2000"]);
+    let plan = town.plan();
+    assert_eq!(done(&plan), (vec!["n0 n1 n2 > 1l".to_owned()], "0.04".to_owned()));
+    // Two of them would have been replaced by one for less gain.
+    let others = &plan.commands[0].alternatives;
+    let pair = others.iter().find(|one| one.nodes.len() == 2).expect("pairs were looked at");
+    assert_eq!((pair.savings.to_string().as_str(), pair.code), ("0.02", "SavesLess"), "{others:#?}");
+    assert_eq!(pair.message, "it saves $0.02 an hour less");
+}
+
+#[test]
+fn where_none_can_go_alone_two_of_several_go_together() {
+    // The first of them is the largest there is, and full.
+    check(&["x 8000", "m 4000", "m 3500"], &["n1 n2 > 1x"], "0.04");
+}
