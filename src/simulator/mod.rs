@@ -6,7 +6,6 @@ mod scheduler;
 pub mod kubelet;
 pub mod workload;
 pub mod story;
-pub mod ledger;
 pub mod script;
 pub mod settle;
 pub mod roll;

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::line::{LineDocument, OutcomeDocument};
 use super::recording::RecordFileArgs;
-use super::simulate::{cost_of, expectations_of, nodes_of, nodes_table};
+use super::simulate::{cost_of, cost_table, expectations_of, nodes_of, nodes_table};
 use crate::gitops::render::list_environments;
 use crate::io::clock;
 use crate::io::git::{self, Author, Change, GitSource, Source, Watch};
@@ -140,10 +140,10 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
     heading("6. What came of it")?;
     let nodes = nodes_of(&play);
     if !console.is_json() {
-        say(console, &nodes_table(&nodes).to_string())?;
+        say(console, &format!("{}\n{}", nodes_table(&nodes), cost_table(&cost_of(&play))))?;
     }
     let world = play.reconciler.cluster().world();
-    let ledger = world.ledger();
+    let ledger = play.reconciler.spent();
     let parts: Vec<String> =
         ledger.by_capacity_type.iter().map(|(kind, usd)| format!("${usd} {kind}")).collect();
     let bought = world.story().count("Launched");

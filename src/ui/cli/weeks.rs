@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::capacity::ledger::Statement;
 use crate::model::count::{agreeing, counted};
 use crate::model::money::Usd;
 use crate::model::time::render_duration;
 use crate::simulator::invariants::Promise;
-use crate::simulator::ledger::Ledger;
 use crate::simulator::shrink::shrink;
 use crate::simulator::trial::{Outcome, Trial};
 use crate::ui::console::{Console, Tone};
@@ -221,7 +221,7 @@ struct Played {
     broken_trials: u64,
     counts: BTreeMap<String, u64>,
     most_machines: usize,
-    cost: Ledger,
+    cost: Statement,
     trace: Sha256,
     events: Vec<String>,
 }
@@ -235,7 +235,7 @@ impl Played {
             broken_trials: 0,
             counts: BTreeMap::new(),
             most_machines: 0,
-            cost: Ledger::default(),
+            cost: Statement::default(),
             trace: Sha256::new(),
             events: Vec::new(),
         }
