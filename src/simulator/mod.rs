@@ -13,6 +13,7 @@ pub mod stage;
 pub mod replay;
 pub mod what_if;
 pub mod why;
+pub mod chronicle;
 pub mod faults;
 pub mod fleet;
 pub mod invariants;

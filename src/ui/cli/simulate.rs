@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::promote::PromotedField;
 use super::recording::RecordFileArgs;
+use super::report::{Drawing, ReportArgs};
 use super::repository::{CommitArgs, open};
 use super::weeks;
 use crate::capacity::cluster::Cluster;
@@ -24,6 +25,7 @@ use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::play::{Chosen, Play, engine_notice, engine_of, price_notice, script_of, scripted_policy};
 use crate::ui::progress::Progress;
+use crate::ui::report::About;
 use crate::ui::script::DURATION_MAX;
 use crate::ui::story::{Decided, decided, stays};
 use crate::ui::table::Table;
@@ -42,6 +44,7 @@ Examples:
   provisor simulate --repo examples/gpu-studio --seed 7
   provisor simulate --seed 42 --output json | jq .cost.totalUsd
   provisor simulate --record day.jsonl.zst && provisor why node web-x7x2c --recording day.jsonl.zst
+  provisor simulate --report run.html                       a picture of the run, for a browser
   provisor simulate --weeks 1000 --seed 1
   provisor simulate --seed 17 --shrink --to trial.toml && provisor simulate --trial trial.toml")]
 pub struct Args {
@@ -61,6 +64,8 @@ pub struct Args {
     duration: Option<String>,
     #[command(flatten)]
     recording: RecordFileArgs,
+    #[command(flatten)]
+    report: ReportArgs,
     #[command(flatten)]
     trials: weeks::TrialArgs,
 }
@@ -187,6 +192,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     if args.trials.is_asked() {
         return weeks::run(&args.trials, args.seed, console);
     }
+    let page = args.report.prepare()?;
     let repository = match &args.repo {
         Some(place) => open(place, &args.at, console)?,
         None if args.at.is_asked()? => open(".", &args.at, console)?,
@@ -210,6 +216,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
     args.recording.begin(&mut play);
+    let drawing = Drawing::begin(page, &mut play);
     play.take_commit(repository)?;
     tell_notices(&mut play, console);
     let mut promotions = Vec::new();
@@ -236,6 +243,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     args.recording.end(&mut play)?;
     let events = told_in_order(&play, decisions);
     let document = document(&play, &events, promotions);
+    if let Some(drawing) = drawing {
+        drawing.end(&play, about(&document, args), console)?;
+    }
     if console.is_json() {
         console.json(&document)?;
     } else {
@@ -243,6 +253,25 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let failed = play.verdicts().iter().any(|verdict| !verdict.failures.is_empty());
     Ok(if failed { Exit::No } else { Exit::Done })
+}
+
+/// What a page says of the run beside what happened in it.
+fn about(document: &SimulationDocument, args: &Args) -> About {
+    let mut command = "provisor simulate".to_owned();
+    let seed = document.seed.to_string();
+    let words =
+        [("--repo", &args.repo), ("--env", &args.env), ("--seed", &Some(seed)), ("--for", &args.duration)];
+    for (word, value) in words {
+        if let Some(value) = value {
+            command.push_str(&format!(" {word} {value}"));
+        }
+    }
+    About {
+        notices: [&document.engine_notice, &document.price_notice].into_iter().flatten().cloned().collect(),
+        expectations: document.expectations.clone(),
+        command,
+        ..About::default()
+    }
 }
 
 /// Tells what is to be known of a commit that is carried out.

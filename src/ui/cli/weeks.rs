@@ -30,13 +30,13 @@ const TOLD_MAX: usize = 50;
 #[derive(Debug, clap::Args)]
 pub struct TrialArgs {
     /// Play so many weeks of made-up fleets with faults, one seed each, instead of a fleet
-    #[arg(long, value_name = "N", conflicts_with_all = ["repo", "env", "duration", "trial", "shrink"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["repo", "env", "duration", "report", "trial", "shrink"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     weeks: Option<u64>,
     /// Find a short list of events that breaks what the week of --seed breaks, and write it to --to
-    #[arg(long, requires = "seed", conflicts_with_all = ["repo", "env", "duration", "trial"])]
+    #[arg(long, requires = "seed", conflicts_with_all = ["repo", "env", "duration", "report", "trial"])]
     shrink: bool,
     /// Play a file that --shrink wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["repo", "env", "duration", "seed"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["repo", "env", "duration", "report", "seed"])]
     trial: Option<PathBuf>,
     /// Where --shrink writes what it found, instead of trial-SEED.toml
     #[arg(long, value_name = "FILE", requires = "shrink")]
