@@ -6,6 +6,7 @@ pub mod provisioning;
 pub mod decision;
 pub mod engine;
 pub mod planning;
+pub mod ledger;
 pub mod recording;
 pub mod buffers;
 mod pool_status;

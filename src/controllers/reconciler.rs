@@ -10,6 +10,7 @@ use super::fleet::FleetReader;
 use super::recorder::{Journal, Place, RecordingSettings};
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
+use crate::capacity::ledger::{Ledger, Statement};
 use crate::capacity::recording::{Committed, Event};
 use crate::gitops::desired::{DesiredState, ObjectRef};
 use crate::gitops::diagnostic::Diagnostics;
@@ -20,6 +21,7 @@ use crate::gitops::promotion::{Memory, PromotionDecision, Promotions, Standing};
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::io::recording::RecordingError;
+use crate::model::money::UsdPerHour;
 use crate::model::observation::Observation;
 use crate::model::repository::Repository;
 
@@ -37,6 +39,9 @@ pub struct Turn {
     pub wake_at: Option<Timestamp>,
 }
 
+/// Hears events.
+type Listener = Box<dyn FnMut(&Event)>;
+
 /// One environment on one cluster.
 pub struct Reconciler {
     cluster: SimulatedCluster,
@@ -48,13 +53,13 @@ pub struct Reconciler {
     /// What the newest usable commit wants.
     desired: Option<Arc<DesiredState>>,
     promotions: Promotions,
-    recording: Option<Recording>,
-}
-
-/// Where everything is written down, and the commit that was written down last.
-struct Recording {
-    journal: Journal,
-    commit: Option<Arc<str>>,
+    /// What the nodes cost, by what the engine is told and decides.
+    ledger: Ledger,
+    recording: Option<Journal>,
+    /// Hears everything that is seen, decided and applied, in order.
+    listener: Option<Listener>,
+    /// The commit that was told of last.
+    committed: Option<Arc<str>>,
 }
 
 impl Reconciler {
@@ -75,7 +80,10 @@ impl Reconciler {
             reader: FleetReader::default(),
             desired: None,
             promotions: Promotions::default(),
+            ledger: Ledger::default(),
             recording: None,
+            listener: None,
+            committed: None,
         }
     }
 
@@ -88,12 +96,40 @@ impl Reconciler {
             is_simulated: true,
             engine: self.engine.settings().clone(),
         };
-        self.recording = Some(Recording { journal: Journal::new(settings), commit: None });
+        self.recording = Some(Journal::new(settings));
     }
 
     /// Ends the recording in order, if there is one.
     pub fn end_recording(&mut self) -> Result<(), RecordingError> {
-        self.recording.take().map_or(Ok(()), |recording| recording.journal.finish())
+        self.recording.take().map_or(Ok(()), Journal::finish)
+    }
+
+    /// Lets somebody hear everything from here on; before the first turn, or its story has no beginning.
+    pub fn listen(&mut self, listener: impl FnMut(&Event) + 'static) {
+        self.listener = Some(Box::new(listener));
+    }
+
+    fn tell(&mut self, event: impl FnOnce() -> Event) {
+        if self.recording.is_none() && self.listener.is_none() {
+            return;
+        }
+        let event = event();
+        if let Some(recording) = &mut self.recording {
+            recording.record(&event);
+        }
+        if let Some(listener) = &mut self.listener {
+            listener(&event);
+        }
+    }
+
+    /// What the nodes cost until now.
+    pub fn spent(&self) -> Statement {
+        self.ledger.statement(self.cluster.now())
+    }
+
+    /// What all nodes that run now cost.
+    pub fn usd_per_hour(&self) -> UsdPerHour {
+        self.ledger.usd_per_hour()
     }
 
     pub fn cluster(&self) -> &SimulatedCluster {
@@ -167,13 +203,12 @@ impl Reconciler {
             let has_news = self.take_news();
             let synced = self.sync_once(now, &mut turn);
             if let Some(recording) = &mut self.recording {
-                recording.journal.tend(now, self.engine.cluster());
+                recording.tend(now, self.engine.cluster());
             }
             let decision = self.engine.decide(now);
-            if let Some(recording) = &mut self.recording {
-                recording.journal.record(&Event::Decided { at: now, decision: decision.clone() });
-            }
+            self.tell(|| Event::Decided { at: now, decision: decision.clone() });
             for planned in &decision.actions {
+                self.ledger.decide(now, &planned.action);
                 self.cluster.perform(&planned.action);
             }
             let acted = !decision.actions.is_empty();
@@ -219,9 +254,8 @@ impl Reconciler {
         });
         let has_news = !news.is_empty();
         for (at, seen) in news {
-            if let Some(recording) = &mut self.recording {
-                recording.journal.record(&Event::Seen { at, what: seen.clone() });
-            }
+            self.tell(|| Event::Seen { at, what: seen.clone() });
+            self.ledger.observe(at, &seen);
             self.engine.observe(at, seen);
         }
         if concerns_fleet {
@@ -247,17 +281,15 @@ impl Reconciler {
         if acted || !decision.reasons.is_empty() {
             turn.syncs.push(decision);
         }
-        self.record_commit(now);
+        self.tell_commit(now);
         (acted, wake_at)
     }
 
-    fn record_commit(&mut self, now: Timestamp) {
-        let Some(recording) = &mut self.recording else { return };
+    fn tell_commit(&mut self, now: Timestamp) {
         let Some((id, subject)) = self.sync.applied() else { return };
-        if recording.commit.as_ref() != Some(&id) {
-            recording.commit = Some(id.clone());
-            let commit = Committed { id, subject };
-            recording.journal.record(&Event::Committed { at: now, commit });
+        if self.committed.as_ref() != Some(&id) {
+            self.committed = Some(id.clone());
+            self.tell(|| Event::Committed { at: now, commit: Committed { id, subject } });
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use rand_chacha::ChaCha8Rng;
 
+use crate::capacity::ledger::{Account, Statement};
 use crate::model::action::LaunchOption;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, PoolName, ProviderId, TypeName, Zone};
@@ -148,6 +149,17 @@ impl Cloud {
         if let Some(machine) = self.machines.get_mut(&id) {
             machine.is_warned = true;
         }
+    }
+
+    /// The bill: every machine from its launch until it began to end; one that still runs until `until`.
+    pub fn bill(&self, until: Timestamp) -> Statement {
+        let mut bill = Statement::default();
+        for Machine { instance, price, ended, .. } in self.machines() {
+            let lived = ended.unwrap_or(until).min(until).duration_since(instance.launched);
+            let account = Account { pool: instance.pool, capacity_type: instance.capacity_type };
+            bill.pay(account, price.over(lived.max(SignedDuration::ZERO)), lived);
+        }
+        bill
     }
 
     pub fn price_now(&self) -> UsdPerHour {

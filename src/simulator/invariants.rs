@@ -239,7 +239,7 @@ impl Witness {
         if has_time {
             self.nothing_leaks(world);
         }
-        if let Err(what) = self.purse.agrees_with(&world.ledger()) {
+        if let Err(what) = self.purse.agrees_with(&world.bill()) {
             self.fail(Promise::CountsMoney, world.now(), what);
         }
     }

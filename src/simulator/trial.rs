@@ -15,11 +15,11 @@ use sha2::{Digest, Sha256};
 use super::faults::{self, Event, Incident, Span};
 use super::fleet::{self, FleetPlan};
 use super::invariants::{Broken, Moment, Promise, Witness};
-use super::ledger::Ledger;
 use super::wire::{self, Wire};
 use super::world::{Habits, World};
 use crate::capacity::decision::Planned;
 use crate::capacity::engine::{Engine, EngineSettings};
+use crate::capacity::ledger::Statement;
 use crate::model::action::Action;
 use crate::model::name::{ClaimName, PoolName, ProviderId};
 use crate::model::observation::{InterruptionNotice, Observation};
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub trace: String,
     /// The same in lines, if that was asked for.
     pub lines: Vec<String>,
-    pub ledger: Ledger,
+    pub ledger: Statement,
     /// How often each kind of thing happened.
     pub counts: BTreeMap<&'static str, u64>,
     /// The most machines that ran at one time.
@@ -275,7 +275,7 @@ impl<'a> Course<'a> {
             broken: self.witness.broken,
             trace,
             lines: lines.unwrap_or_default(),
-            ledger: self.world.ledger(),
+            ledger: self.world.bill(),
             counts,
             most_machines: self.witness.most_machines,
         }

@@ -147,16 +147,31 @@ impl Inquiry {
         if !speaks && !line.starts_with("{\"picture\"") {
             return Ok(false);
         }
+        Ok(glance(line)?.is_some_and(|glance| self.take_in(&glance)))
+    }
+
+    /// The same of what a line says.
+    pub(super) fn take_in(&mut self, glance: &Glance) -> bool {
         let known = self.names.len();
-        match glance(line)? {
-            None | Some(Glance::Committed { .. } | Glance::Header { .. }) => {}
-            Some(Glance::Picture { is_over }) => self.in_picture = !is_over,
-            Some(Glance::Seen { at, what }) if at <= self.until => self.see(at, &what),
-            Some(Glance::Pod { at, pod }) if at <= self.until => self.see_pod(at, &pod),
-            Some(Glance::Decided { at, decision }) if at <= self.until => self.hear(at, &decision),
-            Some(_) => {}
+        match glance {
+            Glance::Committed { .. } | Glance::Header { .. } => {}
+            Glance::Picture { is_over } => self.in_picture = !is_over,
+            Glance::Seen { at, what } if *at <= self.until => self.see(*at, what),
+            Glance::Pod { at, pod } if *at <= self.until => self.see_pod(*at, pod),
+            Glance::Decided { at, decision } if *at <= self.until => self.hear(*at, decision),
+            _ => {}
         }
-        Ok(self.names.len() > known)
+        self.names.len() > known
+    }
+
+    /// All names that it is known by.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// Why its node stays.
+    pub(super) fn note_kept(&mut self, at: Timestamp, kept: &Kept) {
+        self.found.kept = Some((at, kept.clone()));
     }
 
     /// Begins from the start, with all names that are known by now.
@@ -175,7 +190,7 @@ impl Inquiry {
             && at <= self.until
             && let Some(kept) = decision.kept.into_iter().find(|kept| kept.node.as_str() == node)
         {
-            self.found.kept = Some((at, kept));
+            self.note_kept(at, &kept);
         }
         Ok(())
     }
@@ -462,7 +477,7 @@ fn shortage_in_words(shortage: &Value) -> String {
     format!("EC2 had no {}{more}", told.join(", "))
 }
 
-fn failure_in_words(failure: &Value) -> String {
+pub(super) fn failure_in_words(failure: &Value) -> String {
     if let Some(shortage) = failure.get("InsufficientCapacity") {
         return shortage_in_words(shortage);
     }
@@ -471,7 +486,7 @@ fn failure_in_words(failure: &Value) -> String {
     message.unwrap_or("the launch failed").to_owned()
 }
 
-fn notice_in_words(notice: &Value) -> String {
+pub(super) fn notice_in_words(notice: &Value) -> String {
     let word = notice.as_str().or_else(|| notice.as_object()?.keys().next().map(String::as_str));
     match word {
         Some("SpotReclaim") => "EC2 takes the spot machine back",

@@ -13,6 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 use crate::capacity::cluster::Cluster;
+use crate::capacity::ledger::Statement;
 use crate::model::action::Action;
 use crate::model::buffer::{CapacityBuffer, Scalable};
 use crate::model::catalog::Catalog;
@@ -29,7 +30,6 @@ use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
 use super::chance;
 use super::cloud::{Cloud, CloudHabits, LaunchAnswer, OfferingKey, SHORTAGE_MEMORY};
 use super::kubelet;
-use super::ledger::Ledger;
 use super::story::{Happening, Story};
 use super::workload::{Workload, WorkloadKind, daemon_tolerations, new_pod};
 use weather::{Aftermath, Boot, Weather};
@@ -135,8 +135,9 @@ impl World {
         &self.story
     }
 
-    pub fn ledger(&self) -> Ledger {
-        Ledger::of(&self.cloud, self.now)
+    /// What the cloud charges until now.
+    pub fn bill(&self) -> Statement {
+        self.cloud.bill(self.now)
     }
 
     /// When the next thing happens by itself.

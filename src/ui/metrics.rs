@@ -26,6 +26,7 @@ use crate::capacity::decision::Decision;
 use crate::capacity::disruption::balanced::Move;
 use crate::capacity::disruption::command::reason_of;
 use crate::capacity::disruption::{Command, DisruptionPlan, Kind, Method, Outlook, has_to_move};
+use crate::capacity::ledger::{Ledger, Spent, Statement};
 use crate::capacity::repair::first_due;
 use crate::capacity::scheduling::{EffectiveZone, Place};
 use crate::controllers::recorder::RecordingHealth;
@@ -152,6 +153,8 @@ struct Known {
     forced: BTreeSet<Uid>,
     startups: Summary,
     node_endings: BTreeMap<String, Summary>,
+    /// What machines of ours cost since the process began.
+    ledger: Ledger,
 }
 
 /// A metric of this name that is served from now on.
@@ -347,8 +350,10 @@ impl Metrics {
         let mut known = self.known();
         let (startups, node_endings) =
             (std::mem::take(&mut known.startups), std::mem::take(&mut known.node_endings));
+        let mut ledger = std::mem::take(&mut known.ledger);
+        ledger.let_go(now);
         let state = State::of(self.0.watched.owner);
-        *known = Known { state, unsynced: Some(now), startups, node_endings, ..Known::default() };
+        *known = Known { state, unsynced: Some(now), startups, node_endings, ledger, ..Known::default() };
         self.0.is_synced.set(0);
         self.0.node_count.set(0);
     }
@@ -371,7 +376,9 @@ impl Metrics {
     pub fn text(&self, now: Timestamp) -> String {
         let mut page = Page::default();
         encode_registry(&mut page.0, &self.0.registry).expect("writing to memory does not fail");
-        let known = self.known();
+        let mut known = self.known();
+        known.ledger.reach(now);
+        self.write_spent(&known.ledger.statement(now), &mut page);
         let unsynced = known.unsynced.map_or(0.0, |since| seconds(since, now));
         page.family(
             "cluster_state_unsynced_time_seconds",
@@ -426,10 +433,39 @@ impl Metrics {
         page.0
     }
 
+    /// What was spent. A series stays as long as the process, because it only ever grows.
+    fn write_spent(&self, spent: &Statement, page: &mut Page) {
+        let environment = self.0.watched.owner.map_or("", |owner| owner.environment.as_str());
+        let series = |figure: &dyn Fn(&Spent) -> f64| {
+            let lines = spent.accounts.iter().map(|(account, spent)| {
+                let own = [
+                    ("nodepool", account.pool.map_or("", |pool| pool.0.as_str())),
+                    ("environment", environment),
+                    ("capacity_type", account.capacity_type.as_str()),
+                ];
+                (labels(own), figure(spent))
+            });
+            lines.collect::<Vec<_>>()
+        };
+        page.counters(
+            "nodepools_spent_usd",
+            "What machines cost since the process began, in US dollars",
+            series(&|spent| spent.usd.0 as f64 / 1e6),
+        );
+        page.counters(
+            "nodepools_machine_seconds",
+            "How long machines ran since the process began, each for itself",
+            series(&|spent| spent.machine_seconds as f64),
+        );
+    }
+
     /// Takes in what the node half hears, and when.
     pub fn see(&self, at: Timestamp, seen: &Observation) {
         let inner = &*self.0;
         let mut known = self.known();
+        if !matches!(seen, Observation::Claim(claim) if !known.state.owns(claim)) {
+            known.ledger.observe(at, seen);
+        }
         match seen {
             Observation::Synced => {
                 known.is_synced = true;
@@ -584,6 +620,7 @@ impl Metrics {
             known.judged = Some(judged.clone());
         }
         for planned in &decision.actions {
+            known.ledger.decide(at, &planned.action);
             match &planned.action {
                 Action::CreateClaim(claim) => {
                     let relaxed = claim.annotations.get(&*annotation::MIN_VALUES_RELAXED);

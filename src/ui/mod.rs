@@ -15,4 +15,5 @@ pub mod play;
 mod story;
 mod live_story;
 pub mod metrics;
+pub mod report;
 pub mod cli;

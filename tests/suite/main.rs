@@ -28,6 +28,7 @@ mod mistakes;
 mod promotion;
 mod recording;
 mod rendering;
+mod report;
 mod review;
 mod rolls;
 mod scheduling;

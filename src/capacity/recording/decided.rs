@@ -217,7 +217,7 @@ impl Beaten {
 
 /// Turns decisions into what is recorded of them. Which nodes stay and why is long and seldom new: only what is new is written.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Abridger {
+pub struct Abridger {
     /// The last that was looked at.
     judged: Option<Arc<DisruptionPlan>>,
     kept: BTreeMap<NodeName, Kept>,

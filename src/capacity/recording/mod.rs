@@ -20,7 +20,7 @@ use super::decision::Decision;
 use super::engine::EngineSettings;
 use crate::model::observation::Observation;
 
-pub use decided::{Beaten, Decided, Done, Kept, Purchase, Started, Stayed};
+pub use decided::{Abridger, Beaten, Decided, Done, Kept, Purchase, Started, Stayed};
 pub use key::Key;
 pub use reader::{Glance, Line, PodGlance, Reader, Unreadable, glance};
 pub use scribe::{Page, Scribe, is_turn, subjects_of};

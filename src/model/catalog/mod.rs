@@ -117,6 +117,15 @@ impl Catalog {
         Some(&self.facts[at])
     }
 
+    /// What a machine costs an hour by this list; what is reserved is paid for already. `None`: nobody sells it there.
+    pub fn list_price(&self, name: TypeName, zone: Zone, capacity_type: CapacityType) -> Option<UsdPerHour> {
+        let facts = self.find(name.as_str())?;
+        match capacity_type {
+            CapacityType::Reserved => Some(UsdPerHour::ZERO),
+            CapacityType::Spot | CapacityType::OnDemand => facts.price(zone, capacity_type),
+        }
+    }
+
     /// The place of a type by name.
     pub fn id(&self, name: TypeName) -> Option<TypeId> {
         let at = self.facts.binary_search_by_key(&name, |facts| facts.name).ok()?;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::capacity::ledger::Statement;
 use crate::model::money::{Usd, UsdPerHour};
 use crate::model::name::PoolName;
 use crate::model::offering::CapacityType;
-use crate::simulator::ledger::Ledger;
 use crate::simulator::world::World;
 
 /// Millionths of a dollar an hour, for a millisecond.
@@ -60,7 +60,7 @@ impl Purse {
     }
 
     /// What differs from `ledger`, which rounds each machine down to a millionth of a dollar.
-    pub fn agrees_with(&self, ledger: &Ledger) -> Result<(), String> {
+    pub fn agrees_with(&self, ledger: &Statement) -> Result<(), String> {
         let differs = |mine: Drops, theirs: Usd| {
             let mine = mine / DROPS_OF_A_MICRO_DOLLAR;
             let off = mine - Drops::from(theirs.0);
@@ -99,21 +99,19 @@ impl Purse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capacity::ledger::Account;
 
     /// A purse and a ledger after two hours of one machine at 0.1 dollars an hour.
-    fn spent() -> (Purse, Ledger) {
+    fn spent() -> (Purse, Statement) {
         let (pool, kind, usd) = (PoolName::new("web"), CapacityType::Spot, Usd(200_000));
         let mut purse = Purse::new(Timestamp::UNIX_EPOCH);
         let drops = 200_000 * DROPS_OF_A_MICRO_DOLLAR;
         purse.total = drops;
         purse.by_pool.insert(pool, drops);
         purse.by_capacity_type.insert(kind, drops);
-        let ledger = Ledger {
-            total_usd: usd,
-            by_pool: BTreeMap::from([(pool, usd)]),
-            by_capacity_type: BTreeMap::from([(kind, usd)]),
-            machine_seconds: 7200,
-        };
+        let mut ledger = Statement::default();
+        let account = Account { pool: Some(pool), capacity_type: kind };
+        ledger.pay(account, usd, jiff::SignedDuration::from_hours(2));
         (purse, ledger)
     }
 
@@ -121,12 +119,12 @@ mod tests {
     fn a_ledger_that_says_something_else_is_found() {
         let (purse, ledger) = spent();
         assert_eq!(purse.agrees_with(&ledger), Ok(()));
-        let other = Ledger { total_usd: Usd(200_010), ..ledger.clone() };
+        let other = Statement { total_usd: Usd(200_010), ..ledger.clone() };
         assert!(purse.agrees_with(&other).is_err(), "another sum");
-        let other = Ledger { by_pool: BTreeMap::new(), ..ledger.clone() };
+        let other = Statement { by_pool: BTreeMap::new(), ..ledger.clone() };
         assert!(purse.agrees_with(&other).is_err(), "a pool that paid nothing");
         let kinds = BTreeMap::from([(CapacityType::OnDemand, Usd(200_000))]);
-        let other = Ledger { by_capacity_type: kinds, ..ledger };
+        let other = Statement { by_capacity_type: kinds, ..ledger };
         assert!(purse.agrees_with(&other).is_err(), "another capacity type");
     }
 }

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use super::line::{LineDocument, OutcomeDocument};
 use super::recording::RecordFileArgs;
-use super::simulate::{cost_of, expectations_of, nodes_of, nodes_table};
+use super::report::{Drawing, ReportArgs};
+use super::simulate::{cost_of, cost_table, expectations_of, nodes_of, nodes_table};
 use crate::gitops::render::list_environments;
 use crate::io::clock;
 use crate::io::git::{self, Author, Change, GitSource, Source, Watch};
@@ -20,6 +21,7 @@ use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::interrupt::end_on_interrupt;
 use crate::ui::play::{Play, engine_notice, price_notice, script_of, scripted_policy};
+use crate::ui::report::{About, ReportFile};
 use crate::ui::story::{Narrator, say};
 
 /// Watch the whole job on a simulated cluster: a commit becomes running nodes
@@ -46,6 +48,8 @@ pub struct Args {
     keep: Option<PathBuf>,
     #[command(flatten)]
     recording: RecordFileArgs,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// How long the telling may take, pauses included.
@@ -56,17 +60,18 @@ const PAUSE_MOST: Duration = Duration::from_millis(700);
 const NOTICE_PATIENCE: Duration = Duration::from_secs(2);
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
+    let page = args.report.prepare()?;
     let place = Place::make(args.keep.as_deref())?;
     end_on_interrupt({
         let place = place.clone();
         move || place.clear()
     });
-    let outcome = tell(args, console, &place.path);
+    let outcome = tell(args, page, console, &place.path);
     place.clear();
     outcome
 }
 
-fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
+fn tell(args: &Args, page: Option<ReportFile>, console: &Console, place: &Path) -> Result<Exit, Failure> {
     let heading = |text: &str| say(console, &format!("\n{}\n", console.paint(Tone::Strong, text)));
     say(
         console,
@@ -92,6 +97,7 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
     let script = script_of(&repository, None)?.script;
     let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
     args.recording.begin(&mut play);
+    let drawing = Drawing::begin(page, &mut play);
     if let Some(notice) = price_notice(&play.prices, &play.script.region) {
         say(console, &format!("   {notice}\n"))?;
     }
@@ -137,13 +143,26 @@ fn tell(args: &Args, console: &Console, place: &Path) -> Result<Exit, Failure> {
     }
 
     args.recording.end(&mut play)?;
+    if let Some(drawing) = drawing {
+        let notices = [
+            engine_notice(play.repository(), &play.script.environment),
+            price_notice(&play.prices, &play.script.region),
+        ];
+        let about = About {
+            notices: notices.into_iter().flatten().collect(),
+            expectations: expectations_of(&play),
+            command: format!("provisor demo --seed {}", play.script.seed),
+            ..About::default()
+        };
+        drawing.end(&play, about, console)?;
+    }
     heading("6. What came of it")?;
     let nodes = nodes_of(&play);
     if !console.is_json() {
-        say(console, &nodes_table(&nodes).to_string())?;
+        say(console, &format!("{}\n{}", nodes_table(&nodes), cost_table(&cost_of(&play))))?;
     }
     let world = play.reconciler.cluster().world();
-    let ledger = world.ledger();
+    let ledger = play.reconciler.spent();
     let parts: Vec<String> =
         ledger.by_capacity_type.iter().map(|(kind, usd)| format!("${usd} {kind}")).collect();
     let bought = world.story().count("Launched");

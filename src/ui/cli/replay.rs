@@ -6,13 +6,17 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::recording::{Next, read_lines};
+use super::report::{ReportArgs, write};
+use crate::capacity::recording::{Decided, Reader};
 use crate::model::count::counted;
 use crate::model::time::render_duration;
+use crate::simulator::chronicle::Chronicle;
 use crate::simulator::replay::{Outcome, Replay};
 use crate::simulator::what_if::{FIELDS, Rest, WhatIf};
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::progress::Progress;
+use crate::ui::report::{About, ReportFile};
 
 /// Decide a recording again and name the first decision that differs
 #[derive(Debug, clap::Args)]
@@ -27,6 +31,7 @@ Examples:
   provisor simulate --record day.jsonl.zst && provisor replay day.jsonl.zst
   provisor replay /var/lib/provisor/recording --output json
   provisor replay day.jsonl.zst --what-if pools.general.limits.nodes=3
+  provisor replay day.jsonl.zst --report day.html           the recorded run as a page for a browser
   zstd -dc day.jsonl.zst | jq .                             the recording itself")]
 pub struct Args {
     /// The file, or the directory with all files, of a recording
@@ -35,6 +40,8 @@ pub struct Args {
     /// Change one field of a pool, such as pools.general.consolidate-after=10m, and say what that would have changed first, and what the cluster would come to at the end
     #[arg(long, value_name = "pools.NAME.FIELD=VALUE")]
     what_if: Option<String>,
+    #[command(flatten)]
+    report: ReportArgs,
 }
 
 /// The answer of `replay --output json`.
@@ -113,11 +120,15 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         Failure::usage(error.to_string())
             .help(format!("the fields of a pool that can be asked about are {FIELDS}"))
     })?;
+    let page = args.report.prepare()?;
     let replay = replay(args, Replay::asking(what_if.clone()), console)?;
     let compared = match &what_if {
         Some(what_if) => Some(at_the_end(args, what_if, console)?),
         None => None,
     };
+    if let Some(file) = page {
+        draw(args, file, console)?;
+    }
     let document = document(replay.outcome(), compared);
     if console.is_json() {
         console.json(&document)?;
@@ -144,6 +155,28 @@ fn replay(args: &Args, mut replay: Replay, console: &Console) -> Result<Replay, 
         Replay::note_torn,
     )?;
     Ok(replay)
+}
+
+/// Draws what was recorded, whatever would be decided today.
+fn draw(args: &Args, file: ReportFile, console: &Console) -> Result<(), Failure> {
+    let progress = Progress::start(console, "drawing");
+    let mut told = (Reader::default(), Chronicle::default());
+    read_lines(
+        &args.recording,
+        &mut told,
+        |(reader, chronicle), line| {
+            if let Some(line) = reader.read::<Decided>(line)? {
+                chronicle.read(line);
+            }
+            Ok(Next::Line)
+        },
+        |(_, chronicle), file, why| {
+            chronicle.note(format!("{file} is torn: {why}. What was whole before that is drawn."));
+        },
+    )?;
+    drop(progress);
+    let command = format!("provisor replay {}", args.recording.display());
+    write(file, told.1, None, &About { command, ..About::default() }, console)
 }
 
 /// What the cluster that was recorded comes to, as it is and with the change.

@@ -8,13 +8,16 @@ use serde::Serialize;
 
 use super::promote::PromotedField;
 use super::recording::RecordFileArgs;
+use super::report::{Drawing, ReportArgs};
 use super::repository::{CommitArgs, open};
 use super::weeks;
 use crate::capacity::cluster::Cluster;
+use crate::capacity::ledger::Statement;
 use crate::gitops::promotion::PromotionDecision;
 use crate::model::action::Subject;
 use crate::model::count::{agreeing, counted};
 use crate::model::label;
+use crate::model::money::UsdPerHour;
 use crate::model::time::{parse_duration, render_duration};
 use crate::simulator::story::Happening;
 use crate::ui::console::{Console, Tone};
@@ -22,6 +25,7 @@ use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
 use crate::ui::play::{Chosen, Play, engine_notice, engine_of, price_notice, script_of, scripted_policy};
 use crate::ui::progress::Progress;
+use crate::ui::report::About;
 use crate::ui::script::DURATION_MAX;
 use crate::ui::story::{Decided, decided, stays};
 use crate::ui::table::Table;
@@ -40,6 +44,7 @@ Examples:
   provisor simulate --repo examples/gpu-studio --seed 7
   provisor simulate --seed 42 --output json | jq .cost.totalUsd
   provisor simulate --record day.jsonl.zst && provisor why node web-x7x2c --recording day.jsonl.zst
+  provisor simulate --report run.html                       a picture of the run, for a browser
   provisor simulate --weeks 1000 --seed 1
   provisor simulate --seed 17 --shrink --to trial.toml && provisor simulate --trial trial.toml")]
 pub struct Args {
@@ -59,6 +64,8 @@ pub struct Args {
     duration: Option<String>,
     #[command(flatten)]
     recording: RecordFileArgs,
+    #[command(flatten)]
+    report: ReportArgs,
     #[command(flatten)]
     trials: weeks::TrialArgs,
 }
@@ -104,7 +111,7 @@ pub struct EventDocument {
     pub message: String,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExpectationDocument {
     pub at: String,
@@ -156,20 +163,36 @@ pub struct NodeDocument {
 }
 
 /// What was paid, in US dollars.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CostDocument {
     pub total_usd: String,
     pub usd_per_hour_at_end: String,
     pub by_pool: BTreeMap<String, String>,
     pub by_capacity_type: BTreeMap<String, String>,
+    /// Whole seconds of every node, from its launch until it was told to end.
     pub machine_seconds: i64,
+    /// The same by environment, pool and capacity type. The amounts come to the total.
+    pub accounts: Vec<AccountDocument>,
+}
+
+/// What was paid for the nodes of a pool and capacity type.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AccountDocument {
+    pub environment: String,
+    /// Null for machines that no pool asked for.
+    pub pool: Option<String>,
+    pub capacity_type: String,
+    pub machine_seconds: i64,
+    pub usd: String,
 }
 
 pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     if args.trials.is_asked() {
         return weeks::run(&args.trials, args.seed, console);
     }
+    let page = args.report.prepare()?;
     let repository = match &args.repo {
         Some(place) => open(place, &args.at, console)?,
         None if args.at.is_asked()? => open(".", &args.at, console)?,
@@ -193,6 +216,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let mut play = Play::new(repository.clone(), script, args.seed, scripted_policy())?;
     args.recording.begin(&mut play);
+    let drawing = Drawing::begin(page, &mut play);
     play.take_commit(repository)?;
     tell_notices(&mut play, console);
     let mut promotions = Vec::new();
@@ -219,6 +243,9 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     args.recording.end(&mut play)?;
     let events = told_in_order(&play, decisions);
     let document = document(&play, &events, promotions);
+    if let Some(drawing) = drawing {
+        drawing.end(&play, about(&document, args), console)?;
+    }
     if console.is_json() {
         console.json(&document)?;
     } else {
@@ -226,6 +253,25 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     }
     let failed = play.verdicts().iter().any(|verdict| !verdict.failures.is_empty());
     Ok(if failed { Exit::No } else { Exit::Done })
+}
+
+/// What a page says of the run beside what happened in it.
+fn about(document: &SimulationDocument, args: &Args) -> About {
+    let mut command = "provisor simulate".to_owned();
+    let seed = document.seed.to_string();
+    let words =
+        [("--repo", &args.repo), ("--env", &args.env), ("--seed", &Some(seed)), ("--for", &args.duration)];
+    for (word, value) in words {
+        if let Some(value) = value {
+            command.push_str(&format!(" {word} {value}"));
+        }
+    }
+    About {
+        notices: [&document.engine_notice, &document.price_notice].into_iter().flatten().cloned().collect(),
+        expectations: document.expectations.clone(),
+        command,
+        ..About::default()
+    }
 }
 
 /// Tells what is to be known of a commit that is carried out.
@@ -302,18 +348,32 @@ pub(super) fn expectations_of(play: &Play) -> Vec<ExpectationDocument> {
 
 /// What was paid until now.
 pub(super) fn cost_of(play: &Play) -> CostDocument {
-    let world = play.reconciler.cluster().world();
-    let ledger = world.ledger();
-    CostDocument {
-        total_usd: ledger.total_usd.to_string(),
-        usd_per_hour_at_end: world.cloud().price_now().to_string(),
-        by_pool: ledger.by_pool.iter().map(|(pool, usd)| (pool.to_string(), usd.to_string())).collect(),
-        by_capacity_type: ledger
-            .by_capacity_type
-            .iter()
-            .map(|(kind, usd)| (kind.to_string(), usd.to_string()))
-            .collect(),
-        machine_seconds: ledger.machine_seconds,
+    let ledger = play.reconciler.spent();
+    let hourly = play.reconciler.usd_per_hour();
+    CostDocument::of(&ledger, hourly, &play.script.environment)
+}
+
+impl CostDocument {
+    pub fn of(ledger: &Statement, hourly: UsdPerHour, environment: &str) -> Self {
+        let accounts = ledger.accounts.iter().map(|(account, spent)| AccountDocument {
+            environment: environment.to_owned(),
+            pool: account.pool.map(|pool| pool.to_string()),
+            capacity_type: account.capacity_type.to_string(),
+            machine_seconds: spent.machine_seconds,
+            usd: spent.usd.to_string(),
+        });
+        Self {
+            total_usd: ledger.total_usd.to_string(),
+            usd_per_hour_at_end: hourly.to_string(),
+            by_pool: ledger.by_pool.iter().map(|(pool, usd)| (pool.to_string(), usd.to_string())).collect(),
+            by_capacity_type: ledger
+                .by_capacity_type
+                .iter()
+                .map(|(kind, usd)| (kind.to_string(), usd.to_string()))
+                .collect(),
+            machine_seconds: ledger.machine_seconds,
+            accounts: accounts.collect(),
+        }
     }
 }
 
@@ -400,6 +460,9 @@ fn text(play: &Play, document: &SimulationDocument, events: &[Event], console: &
         text.push('\n');
         text.push_str(&nodes_table(&document.nodes).to_string());
     }
+    if !document.cost.accounts.is_empty() {
+        text.push_str(&format!("\n{}", cost_table(&document.cost)));
+    }
     text.push('\n');
     for verdict in play.verdicts() {
         let at = play.elapsed(verdict.at);
@@ -423,6 +486,26 @@ fn text(play: &Play, document: &SimulationDocument, events: &[Event], console: &
         render_duration(play.script.duration)
     ));
     text
+}
+
+/// What was paid, by pool and capacity type.
+pub(super) fn cost_table(cost: &CostDocument) -> Table {
+    let mut table = Table::new(&["POOL", "CAPACITY", "NODE-HOURS", "USD"]);
+    for account in &cost.accounts {
+        table.row([
+            account.pool.clone().unwrap_or_else(|| "-".to_owned()),
+            account.capacity_type.clone(),
+            in_hours(account.machine_seconds),
+            account.usd.clone(),
+        ]);
+    }
+    table
+}
+
+/// Seconds in hours, to the hundredth: `1.25`.
+pub fn in_hours(seconds: i64) -> String {
+    let hundredths = seconds.max(0) / 36;
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
 pub(super) fn nodes_table(nodes: &[NodeDocument]) -> Table {

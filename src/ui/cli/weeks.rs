@@ -10,11 +10,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::capacity::ledger::Statement;
 use crate::model::count::{agreeing, counted};
 use crate::model::money::Usd;
 use crate::model::time::render_duration;
 use crate::simulator::invariants::Promise;
-use crate::simulator::ledger::Ledger;
 use crate::simulator::shrink::shrink;
 use crate::simulator::trial::{Outcome, Trial};
 use crate::ui::console::{Console, Tone};
@@ -30,13 +30,13 @@ const TOLD_MAX: usize = 50;
 #[derive(Debug, clap::Args)]
 pub struct TrialArgs {
     /// Play so many weeks of made-up fleets with faults, one seed each, instead of a fleet
-    #[arg(long, value_name = "N", conflicts_with_all = ["repo", "env", "duration", "trial", "shrink"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", conflicts_with_all = ["repo", "env", "duration", "report", "trial", "shrink"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     weeks: Option<u64>,
     /// Find a short list of events that breaks what the week of --seed breaks, and write it to --to
-    #[arg(long, requires = "seed", conflicts_with_all = ["repo", "env", "duration", "trial"])]
+    #[arg(long, requires = "seed", conflicts_with_all = ["repo", "env", "duration", "report", "trial"])]
     shrink: bool,
     /// Play a file that --shrink wrote
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["repo", "env", "duration", "seed"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["repo", "env", "duration", "report", "seed"])]
     trial: Option<PathBuf>,
     /// Where --shrink writes what it found, instead of trial-SEED.toml
     #[arg(long, value_name = "FILE", requires = "shrink")]
@@ -221,7 +221,7 @@ struct Played {
     broken_trials: u64,
     counts: BTreeMap<String, u64>,
     most_machines: usize,
-    cost: Ledger,
+    cost: Statement,
     trace: Sha256,
     events: Vec<String>,
 }
@@ -235,7 +235,7 @@ impl Played {
             broken_trials: 0,
             counts: BTreeMap::new(),
             most_machines: 0,
-            cost: Ledger::default(),
+            cost: Statement::default(),
             trace: Sha256::new(),
             events: Vec::new(),
         }

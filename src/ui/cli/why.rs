@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::recording::unreadable;
 use crate::capacity::disruption::stays;
-use crate::capacity::recording::{Beaten, Glance, Key, Started, Unreadable, glance, subjects_of};
+use crate::capacity::recording::{Beaten, Committed, Glance, Key, Started, Unreadable, glance, subjects_of};
 use crate::io::recording::{Block, Segment, segments};
 use crate::model::action::LaunchOption;
 use crate::model::count::{agreeing, counted};
@@ -256,7 +256,7 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     shelf.ask(&mut inquiry, until)?;
     let Some(found) = inquiry.answer() else { return Err(shelf.unknown(args, until)?) };
     let (environment, simulated) = shelf.header(until)?;
-    let document = document(args, &found, until, environment, simulated);
+    let document = document((args.kind, &args.name), &found, until, environment, simulated);
     if console.is_json() {
         console.json(&document)?;
     } else {
@@ -412,7 +412,13 @@ fn each_line(
     Ok(())
 }
 
-fn document(args: &Args, found: &Found, at: Timestamp, environment: String, simulated: bool) -> WhyDocument {
+fn document(
+    (kind, name): (KindWord, &str),
+    found: &Found,
+    at: Timestamp,
+    environment: String,
+    simulated: bool,
+) -> WhyDocument {
     let commit = |at| {
         found.commit_at(at).map(|(since, commit)| CommitDocument {
             id: commit.id.to_string(),
@@ -426,12 +432,12 @@ fn document(args: &Args, found: &Found, at: Timestamp, environment: String, simu
             .is_some_and(|(began, _)| found.kept.as_ref().is_none_or(|(since, _)| since <= began));
     WhyDocument {
         version: 1,
-        kind: args.kind.as_str().into(),
-        name: args.name.clone(),
+        kind: kind.as_str().into(),
+        name: name.to_owned(),
         at: at.to_string(),
         environment,
         simulated,
-        node: found.node.clone().filter(|_| args.kind != KindWord::Pod),
+        node: found.node.clone().filter(|_| kind != KindWord::Pod),
         claim: found.claim.clone(),
         pool: found.pool.clone().filter(|pool| !pool.is_empty()),
         gone: found.is_gone,
@@ -553,8 +559,33 @@ fn moment_of(text: &str) -> String {
     text.parse().map_or_else(|_| text.to_owned(), moment)
 }
 
-fn text(document: &WhyDocument, found: &Found, console: &Console) -> String {
-    let mut rows: Vec<(&str, String)> = Vec::new();
+/// A word, and what is said under it.
+pub type Row = (&'static str, String);
+
+/// What `provisor why claim NAME` says of a claim and its node.
+pub fn rows_of_claim(name: &str, found: &Found, at: Timestamp) -> Vec<Row> {
+    rows(&document((KindWord::Claim, name), found, at, String::new(), false), found)
+}
+
+/// What it says of a disruption that began.
+pub fn rows_of_disruption(at: Timestamp, started: &Started) -> Vec<Row> {
+    let mut rows = Vec::new();
+    disruption_rows(&disrupted(at, started), &mut rows);
+    rows
+}
+
+/// What it says of the commit in force.
+pub fn row_of_commit(since: Timestamp, commit: &Committed) -> Row {
+    let document = CommitDocument {
+        id: commit.id.to_string(),
+        subject: commit.subject.to_string(),
+        since: since.to_string(),
+    };
+    ("commit", commit_in_words(&document))
+}
+
+fn rows(document: &WhyDocument, found: &Found) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
     match &document.pod {
         Some(pod) => pod_rows(document, pod, &mut rows),
         None => machine_rows(document, &mut rows),
@@ -570,11 +601,15 @@ fn text(document: &WhyDocument, found: &Found, console: &Console) -> String {
     if let Some(commit) = &document.commit {
         rows.push(("commit", commit_in_words(commit)));
     }
+    rows
+}
+
+fn text(document: &WhyDocument, found: &Found, console: &Console) -> String {
     let simulated = if document.simulated { " (simulated)" } else { "" };
     let title = format!("{} {} at {}", document.kind, document.name, moment_of(&document.at));
     let mut text =
         format!("{}, environment {}{simulated}\n", console.paint(Tone::Strong, &title), document.environment);
-    for (word, said) in rows {
+    for (word, said) in rows(document, found) {
         text.push_str(&format!("  {word:<8} {said}\n"));
     }
     text
@@ -591,7 +626,7 @@ fn is_told_already(event: &Happened) -> bool {
     )
 }
 
-fn machine_rows(document: &WhyDocument, rows: &mut Vec<(&'static str, String)>) {
+fn machine_rows(document: &WhyDocument, rows: &mut Vec<Row>) {
     let other = match document.kind.as_str() {
         "node" => document.claim.as_ref().map(|claim| format!("claim {claim}")),
         _ => document.node.as_ref().map(|node| format!("node {node}")),
@@ -630,21 +665,8 @@ fn machine_rows(document: &WhyDocument, rows: &mut Vec<(&'static str, String)>) 
             rows.push(("under", commit_in_words(commit)));
         }
     }
-    for started in document.disrupted.iter().rev().take(1) {
-        let pods = format!("{} {}", counted(started.pods, "pod"), agreeing(started.pods, "moves", "move"));
-        rows.push((
-            "went",
-            format!("{} {}: {}; {pods}", moment_of(&started.at), started.method, started.why),
-        ));
-        let replacements: Vec<String> = started.replacements.iter().map(option_in_words).collect();
-        if !replacements.is_empty() {
-            rows.push(("replaced", format!("by {}", some_of(&replacements))));
-        }
-        let beaten: Vec<String> =
-            started.alternatives.iter().map(|other| beaten_in_words(other, &started.nodes)).collect();
-        if !beaten.is_empty() {
-            rows.push(("instead", format!("of {}", beaten.join("; of "))));
-        }
+    if let Some(started) = document.disrupted.last() {
+        disruption_rows(started, rows);
     }
     if let Some(kept) = &document.kept {
         let earlier = if kept.or_earlier { " or before" } else { "" };
@@ -667,7 +689,21 @@ fn machine_rows(document: &WhyDocument, rows: &mut Vec<(&'static str, String)>) 
     }
 }
 
-fn pod_rows(document: &WhyDocument, pod: &PodDocument, rows: &mut Vec<(&'static str, String)>) {
+fn disruption_rows(started: &DisruptedDocument, rows: &mut Vec<Row>) {
+    let pods = format!("{} {}", counted(started.pods, "pod"), agreeing(started.pods, "moves", "move"));
+    rows.push(("went", format!("{} {}: {}; {pods}", moment_of(&started.at), started.method, started.why)));
+    let replacements: Vec<String> = started.replacements.iter().map(option_in_words).collect();
+    if !replacements.is_empty() {
+        rows.push(("replaced", format!("by {}", some_of(&replacements))));
+    }
+    let beaten: Vec<String> =
+        started.alternatives.iter().map(|other| beaten_in_words(other, &started.nodes)).collect();
+    if !beaten.is_empty() {
+        rows.push(("instead", format!("of {}", beaten.join("; of "))));
+    }
+}
+
+fn pod_rows(document: &WhyDocument, pod: &PodDocument, rows: &mut Vec<Row>) {
     let since = |at: &Option<String>| at.as_deref().map(moment_of).unwrap_or_default();
     if let Some(created) = &pod.created {
         rows.push(("created", moment_of(created)));
@@ -733,9 +769,18 @@ fn some_of(names: &[String]) -> String {
     }
 }
 
+/// Its short id and the first line of its message.
+pub fn name_of_commit(commit: &Committed) -> String {
+    short_commit(&commit.id, &commit.subject)
+}
+
 fn commit_in_words(commit: &CommitDocument) -> String {
-    let id = commit.id.rsplit([':', '@']).next().unwrap_or(&commit.id);
+    format!("{}, in force since {}", short_commit(&commit.id, &commit.subject), moment_of(&commit.since))
+}
+
+fn short_commit(id: &str, subject: &str) -> String {
+    let id = id.rsplit([':', '@']).next().unwrap_or(id);
     let short: String = id.chars().take(7).collect();
-    let subject = if commit.subject.is_empty() { String::new() } else { format!(" \"{}\"", commit.subject) };
-    format!("{short}{subject}, in force since {}", moment_of(&commit.since))
+    let subject = if subject.is_empty() { String::new() } else { format!(" \"{subject}\"") };
+    format!("{short}{subject}")
 }

@@ -30,6 +30,14 @@ impl Page {
         };
     }
 
+    /// A counter of one series for each of `lines`, if there are any.
+    pub fn counters(&mut self, name: &str, help: &str, lines: Vec<(String, f64)>) {
+        if !lines.is_empty() {
+            self.family(name, "counter", help);
+            lines.iter().for_each(|(labels, value)| self.line(&format!("{name}_total"), labels, *value));
+        }
+    }
+
     /// A family of one series for each of `lines`, if there are any.
     pub fn gauges(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = (String, f64)>) {
         let mut lines = lines.into_iter().peekable();

@@ -11,7 +11,7 @@ use crate::model::catalog::Catalog;
 use crate::model::claim::NodeClaim;
 use crate::model::label::{self, Labels};
 use crate::model::money::UsdPerHour;
-use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, Zone};
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, TypeName, Zone};
 use crate::model::node::Node;
 use crate::model::offering::CapacityType;
 use crate::model::owner::Owner;
@@ -92,14 +92,8 @@ impl State {
             return Cost::Open;
         };
         let Some(catalog) = &self.catalog else { return Cost::Open };
-        let price = catalog.find(&kind).zip(CapacityType::parse(&capacity_type)).and_then(|(facts, kind)| {
-            // What is reserved is paid for already.
-            if kind == CapacityType::Reserved {
-                Some(UsdPerHour::ZERO)
-            } else {
-                facts.price(Zone(zone), kind)
-            }
-        });
+        let price = CapacityType::parse(&capacity_type)
+            .and_then(|capacity_type| catalog.list_price(TypeName(kind), Zone(zone), capacity_type));
         price.map_or(Cost::NotSold, Cost::Known)
     }
 

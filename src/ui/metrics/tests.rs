@@ -252,6 +252,49 @@ fn obs_014_the_cost_of_a_pool_follows_its_claims_and_prices() {
     is_silent(&metrics, "nodepools_cost_total{");
 }
 
+#[test]
+fn money_is_counted_for_machines_of_ours_and_only_ever_grows() {
+    let (us, them) = (Owner::new("provisor", "prod"), Owner::new("provisor", "dev"));
+    let metrics = Metrics::of(Watched { owner: Some(us), hides_objects: true });
+    metrics.see(NOW, &Observation::Catalog(Arc::new(Catalog::builtin("us-east-1").expect("a region"))));
+    metrics.see(NOW, &owned(pool("web", json!({})), us));
+    metrics.see(NOW, &owned(pool("theirs", json!({})), them));
+    let bought = |name: &str, pool: &str| {
+        let label = json!({"metadata": {"labels": {"karpenter.sh/nodepool": pool}}});
+        let mut seen = claim(name, label);
+        if let Observation::Claim(claim) = &mut seen {
+            Arc::make_mut(claim).provider_id = Some(format!("aws:///us-east-1a/i-{name}").as_str().into());
+        }
+        seen
+    };
+    metrics.see(NOW, &bought("a", "web"));
+    metrics.see(NOW, &bought("b", "theirs"));
+    let series = "{nodepool=\"web\",environment=\"prod\",capacity_type=\"on-demand\"}";
+    let at = |seconds: i64| metrics.text(after(seconds));
+    let has = |text: &str, name: &str, value: &str| {
+        let line = format!("karpenter_nodepools_{name}_total{series} {value}\n");
+        assert!(text.contains(&line), "no {line} in\n{text}");
+    };
+    has(&at(3600), "spent_usd", "0.096");
+    has(&at(3600), "machine_seconds", "3600.0");
+    assert!(!at(3600).contains("nodepool=\"theirs\""), "others count their own");
+    // The clock jumps back, and the cluster is read anew: a counter that fell would read as a restart.
+    has(&at(-60), "spent_usd", "0.096");
+    metrics.begin(after(3600));
+    has(&at(7200), "spent_usd", "0.096");
+    metrics.see(after(7200), &owned(pool("web", json!({})), us));
+    let catalog = Catalog::builtin("us-east-1").expect("a region");
+    metrics.see(after(7200), &Observation::Catalog(Arc::new(catalog)));
+    metrics.see(after(7200), &bought("a", "web"));
+    has(&at(10_800), "spent_usd", "0.192");
+    metrics.decided(
+        after(10_800),
+        &decision(Action::Terminate { instance: "aws:///us-east-1a/i-a".into() }, "Empty"),
+    );
+    metrics.see(after(14_400), &Observation::ClaimGone(ClaimName::new("a")));
+    has(&at(20_000), "spent_usd", "0.192");
+}
+
 /// Rows: OBS-010
 #[test]
 fn obs_010_a_node_is_measured_while_it_is_there_and_all_of_them_by_their_use() {
@@ -726,7 +769,9 @@ fn a_day(metrics: &Metrics) {
         pool.used = Some(used);
     }
     metrics.see(NOW, &healthy);
-    let first = made(&claim("a", json!({})));
+    let bought = json!({"status": {"providerID": "aws:///us-east-1a/i-1"}});
+    let first = made(&claim("a", bought));
+    metrics.see(NOW, &Observation::Claim(first.clone()));
     metrics.decided(NOW, &decision(Action::CreateClaim(first.clone()), "Provisioned"));
     let label = json!({"metadata": {"labels": {"node.kubernetes.io/instance-type": "z9.huge"}}});
     let gone = json!({"metadata": {"deletionTimestamp": NOW.to_string()}});

@@ -7,6 +7,7 @@ mod marking;
 mod candidates;
 mod protection;
 mod costs;
+mod ledger;
 mod emptiness;
 mod drift;
 mod static_drift;

@@ -1,0 +1,323 @@
+//! What nodes cost so far: seconds of machines times their price, by pool and capacity type.
+//!
+//! A ledger is fed with what an engine is told and what it decides, so a simulation, a recording and a real cluster are counted
+//! by one rule: a machine costs its price from its launch, or from when it was first seen, until it is told to end or is seen to
+//! be gone. Nothing is ever taken off again. Where a clock jumps back, nothing is counted until it has caught up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::model::action::{Action, LaunchOption};
+use crate::model::catalog::Catalog;
+use crate::model::claim::{ConditionType, NodeClaim};
+use crate::model::label;
+use crate::model::money::{Usd, UsdPerHour};
+use crate::model::name::{ClaimName, PoolName, ProviderId, TypeName, Zone};
+use crate::model::observation::{Instance, InterruptionNotice, Observation};
+use crate::model::offering::CapacityType;
+
+/// Whose account a machine is on; the environment is the ledger's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Account {
+    /// `None`: no pool asked for the machine.
+    pub pool: Option<PoolName>,
+    pub capacity_type: CapacityType,
+}
+
+/// What was spent on an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    pub usd: Usd,
+    /// Whole seconds of each machine.
+    pub machine_seconds: i64,
+}
+
+/// What was spent until a moment. The parts come to the total.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statement {
+    pub total_usd: Usd,
+    pub machine_seconds: i64,
+    pub accounts: BTreeMap<Account, Spent>,
+    pub by_pool: BTreeMap<PoolName, Usd>,
+    pub by_capacity_type: BTreeMap<CapacityType, Usd>,
+}
+
+impl Statement {
+    /// Puts what a machine cost on its account; less than nothing counts as nothing.
+    pub fn pay(&mut self, account: Account, usd: Usd, lived: SignedDuration) {
+        let (usd, seconds) = (usd.max(Usd(0)), lived.as_secs().max(0));
+        let spent = self.accounts.entry(account).or_default();
+        spent.usd += usd;
+        spent.machine_seconds += seconds;
+        self.total_usd += usd;
+        self.machine_seconds += seconds;
+        *self.by_capacity_type.entry(account.capacity_type).or_default() += usd;
+        if let Some(pool) = account.pool {
+            *self.by_pool.entry(pool).or_default() += usd;
+        }
+    }
+}
+
+/// What runs on an account at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    pub machines: u32,
+    pub usd_per_hour: UsdPerHour,
+}
+
+/// Adds up what machines cost while news of them comes in.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// The first and the latest moment that it was told of.
+    span: Option<(Timestamp, Timestamp)>,
+    catalog: Option<Arc<Catalog>>,
+    /// Launches on their way: at which prices.
+    asked: BTreeMap<ClaimName, Vec<LaunchOption>>,
+    machines: BTreeMap<ProviderId, Machine>,
+    of_claim: BTreeMap<ClaimName, ProviderId>,
+    /// Of machines that are gone with their claims.
+    settled: Statement,
+}
+
+/// A machine that has a claim.
+#[derive(Clone, Debug)]
+struct Machine {
+    account: Account,
+    instance_type: TypeName,
+    zone: Zone,
+    /// `None`: nobody knows, so it is counted as nothing.
+    price: Option<UsdPerHour>,
+    /// What the catalogue says, by which the price is seen to change.
+    listed: Option<UsdPerHour>,
+    /// Since when it costs that price.
+    since: Timestamp,
+    /// What it cost before, at other prices.
+    before: (Usd, SignedDuration),
+    end: End,
+}
+
+/// How far the end of a machine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Open,
+    /// It was told to end, and may refuse.
+    Asked(Timestamp),
+    Gone(Timestamp),
+}
+
+impl Machine {
+    fn lived_at_this_price(&self, until: Timestamp) -> SignedDuration {
+        let until = match self.end {
+            End::Open => until,
+            End::Asked(at) | End::Gone(at) => until.min(at),
+        };
+        until.duration_since(self.since).max(SignedDuration::ZERO)
+    }
+
+    fn cost(&self, until: Timestamp) -> (Usd, SignedDuration) {
+        let lived = self.lived_at_this_price(until);
+        let (usd, before) = self.before;
+        (usd + self.price.unwrap_or_default().over(lived), before.saturating_add(lived))
+    }
+
+    /// From `at` on it costs another price.
+    fn reprice(&mut self, at: Timestamp, listed: Option<UsdPerHour>) {
+        if listed == self.listed || listed.is_none() {
+            return;
+        }
+        self.before = self.cost(at);
+        self.since = self.since.max(at);
+        self.price = match (self.price, self.listed, listed) {
+            // What a NodeOverlay makes of the list price, it makes of the new one.
+            (Some(price), Some(former), Some(listed)) if former != price && former > UsdPerHour::ZERO => {
+                Some(price.share(listed, former))
+            }
+            _ => listed,
+        };
+        self.listed = listed;
+    }
+}
+
+impl Ledger {
+    /// Takes in what an engine is told.
+    pub fn observe(&mut self, at: Timestamp, seen: &Observation) {
+        let now = self.reach(at);
+        match seen {
+            Observation::Catalog(catalog) => {
+                for machine in self.machines.values_mut() {
+                    let Account { capacity_type, .. } = machine.account;
+                    let listed = catalog.list_price(machine.instance_type, machine.zone, capacity_type);
+                    machine.reprice(now, listed);
+                }
+                self.catalog = Some(catalog.clone());
+            }
+            Observation::Launched { claim, instance, .. } => {
+                let ago = at.duration_since(instance.launched).max(SignedDuration::ZERO);
+                self.launched(now, ago, *claim, instance);
+            }
+            Observation::LaunchFailed { claim, .. } => drop(self.asked.remove(claim)),
+            Observation::Claim(claim) => self.meet(now, claim),
+            Observation::ClaimGone(claim) => {
+                self.asked.remove(claim);
+                if let Some(id) = self.of_claim.remove(claim) {
+                    self.settle(now, id);
+                }
+            }
+            Observation::Terminating { instance } => self.end(*instance, End::Asked(now)),
+            Observation::Terminated { instance }
+            | Observation::Interruption { instance, notice: InterruptionNotice::StateChange } => {
+                self.end(*instance, End::Gone(now));
+            }
+            Observation::TerminateFailed { instance, .. } => {
+                if let Some(machine) = self.machines.get_mut(instance)
+                    && matches!(machine.end, End::Asked(_))
+                {
+                    machine.end = End::Open;
+                }
+            }
+            Observation::Instances(listed) => {
+                for instance in listed.iter().filter(|instance| instance.is_terminating) {
+                    self.end(instance.provider_id, End::Asked(now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes in what an engine wants done.
+    pub fn decide(&mut self, at: Timestamp, action: &Action) {
+        let now = self.reach(at);
+        match action {
+            Action::Launch { claim, options } => drop(self.asked.insert(*claim, options.clone())),
+            Action::Terminate { instance } => self.end(*instance, End::Asked(now)),
+            _ => {}
+        }
+    }
+
+    /// Time has come to `at`, or was there already. The moment up to which is counted.
+    pub fn reach(&mut self, at: Timestamp) -> Timestamp {
+        let (_, latest) = self.span.get_or_insert((at, at));
+        *latest = (*latest).max(at);
+        *latest
+    }
+
+    /// Nobody tells of these machines any more; what they cost until now stays counted.
+    pub fn let_go(&mut self, at: Timestamp) {
+        let now = self.reach(at);
+        let ids: Vec<ProviderId> = self.machines.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.settle(now, id));
+        self.of_claim.clear();
+        self.asked.clear();
+        // What is met again is counted from then on: its launch was counted, here or by another.
+        self.span = Some((now, now));
+    }
+
+    /// What was spent until `at`, or until the latest moment that it was told of.
+    pub fn statement(&self, at: Timestamp) -> Statement {
+        let until = self.span.map_or(at, |(_, latest)| latest.max(at));
+        let mut statement = self.settled.clone();
+        for machine in self.machines.values() {
+            let (usd, lived) = machine.cost(until);
+            statement.pay(machine.account, usd, lived);
+        }
+        statement
+    }
+
+    /// What runs now, by account; an account of which nothing runs is left out.
+    pub fn rates(&self) -> BTreeMap<Account, Rate> {
+        let mut rates: BTreeMap<Account, Rate> = BTreeMap::new();
+        for machine in self.machines.values().filter(|machine| machine.end == End::Open) {
+            let rate = rates.entry(machine.account).or_default();
+            rate.machines += 1;
+            rate.usd_per_hour += machine.price.unwrap_or_default();
+        }
+        rates
+    }
+
+    /// What all that runs now costs.
+    pub fn usd_per_hour(&self) -> UsdPerHour {
+        self.rates().values().map(|rate| rate.usd_per_hour).sum()
+    }
+
+    /// What a machine costs an hour, if it is known.
+    pub fn price_of(&self, id: ProviderId) -> Option<UsdPerHour> {
+        self.machines.get(&id)?.price
+    }
+
+    /// It was launched so long `ago` by the clock of the news, which may not have caught up with `now`.
+    fn launched(&mut self, now: Timestamp, ago: SignedDuration, claim: ClaimName, instance: &Instance) {
+        let options = self.asked.remove(&claim).unwrap_or_default();
+        if self.machines.contains_key(&instance.provider_id) {
+            return;
+        }
+        let is_it = |option: &&LaunchOption| {
+            (option.instance_type, option.zone, option.capacity_type, option.reservation)
+                == (instance.instance_type, instance.zone, instance.capacity_type, instance.reservation)
+        };
+        let Instance { instance_type, zone, capacity_type, .. } = *instance;
+        let begun = self.span.map_or(now, |(begun, _)| begun);
+        self.open(
+            claim,
+            instance.provider_id,
+            Account { pool: instance.pool, capacity_type },
+            (instance_type, zone),
+            options.iter().find(is_it).map(|option| option.price),
+            now.checked_sub(ago).unwrap_or(begun).max(begun),
+        );
+    }
+
+    /// A machine that somebody else launched, or a former life of the engine.
+    fn meet(&mut self, now: Timestamp, claim: &NodeClaim) {
+        let Some(id) = claim.provider_id.filter(|id| !self.machines.contains_key(id)) else { return };
+        let of = |key| claim.labels.get(key).copied();
+        let (Some(kind), Some(zone), Some(capacity_type)) =
+            (of(&*label::INSTANCE_TYPE), of(&*label::ZONE), of(&*label::CAPACITY_TYPE))
+        else {
+            return;
+        };
+        let Some(capacity_type) = CapacityType::parse(&capacity_type) else { return };
+        if !claim.conditions.is_true(ConditionType::InstanceTerminating) {
+            let account = Account { pool: claim.pool(), capacity_type };
+            self.open(claim.name, id, account, (TypeName(kind), Zone(zone)), None, now);
+        }
+    }
+
+    fn open(
+        &mut self,
+        claim: ClaimName,
+        id: ProviderId,
+        account: Account,
+        (instance_type, zone): (TypeName, Zone),
+        price: Option<UsdPerHour>,
+        since: Timestamp,
+    ) {
+        let catalog = self.catalog.as_ref();
+        let listed =
+            catalog.and_then(|catalog| catalog.list_price(instance_type, zone, account.capacity_type));
+        let before = (Usd(0), SignedDuration::ZERO);
+        let price = price.or(listed);
+        let machine = Machine { account, instance_type, zone, price, listed, since, before, end: End::Open };
+        self.machines.insert(id, machine);
+        self.of_claim.insert(claim, id);
+    }
+
+    /// The first end counts, unless it is refused.
+    fn end(&mut self, id: ProviderId, end: End) {
+        if let Some(machine) = self.machines.get_mut(&id) {
+            machine.end = match (machine.end, end) {
+                (End::Open, end) => end,
+                (End::Asked(at), End::Gone(_)) => End::Gone(at),
+                (former, _) => former,
+            };
+        }
+    }
+
+    fn settle(&mut self, now: Timestamp, id: ProviderId) {
+        if let Some(machine) = self.machines.remove(&id) {
+            let (usd, lived) = machine.cost(now);
+            self.settled.pay(machine.account, usd, lived);
+        }
+    }
+}
