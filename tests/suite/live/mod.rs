@@ -2,6 +2,8 @@
 
 mod bench;
 mod moments;
+mod chronicle;
+mod kubelets;
 mod replicas;
 mod whole;
 mod nominations;
@@ -12,3 +14,8 @@ mod start;
 mod held;
 mod unreadable;
 mod deadline;
+mod drain;
+mod order;
+mod volumes;
+mod rolling;
+mod ageing;
