@@ -21,6 +21,9 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         } else if candidate.is_empty() && round.hosts.contains(&candidate.node) {
             let why = "it is empty, but it has room that a CapacityBuffer keeps";
             round.note(candidate.node, "BufferPods", why);
+        } else if candidate.is_empty() && round.awaited.contains(&candidate.node) {
+            let why = "it is empty, but pods of a node that goes are expected there";
+            round.note(candidate.node, "PodsExpected", why);
         }
     }
     if candidates.is_empty() {
@@ -52,7 +55,7 @@ pub(super) fn command(round: &Round, chosen: &[Candidate]) -> Command {
     Command::new(Method::Emptiness, chosen, Vec::new(), savings, destinations(round, chosen))
 }
 
-/// An empty node of a pool that consolidates, if no buffer keeps room on it.
+/// An empty node of a pool that consolidates, if no buffer keeps room on it, and no pods that take their time are to come.
 pub(super) fn wants(round: &Round, candidate: &Candidate) -> bool {
     let Some(pool) = round.cluster.pools.get(&candidate.pool) else { return false };
     !pool.is_static()
@@ -60,6 +63,7 @@ pub(super) fn wants(round: &Round, candidate: &Candidate) -> bool {
         && candidate.is_empty()
         && round.claim(candidate).conditions.is_true(ConditionType::Consolidatable)
         && !round.hosts.contains(&candidate.node)
+        && !round.awaited.contains(&candidate.node)
 }
 
 /// An empty node may still run pods of no weight: they are told where they can go, but do not keep it.

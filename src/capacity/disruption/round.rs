@@ -38,6 +38,8 @@ pub(crate) struct Round<'a> {
     pub now: Timestamp,
     /// Nodes that pods are about to be bound to, and until when they are left alone for it, if that is known.
     pub nominated: BTreeMap<NodeName, Option<Timestamp>>,
+    /// Nodes that are to take pods of others, which are on their way out and have not let them go yet.
+    pub awaited: BTreeSet<NodeName>,
     /// Offerings that were sold out lately, and until when no saving relies on them.
     pub doubted: BTreeMap<OfferingKey, Timestamp>,
     /// Claims that this plan would make.
@@ -136,6 +138,7 @@ impl<'a> Round<'a> {
             settings,
             now,
             nominated: BTreeMap::new(),
+            awaited: BTreeSet::new(),
             doubted: BTreeMap::new(),
             made: BTreeSet::new(),
             planned: BTreeMap::new(),

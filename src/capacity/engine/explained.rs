@@ -131,6 +131,7 @@ fn word_for(kept: &Kept) -> Option<&'static str> {
         | "RollUnreadable" => Some("DisruptionBlocked"),
         "CannotReschedule" if kept.held_for == Some(DisruptionReason::Drifted) => Some("DisruptionBlocked"),
         "BufferPods"
+        | "PodsExpected"
         | "InstanceTypeNotFound"
         | "LabelMissing"
         | "ConsolidationDisabled"

@@ -25,6 +25,7 @@ use crate::model::action::{Action, ClaimChange, Notice, Subject};
 use crate::model::claim::NodeClaim;
 use crate::model::count::{agreeing, counted};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
+use crate::model::node::Node;
 use crate::model::pod::Pod;
 use crate::model::pool::PoolCondition;
 
@@ -386,11 +387,33 @@ impl Engine {
         round.doubted = self.shortages.doubted(now);
         let nominated = self.provisioning.nominated.iter().map(|(node, until)| (*node, Some(*until)));
         round.nominated = nominated.chain(hosts).collect();
+        round.awaited = self.awaited(now);
         round.planned = self.plans.places().clone();
         round.turn = self.plans.take_turn();
         round.tries = self.tries.afresh();
         round.host(self.provisioning.hosting.clone());
         round
+    }
+
+    /// Nodes that are to take pods of others, which are on their way out and have not let them go yet: a budget, a volume or another
+    /// pod may hold them up for hours. Who gave such a node back as empty would buy it again at once.
+    fn awaited(&self, now: Timestamp) -> BTreeSet<NodeName> {
+        let cluster = &self.cluster;
+        let is_leaving = |node: &Node| {
+            scheduling::is_going(cluster, node)
+                || cluster.claim_of(node).is_some_and(|claim| is_waiting(claim))
+        };
+        let is_coming = |pod: &Pod| {
+            let from = pod.node.and_then(|node| cluster.nodes.get(&node));
+            from.is_some_and(|node| is_leaving(node)) && scheduling::is_reschedulable(cluster, pod, now)
+        };
+        let places = self.plans.places().iter();
+        let places = places.filter(|(key, _)| cluster.pods.get(key).is_some_and(|pod| is_coming(pod)));
+        let nodes = places.filter_map(|(_, planned)| match planned.place {
+            Place::Node(node) => Some(node),
+            Place::Claim(claim) => Some(cluster.node_of(cluster.claims.get(&claim)?)?.name),
+        });
+        nodes.collect()
     }
 
     /// Keeps what a round leaves of the ground.

@@ -107,7 +107,10 @@ impl KubeError {
         match error {
             kube::Error::Api(status) => {
                 let status = *status;
-                Self::Refused { what, code: status.code, reason: status.reason, message: status.message }
+                let causes = status.details.map(|details| details.causes).unwrap_or_default();
+                let causes = causes.into_iter().map(|cause| cause.message);
+                let message = causes.fold(status.message, |message, cause| with_cause(message, &cause));
+                Self::Refused { what, code: status.code, reason: status.reason, message }
             }
             error => {
                 // The innermost cause is what a person can act on: "connection refused", not "service error".
@@ -118,6 +121,16 @@ impl KubeError {
                 Self::Unreachable { what, message: cause.to_string() }
             }
         }
+    }
+}
+
+/// `message` with what only its cause says: which disruption budget holds a pod, for one.
+fn with_cause(message: String, cause: &str) -> String {
+    match message.trim_end() {
+        known if known.contains(cause) => message,
+        "" => cause.to_owned(),
+        known if known.ends_with('.') => format!("{known} {cause}"),
+        known => format!("{known}: {cause}"),
     }
 }
 
@@ -418,5 +431,17 @@ mod tests {
         assert!(refused(409, "Conflict").is_conflict() && !refused(409, "AlreadyExists").is_conflict());
         assert!(refused(409, "AlreadyExists").already_exists() && refused(410, "Expired").is_expired());
         assert!(refused(503, "").is_transient() && !refused(422, "Invalid").is_transient());
+    }
+
+    #[test]
+    fn what_only_the_cause_of_a_refusal_says_is_told_with_it() {
+        let told = |message: &str, cause: &str| with_cause(message.into(), cause);
+        let budget = "The disruption budget web needs 2 healthy pods and has 2 currently";
+        assert_eq!(told("Cannot evict.", budget), format!("Cannot evict. {budget}"));
+        assert_eq!(
+            told("x is invalid: Required value: y", "Required value: y"),
+            "x is invalid: Required value: y"
+        );
+        assert_eq!((told("", budget), told("refused", "")), (budget.to_owned(), "refused".to_owned()));
     }
 }

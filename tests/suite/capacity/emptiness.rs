@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
+use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::disruption::{Command, Method};
+use provisor::capacity::engine::Engine;
+use provisor::model::action::Action;
 use provisor::model::label;
+use provisor::model::name::{NodeName, ObjectKey};
+use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
 use provisor::model::pool::{Budget, BudgetNodes, ConsolidationPolicy, DisruptionReason};
 use provisor::model::requirement::{Operator, Requirement};
+use provisor::model::taint::{Effect, Toleration};
 use provisor::model::time::Patience;
+use provisor::model::workload::VolumeAttachment;
 
 use super::town::*;
 
@@ -75,4 +82,48 @@ fn dis_163_a_daemon_that_must_not_be_disturbed_keeps_an_empty_node() {
         }
         assert_eq!(town.kept("n1"), expected);
     }
+}
+
+#[test]
+fn an_empty_node_is_kept_for_pods_of_a_node_that_takes_its_time_to_go() {
+    let mut town = Town::with(|_| ());
+    town.node("going", "m5.large");
+    town.node("spare", "m5.large");
+    // It stays until the machine ends, and a volume keeps that from ending.
+    let tolerations = vec![Toleration::all_of(Effect::NoSchedule)];
+    town.run("agent", "going", PodShape { tolerations, ..shape("agent", "500m") });
+    let attachment =
+        VolumeAttachment { name: "one".into(), node: NodeName::new("going"), volume: Some("pv".into()) };
+    town.cluster.attachments.insert(attachment.name, Arc::new(attachment));
+    let now = town.now;
+    town.change_claim("going", |claim| claim.deleted = Some(now));
+    town.change_node("going", |node| node.deleted = Some(now));
+    let mut engine = town.engine();
+    // What is said of claims and nodes is news to nobody: rounds are held for news.
+    let fate = |engine: &mut Engine, from: Timestamp, until: Timestamp| {
+        let (mut all, mut at) = (Vec::new(), from);
+        while at < until {
+            let decision = engine.decide(at);
+            for planned in &decision.actions {
+                match &planned.action {
+                    Action::CreateClaim(_) => all.push("bought".to_owned()),
+                    Action::DeleteClaim { claim } => all.push(format!("{claim} given back")),
+                    Action::UpdateClaim { .. } | Action::UpdateNode { .. } => {}
+                    _ => continue,
+                }
+                echo(engine, at);
+            }
+            at = decision.wake_at.unwrap_or(until).max(at + SignedDuration::from_secs(1));
+        }
+        all
+    };
+    let later = now + SignedDuration::from_mins(5);
+    assert_eq!(fate(&mut engine, now, later), [""; 0]);
+    let kept = engine.plan().disruption.kept.iter().find(|kept| &*kept.node.0 == "spare");
+    assert_eq!(kept.map(|kept| kept.code), Some("PodsExpected"));
+
+    // Once the pod is gone, nobody is expected any more.
+    engine.observe(later, Observation::PodGone(ObjectKey::new("default", "agent")));
+    let end = later + SignedDuration::from_mins(1);
+    assert_eq!(fate(&mut engine, later, end), ["spare-claim given back"]);
 }

@@ -161,8 +161,12 @@ impl Bench {
 
     /// Claims of the pool that the repository describes.
     pub fn claims(&self) -> Vec<Value> {
+        self.claims_of("general")
+    }
+
+    pub fn claims_of(&self, pool: &str) -> Vec<Value> {
         let mut claims = self.list(CLAIMS);
-        claims.retain(|claim| text(claim, "/metadata/labels/karpenter.sh~1nodepool") == "general");
+        claims.retain(|claim| text(claim, "/metadata/labels/karpenter.sh~1nodepool") == pool);
         claims
     }
 
@@ -221,6 +225,16 @@ impl Bench {
         let broken_off = broken_off.map(|request| text(request, EVICTED_UID));
         let moved: BTreeSet<&str> = evictions.keys().map(String::as_str).chain(broken_off).collect();
         assert!(moved.len() >= pods, "every pod was moved: {moved:?}\n{}", self.logs());
+    }
+
+    /// Whatever was bought is known to a claim, and the other way round; nobody waits for a machine.
+    pub fn expect_one_machine_for_each_claim(&self) {
+        let (claims, nodes) = (self.claims(), self.nodes());
+        let machines: BTreeSet<&str> = nodes.iter().map(|node| text(node, "/spec/providerID")).collect();
+        let claimed: BTreeSet<&str> = claims.iter().map(|claim| text(claim, "/status/providerID")).collect();
+        let logs = self.logs();
+        assert_eq!(machines, claimed, "no machine without a claim, no claim without a machine\n{logs}");
+        assert_eq!(claims.len(), claimed.len(), "no machine twice");
     }
 
     /// Who acted, one after the other: whatever was granted is by the replica that wrote the lease last. What a process had handed to

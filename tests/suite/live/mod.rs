@@ -2,6 +2,8 @@
 
 mod bench;
 mod moments;
+mod chronicle;
+mod kubelets;
 mod replicas;
 mod whole;
 mod nominations;
@@ -13,3 +15,8 @@ mod held;
 mod unreadable;
 mod deadline;
 mod recording;
+mod drain;
+mod order;
+mod volumes;
+mod rolling;
+mod ageing;
