@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use provisor::simulator::trial::Trial;
 
 /// How many weeks the suite plays, from seed 1 on.
-const WEEKS: u64 = 40;
+const WEEKS: u64 = 300;
 
 #[test]
 fn weeks_break_no_promise() {
