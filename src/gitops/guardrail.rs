@@ -7,7 +7,8 @@
 //! There is no clock and no limit of time, so that one commit always gets one verdict. What bounds the work is the size of
 //! the expressions, how deeply their loops may nest, and how long the lists are that they could go over.
 
-use std::collections::BTreeMap;
+mod subject;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,8 +18,6 @@ use jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
-use crate::api::terms::annotation_of;
-use crate::gitops::check::{buys_gpus, requirement_on};
 use crate::gitops::credential;
 use crate::gitops::diagnostic::{Diagnostic, Place, Source, listed};
 use crate::gitops::fleet::refused;
@@ -30,7 +29,7 @@ use crate::gitops::tree::Node;
 use crate::gitops::waiver::{Waived, Waiver, WaiverPolicy, breach_name, judge_waivers};
 use crate::model::near::nearest;
 use crate::model::repository::Repository;
-use crate::model::symbol::Symbol;
+use subject::{ENV_FIELDS, POOL_FIELDS, REVIEW_FIELDS, pool_value, sample_env, sample_pool, sample_review};
 
 /// The warning that a commit changes rules that are in force.
 pub const RULES_CHANGE: &str = "PRV1806";
@@ -51,49 +50,6 @@ const TURNS_MAX: u128 = 1_000_000;
 /// Letters of an error of the evaluation; the rest may be values.
 const ERROR_MAX: usize = 120;
 
-/// What rules see of a review: the difference that a proposal makes to one environment.
-const REVIEW_FIELDS: [&str; 12] = [
-    "costAfter",
-    "costBefore",
-    "costIncrease",
-    "largestShare",
-    "nodesAfter",
-    "nodesBefore",
-    "nodesReplaced",
-    "offeringsAfter",
-    "offeringsBefore",
-    "podsMoved",
-    "podsOnFallback",
-    "podsWithoutPlace",
-];
-/// What rules see of the environment.
-const ENV_FIELDS: [&str; 7] = ["cluster", "engine", "fleet", "name", "pools", "region", "variables"];
-/// What rules see of a pool; the same once more below `after`.
-const POOL_FIELDS: [&str; 23] = [
-    "after",
-    "annotations",
-    "architectures",
-    "budgets",
-    "buysGpus",
-    "capacityTypes",
-    "class",
-    "consolidateAfter",
-    "consolidationPolicy",
-    "expiration",
-    "expireAfter",
-    "labels",
-    "limits",
-    "name",
-    "replicas",
-    "requirements",
-    "returns",
-    "roll",
-    "spec",
-    "taints",
-    "terminationGracePeriod",
-    "weight",
-    "windows",
-];
 /// Names of types, which are values too.
 const TYPES: [&str; 10] =
     ["bool", "bytes", "double", "int", "list", "map", "null_type", "string", "type", "uint"];
@@ -550,88 +506,6 @@ fn cut(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
-}
-
-/// A pool in the words of rules. Every field is always there, so that a rule need not ask.
-fn pool_value(draft: &Draft, drafts: &[Draft]) -> Json {
-    let spec = &draft.manifest["spec"];
-    let template = &spec["template"];
-    let (metadata, node) = (&template["metadata"], &template["spec"]);
-    let or = |value: &Json, default: Json| if value.is_null() { default } else { value.clone() };
-    let words = |label: &str, all: &[&str]| -> Vec<String> {
-        let wanted = requirement_on(draft, label);
-        let fits = |word: &&&str| wanted.as_ref().is_none_or(|wanted| wanted.has(Symbol::new(word)));
-        all.iter().filter(fits).map(|word| (*word).to_owned()).collect()
-    };
-    let class = drafts.iter().find(|other| {
-        let reference = &node["nodeClassRef"];
-        other.manifest["kind"] == reference["kind"] && other.manifest["metadata"]["name"] == reference["name"]
-    });
-    // What a NodePool has no field for: as the strategy says it.
-    let word = |name: &str, nothing: Json| -> Json {
-        let text = draft.manifest["metadata"]["annotations"][annotation_of(name)].as_str();
-        let text = text.unwrap_or_default();
-        let said = serde_json::from_str::<Json>(text).unwrap_or_default();
-        if said.is_array() == nothing.is_array() && said.is_object() == nothing.is_object() {
-            said
-        } else {
-            nothing
-        }
-    };
-    let mut pool = json!({
-        "annotations": or(&metadata["annotations"], json!({})),
-        "architectures": words("kubernetes.io/arch", &["amd64", "arm64"]),
-        "budgets": or(&spec["disruption"]["budgets"], json!([])),
-        "buysGpus": buys_gpus(draft),
-        "capacityTypes": words("karpenter.sh/capacity-type", &["on-demand", "reserved", "spot"]),
-        "class": class.map_or_else(|| json!({}), |class| or(&class.manifest["spec"], json!({}))),
-        "consolidateAfter": or(&spec["disruption"]["consolidateAfter"], json!("")),
-        "consolidationPolicy": or(&spec["disruption"]["consolidationPolicy"], json!("")),
-        "expiration": word("expiration", json!({})),
-        "expireAfter": or(&node["expireAfter"], json!("")),
-        "labels": or(&metadata["labels"], json!({})),
-        "limits": or(&spec["limits"], json!({})),
-        "name": draft.manifest["metadata"]["name"],
-        "replicas": or(&spec["replicas"], json!(0)),
-        "requirements": or(&node["requirements"], json!([])),
-        "returns": word("return", json!({})),
-        "roll": word("roll", json!({})),
-        "spec": or(spec, json!({})),
-        "taints": or(&node["taints"], json!([])),
-        "terminationGracePeriod": or(&node["terminationGracePeriod"], json!("")),
-        "weight": or(&spec["weight"], json!(0)),
-        "windows": word("windows", json!([])),
-    });
-    pool["after"] = pool.clone();
-    pool
-}
-
-/// A pool to try rules on before there is any.
-fn sample_pool() -> Json {
-    let manifest = json!({
-        "kind": "NodePool",
-        "metadata": { "name": "sample" },
-        "spec": { "template": { "spec": {
-            "taints": [{ "key": "sample", "value": "sample", "effect": "NoSchedule" }],
-            "requirements": [{ "key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"] }],
-        } } },
-    });
-    pool_value(&Draft { manifest, origins: BTreeMap::new(), keys: BTreeMap::new() }, &[])
-}
-
-fn sample_env() -> Json {
-    json!({
-        "cluster": "sample", "engine": "provisor", "fleet": "sample", "name": "sample", "pools": ["sample"],
-        "region": "us-east-1", "variables": {},
-    })
-}
-
-fn sample_review() -> Json {
-    json!({
-        "costAfter": 1.5, "costBefore": 0.5, "costIncrease": 1.0, "largestShare": 0.5, "nodesAfter": 2,
-        "nodesBefore": 1, "nodesReplaced": 1, "offeringsAfter": 4, "offeringsBefore": 2, "podsMoved": 1,
-        "podsOnFallback": 0, "podsWithoutPlace": 0,
-    })
 }
 
 fn rule(node: &Node, found: &mut Vec<Diagnostic>) -> Option<Rule> {

@@ -35,7 +35,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use super::console::{ColorChoice, Console, Output};
 use super::exit::{Exit, Failure};
@@ -174,6 +174,7 @@ fn run(words: Vec<OsString>) -> Exit {
         Ok(cli) => cli,
         Err(mut error) => {
             name_variable(&mut error, &command, &words);
+            name_forms(&mut error, &command, &words);
             return explain_usage(&error, &console);
         }
     };
@@ -210,6 +211,18 @@ fn name_variable(error: &mut clap::Error, command: &clap::Command, words: &[OsSt
     if let Some(variable) = variable_of(command, flag.trim_start_matches('-')) {
         let tip = format!("the value is that of the environment variable {variable}");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+}
+
+/// Names every form that `review` prints where none of them was asked for: in the lists of other verbs most would be wrong.
+fn name_forms(error: &mut clap::Error, command: &clap::Command, words: &[OsString]) {
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return };
+    let is_verb = |word: &&str| command.get_subcommands().any(|verb| verb.get_name() == *word);
+    let verb = words.iter().skip(1).filter_map(|word| word.to_str()).find(is_verb);
+    if argument.starts_with("--output") && verb == Some("review") {
+        let forms = Output::value_variants().iter().filter_map(Output::to_possible_value);
+        let names = forms.map(|form| form.get_name().to_owned()).collect();
+        error.insert(ContextKind::ValidValue, ContextValue::Strings(names));
     }
 }
 

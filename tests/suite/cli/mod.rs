@@ -203,6 +203,32 @@ fn errors_for_programs_are_json_with_the_same_codes() {
 }
 
 #[test]
+fn every_verb_names_the_forms_that_it_prints() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let forms_of = |line: &str| {
+        let done = run(dir.path(), line);
+        assert_eq!(code(&done), 64, "{line}");
+        let said = err(&done);
+        let (_, rest) = said.split_once("[possible values: ").unwrap_or_else(|| panic!("{line}: {said}"));
+        rest.split_once(']').expect("the list ends").0.to_owned()
+    };
+    for (verb, line) in VERBS {
+        let forms = match verb {
+            "review" => "text, json, markdown, sarif, junit, gitlab, github",
+            _ => "text, json",
+        };
+        assert_eq!(forms_of(&format!("{line} --output xml")), forms, "{line}");
+    }
+    // A name is no verb, and other lists are what they are.
+    assert_eq!(
+        forms_of("--output xml review --base HEAD"),
+        "text, json, markdown, sarif, junit, gitlab, github"
+    );
+    assert_eq!(forms_of("plan review --output xml"), "text, json");
+    assert_eq!(forms_of("review --base HEAD --color pink"), "auto, always, never");
+}
+
+#[test]
 fn a_misspelt_verb_is_guessed() {
     let dir = TempDir::new().expect("a temporary directory");
     assert!(err(&run(dir.path(), "plam")).contains("'plan'"));
