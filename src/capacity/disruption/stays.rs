@@ -164,7 +164,7 @@ pub fn awaited(code: &str) -> &'static str {
         "BeingDisrupted" => "its replacement is ready, or is given up",
         "Deleting" => "its pods have left and its machine is gone",
         "NotInitialized" => "it is initialized",
-        "Nominated" => "the pods that it is kept for run, or are planned elsewhere",
+        "Nominated" | "PodsExpected" => "the pods that it is kept for run, or are planned elsewhere",
         "DoNotDisrupt" => "its annotation karpenter.sh/do-not-disrupt is taken off",
         "NoPoolLabel" => "it has the label karpenter.sh/nodepool",
         "PoolNotFound" => "its NodePool is there and has something to buy",

@@ -3,9 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use jiff::{SignedDuration, Timestamp};
+use provisor::capacity::decision::Decision;
 use provisor::capacity::disruption::DisruptionPlan;
+use provisor::model::action::Action;
 use provisor::model::label;
 use provisor::model::money::UsdPerHour;
+use provisor::model::observation::Observation;
 
 use super::town::*;
 
@@ -114,4 +118,26 @@ fn where_none_can_go_alone_the_first_few_go_together() {
 fn where_none_can_go_alone_two_of_several_go_together() {
     // The first of them is the largest there is, and full.
     check(&["x 8000", "m 4000", "m 3500"], &["n1 n2 > 1x"], "0.04");
+}
+
+#[test]
+fn who_can_only_go_together_is_looked_for_again_five_minutes_after_a_look_in_vain() {
+    let mut town = town(&["x 8000", "m 4000", "m 3500t"]);
+    let (mut engine, begun) = (town.engine(), town.now);
+    let after = |minutes| begun + SignedDuration::from_mins(minutes);
+    let bought = |decisions: &[(Timestamp, Decision)]| {
+        let buys = |decision: &Decision| {
+            decision.actions.iter().any(|one| matches!(one.action, Action::CreateClaim(_)))
+        };
+        decisions.iter().find(|(_, decision)| buys(decision)).map(|(at, _)| *at)
+    };
+    assert_eq!(bought(&decisions(&mut engine, begun, after(1))), None, "its pod needs the type");
+
+    let pod = pod("p2-0", None, shape("web", "3500m"));
+    engine.observe(after(1), Observation::PodGone(pod.key));
+    town.run("free", "n2", shape("web", "3500m"));
+    let free = town.cluster.pods.values().find(|pod| pod.key.name.as_str() == "free").expect("it runs");
+    engine.observe(after(1), Observation::Pod(free.clone()));
+    let at = bought(&decisions(&mut engine, after(1), after(7))).expect("one comes for two");
+    assert!((after(5)..after(6)).contains(&at), "{at}, begun {begun}");
 }
