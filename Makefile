@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 
-.PHONY: help demo test check accept bench aws tools
+.PHONY: help demo test check accept bench aws tools fuzz
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ accept: tools ## rewrite generated files and recorded output; then read the diff
 
 bench: ## measure what docs/reference/performance.md states
 	$(CARGO) bench --locked
+
+fuzz: ## throw a minute of odd inputs at each reader of what others wrote; builds them first (minutes)
+	@fuzz/run 60
 
 aws: ## lint the build that talks to real EC2 (minutes: its SDK is large)
 	$(CARGO) clippy --locked --features aws --all-targets -- -D warnings

@@ -143,7 +143,7 @@ pub struct Broken {
 pub(super) struct Moment {
     /// How late the engine believes it to be.
     pub believed: Timestamp,
-    /// The engine knows all that has happened.
+    /// The engine knows all that has happened, or knew when it decided.
     pub is_current: bool,
     /// When the last fault is over.
     pub calm_since: Timestamp,

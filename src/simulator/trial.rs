@@ -429,8 +429,10 @@ impl<'a> Course<'a> {
             if is_idle && decision.actions.is_empty() {
                 break;
             }
+            // Of what it does now it is told later.
+            let knew_all = self.moment().is_current;
             self.carry_out(&decision.actions);
-            let moment = self.moment();
+            let moment = Moment { is_current: knew_all, ..self.moment() };
             self.witness.step(&self.world, &moment);
             if self.witness.broken.is_some() {
                 break;

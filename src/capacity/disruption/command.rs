@@ -80,7 +80,12 @@ impl Method {
 
     /// Whether the decision is looked at again after a while before it is carried out.
     pub(crate) fn is_validated(self) -> bool {
-        matches!(self, Self::Emptiness | Self::MultiNodeConsolidation | Self::SingleNodeConsolidation)
+        self == Self::Emptiness || self.is_consolidation()
+    }
+
+    /// Whether it is done for savings, with pods that move.
+    pub(crate) fn is_consolidation(self) -> bool {
+        matches!(self, Self::MultiNodeConsolidation | Self::SingleNodeConsolidation)
     }
 }
 

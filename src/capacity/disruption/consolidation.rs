@@ -38,7 +38,7 @@ const NODES_MAX: usize = 100;
 const TURNS_MAX: usize = 3;
 /// Of more pods than this, times nodes that may go, the first way to offer them is the only one.
 const TRIED_MAX: usize = 60_000;
-/// Of so many candidates every pair is looked at: 276 simulations.
+/// Of so many candidates every pair is looked at at once: 276 simulations.
 const PAIRED_MAX: usize = 24;
 
 /// How candidates are offered.
@@ -85,11 +85,13 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     }
     let mut sets = sets(&groups);
     if sets.is_empty()
-        && round.effort == Effort::Thorough
-        && let Some(whole) = together(round, &question, &hopeful, &allowances)
+        && let Effort::Thorough { look } = round.effort
     {
-        (worth, rivals) = (whole.worth, whole.rivals);
-        sets.push(whole.set);
+        round.looked_together = true;
+        if let Some(whole) = together(round, &question, &hopeful, look, &allowances) {
+            (worth, rivals) = (whole.worth, whole.rivals);
+            sets.push(whole.set);
+        }
     }
     let choice = Choice { question, destinations, worth, rivals };
     let mut commands = Vec::new();
@@ -176,20 +178,25 @@ struct Whole {
 const RIVALS_MAX: usize = 3;
 
 /// The set that saves most of those that have to be looked at as a whole, because none of its nodes can go for less while the others stay:
-/// the first few of `staying`, and every pair of the first of them.
+/// the first few of `staying`, and every pair of some of the cheapest of them, of others in each `look`.
 fn together(
     round: &Round,
     question: &Question,
     staying: &[Staying],
+    look: usize,
     allowances: &BTreeMap<PoolName, Allowance>,
 ) -> Option<Whole> {
     let sizes = (2..=staying.len().min(NODES_MAX)).filter(|size| *size <= 8 || size.is_power_of_two());
     let firsts = sizes.map(|size| staying[..size].to_vec());
-    let paired = &staying[..staying.len().min(PAIRED_MAX)];
-    let pairs = paired
-        .iter()
-        .enumerate()
-        .flat_map(|(number, one)| paired[number + 1..].iter().map(|other| vec![one.clone(), other.clone()]));
+    // What costs little has something larger that could take the place of two.
+    let mut cheapest_first: Vec<&Staying> = staying.iter().collect();
+    cheapest_first.sort_by_key(|(candidate, _)| candidate.price);
+    let begin = (look * PAIRED_MAX).checked_rem(staying.len()).filter(|_| staying.len() > PAIRED_MAX);
+    cheapest_first.rotate_left(begin.unwrap_or(0));
+    let paired = &cheapest_first[..staying.len().min(PAIRED_MAX)];
+    let pairs = paired.iter().enumerate().flat_map(|(number, one)| {
+        paired[number + 1..].iter().map(|other| vec![(*one).clone(), (*other).clone()])
+    });
     // What may not be replaced by a spot node may not be with its like either.
     let may_go = |set: &Vec<Staying>| set.iter().any(|(_, code)| *code != "SpotToSpotDisabled");
     let sets = firsts.chain(pairs).filter(may_go);

@@ -50,6 +50,8 @@ pub(crate) struct Round<'a> {
     pub turn: usize,
     /// How hard consolidation looks for nodes to give back.
     pub effort: Effort,
+    /// Whether it looked for nodes that can only go together.
+    pub looked_together: bool,
     /// What is remembered of tries to replace drifted nodes.
     pub tries: Tries,
     /// When something that holds a roll back is over.
@@ -88,8 +90,8 @@ pub(crate) struct Round<'a> {
 /// How hard consolidation looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// Also at nodes that can only go together.
-    Thorough,
+    /// Also at nodes that can only go together, of which each look takes up the pairs where the one before left off.
+    Thorough { look: usize },
     /// At single nodes: the others were looked at in vain a short while ago.
     Quick,
 }
@@ -143,7 +145,8 @@ impl<'a> Round<'a> {
             made: BTreeSet::new(),
             planned: BTreeMap::new(),
             turn: 0,
-            effort: Effort::Thorough,
+            effort: Effort::Thorough { look: 0 },
+            looked_together: false,
             tries: Tries::default(),
             rolls_on_at: None,
             notes: BTreeMap::new(),

@@ -103,8 +103,12 @@ pub(super) struct Disrupting {
     /// When something changes that nobody tells of: a budget's window opens or closes, a node is kept for a pod no longer, or by
     /// one that asked for a time, has been what its pool likes less for long enough, or comes of age.
     window_at: Option<Timestamp>,
+    /// The same, without what only ends: when something may go that nothing has happened to.
+    opens_at: Option<Timestamp>,
     /// When consolidation looked for nodes that can only go together, and found nothing; and what was known then.
     in_vain: Option<(Timestamp, u64)>,
+    /// How often it looked so.
+    looks: usize,
     pub held: Held,
     pub explained: Explained,
     lasting: Lasting,
@@ -319,12 +323,15 @@ impl Engine {
         let settings = self.settings.clone();
         let mut round = self.round(&supply, &settings, now);
         // A window that opened may let go what nothing that happened would have.
-        let has_opened = self.disrupting.window_at.is_some_and(|at| at <= now);
-        if !has_opened && self.disrupting.thorough_at(self.revision).is_some_and(|at| now < at) {
-            round.effort = Effort::Quick;
-        }
+        let has_opened = self.disrupting.opens_at.is_some_and(|at| at <= now);
+        let is_too_soon = self.disrupting.thorough_at(self.revision).is_some_and(|at| now < at);
+        round.effort = match is_too_soon && !has_opened {
+            true => Effort::Quick,
+            false => Effort::Thorough { look: self.disrupting.looks },
+        };
         let mut plan = disruption::plan_in(&mut round, COMMANDS_MAX);
-        let effort = round.effort;
+        let (effort, looked_together) = (round.effort, round.looked_together);
+        let doubted: Vec<Timestamp> = round.doubted.values().copied().collect();
         self.tries.follow(std::mem::take(&mut round.tries));
         let returned = round.give_back();
         self.take_back(&supply, returned);
@@ -343,10 +350,11 @@ impl Engine {
                 self.start(command, now, out);
             }
         }
-        if !plan.commands.is_empty() {
+        if plan.commands.iter().any(|command| command.method.is_consolidation()) {
             self.disrupting.in_vain = None;
-        } else if effort == Effort::Thorough {
+        } else if looked_together {
             self.disrupting.in_vain = Some((now, self.revision));
+            self.disrupting.looks += 1;
         }
         let thorough = self.disrupting.thorough_at(self.revision).filter(|_| effort == Effort::Quick);
         let windows =
@@ -359,13 +367,9 @@ impl Engine {
         let back = returning::next(&self.cluster, now).into_iter().chain(renewal::next(&self.cluster, now));
         // What there was no room for in this pass is judged in the next, whether or not anything changes.
         let cut = (plan.commands.len() >= COMMANDS_MAX).then_some(now);
-        let moments = windows
-            .chain(kept)
-            .chain(protected)
-            .chain(back)
-            .chain(plan.rolls_on_at)
-            .chain(cut)
-            .chain(thorough);
+        let opens = windows.chain(protected).chain(back).chain(plan.rolls_on_at).chain(doubted);
+        self.disrupting.opens_at = opens.min();
+        let moments = self.disrupting.opens_at.into_iter().chain(kept).chain(cut).chain(thorough);
         self.disrupting.window_at = moments.min();
         self.disrupting.last = Some((now, self.revision));
         let former = (*self.plan).clone();

@@ -239,7 +239,7 @@ fn a_fallback_says_when_it_goes_back() {
 }
 
 #[test]
-fn every_word_says_what_is_waited_for() {
+fn reasons_that_end_by_themselves_say_what_is_waited_for() {
     let general = awaited("NoCommand");
     for code in
         ["BeingDisrupted", "PodDisruptionBudget", "BudgetExhausted", "NotConsolidatable", "RollHalted"]

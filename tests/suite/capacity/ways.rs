@@ -121,6 +121,28 @@ fn where_none_can_go_alone_two_of_several_go_together() {
 }
 
 #[test]
+fn of_many_that_cannot_go_alone_the_cheapest_are_tried_in_pairs() {
+    let mut nodes = vec!["x 8000"; 24];
+    nodes.extend(["m 4000", "m 3500"]);
+    check(&nodes, &["n24 n25 > 1x"], "0.04");
+}
+
+#[test]
+fn later_looks_take_up_the_pairs_of_others() {
+    // Those with pods that need their type come first, because they cost less.
+    let mut nodes = vec!["s 2000t"; 24];
+    nodes.extend(["x 8000", "m 4000", "m 3500"]);
+    let town = town(&nodes);
+    let (mut engine, begun) = (town.engine(), town.now);
+    let decided = decisions(&mut engine, begun, begun + SignedDuration::from_mins(130));
+    let is_bought =
+        |decision: &Decision| decision.actions.iter().any(|one| matches!(one.action, Action::CreateClaim(_)));
+    let at = decided.iter().find(|(_, decision)| is_bought(decision)).map(|(at, _)| *at);
+    let at = at.expect("one comes for two in the second look");
+    assert!(at > begun + SignedDuration::from_mins(4), "{at}, begun {begun}");
+}
+
+#[test]
 fn who_can_only_go_together_is_looked_for_again_five_minutes_after_a_look_in_vain() {
     let mut town = town(&["x 8000", "m 4000", "m 3500t"]);
     let (mut engine, begun) = (town.engine(), town.now);

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use provisor::capacity::decision::Planned;
 use provisor::model::action::{Action, ClaimChange};
 use provisor::model::claim::{ConditionStatus, ConditionType, NodeClaim};
+use provisor::model::label::annotation;
 use provisor::model::name::{ClaimName, ProviderId};
 use provisor::model::pod::Pod;
 use provisor::simulator::invariants::Promise;
@@ -112,6 +113,27 @@ fn a_budget_that_is_exceeded_is_found() {
             }
         },
         &[Promise::KeepsDisruptionBudgets],
+    );
+}
+
+#[test]
+fn a_node_that_goes_before_its_replacement_is_ready_is_found() {
+    expect_found(
+        |_, actions, _| {
+            // Nobody waits for what was bought in its place.
+            let started = actions.iter().filter_map(|one| match &one.action {
+                Action::UpdateClaim { claim, change }
+                    if one.reason.code == "Underutilized"
+                        && change.annotations.contains_key(&*annotation::REPLACED_BY) =>
+                {
+                    Some(planned(Action::DeleteClaim { claim: *claim }))
+                }
+                _ => None,
+            });
+            let too_soon: Vec<Planned> = started.collect();
+            actions.extend(too_soon);
+        },
+        &[Promise::MovesOnlyWhatHasAPlace],
     );
 }
 
