@@ -165,7 +165,7 @@ fn the_reasons_of_a_node_are_those_of_why() {
     let events = list(&data, "events");
     let drift = events.iter().find(|event| event["kind"] == "drift").expect("a node drifted");
     let words: Vec<&str> = list(drift, "rows").iter().filter_map(|row| row[0].as_str()).collect();
-    assert_eq!(words, ["went", "replaced", "saves", "commit"]);
+    assert_eq!(words, ["went", "replaced", "instead", "saves", "commit"]);
     let commit = list(drift, "rows")[3][1].as_str().expect("a text");
     assert!(commit.contains("prod: label nodes for the log collector"), "the commit in force: {commit}");
 }
