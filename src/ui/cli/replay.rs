@@ -170,9 +170,7 @@ fn draw(args: &Args, file: ReportFile, console: &Console) -> Result<(), Failure>
             }
             Ok(Next::Line)
         },
-        |(_, chronicle), file, why| {
-            chronicle.note(format!("{file} is torn: {why}. What was whole before that is drawn."));
-        },
+        |(_, chronicle), file, why| chronicle.note_torn(file, why),
     )?;
     drop(progress);
     let command = format!("provisor replay {}", args.recording.display());
