@@ -135,6 +135,49 @@ fn the_page_says_that_it_is_simulated_and_how_it_is_made_again() {
     assert!(page.contains("<b>held</b> at 38m: what EC2 took back is replaced"), "what was expected");
 }
 
+/// What the page names is played again by a shell, and is the same run.
+#[cfg(unix)]
+#[test]
+fn the_command_that_makes_the_page_again_plays_what_was_played() {
+    let folder = TempDir::new().expect("a directory");
+    let fleet = folder.path().join("it's a fleet");
+    std::fs::create_dir_all(fleet.join("lab one")).expect("made");
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/inflate-lab"), &fleet.join("lab one"));
+    let git = |words: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=t", "-c", "user.email=t@example.com"]).args(words);
+        let output = command.current_dir(&fleet).output().expect("git is there");
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    git(&["init", "--quiet", "--initial-branch", "main"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "--message", "the lab"]);
+    git(&["rm", "--quiet", "-r", "."]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "nothing is left"]);
+    let file = folder.path().join("run.html");
+    let words = ["--repo", text(&fleet), "--ref", "HEAD~1", "--path", "lab one", "--for", "10m"];
+    let more = ["--limit", "files=5000", "--symlinks", "within-repo", "--seed", "5"];
+    let output = provisor(&[&["simulate"], &words[..], &more, &["--report", text(&file)]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let first = read(&file);
+    let (_, rest) = first.split_once("<code>provisor simulate ").expect("a command");
+    let (command, _) = rest.split_once("</code>").expect("it ends");
+    let command = command.replace("&#x27;", "'").replace("&#x2f;", "/").replace("&quot;", "\"");
+    for word in
+        ["--ref 'HEAD~1'", "--path 'lab one'", "--limit 'files=5000'", "--symlinks within-repo", "--seed 5"]
+    {
+        assert!(command.contains(word), "no {word} in {command}");
+    }
+    let again = folder.path().join("again.html");
+    let program = assert_cmd::cargo::cargo_bin("provisor");
+    let line = format!("\"$0\" simulate {command} --report \"$1\"");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &line, text(&program), text(&again)]).env_remove("PROVISOR_REPO");
+    let output = shell.output().expect("a shell");
+    assert_eq!(output.status.code(), Some(0), "{command}: {}", said(&output));
+    assert!(read(&again) == first, "another run: {command}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let folder = TempDir::new().expect("a directory");
@@ -255,6 +298,7 @@ fn the_page_needs_nothing_else_and_runs_nothing_else() {
     let digest = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
     assert!(policy.contains(&format!("script-src 'sha256-{}'", digest(between("<script>", "</script>")))));
     assert!(policy.contains(&format!("style-src 'sha256-{}'", digest(between("<style>", "</style>")))));
+    assert!(!page.contains("querySelector('"), "no selector is made of what an address holds");
     for word in [" src=", "@import", "<link", "fetch(", "innerHTML", "onclick=", " style="] {
         assert!(!page.contains(word), "{word}");
     }
