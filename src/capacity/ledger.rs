@@ -4,7 +4,7 @@
 //! by one rule: a machine costs its price from its launch, or from when it was first seen, until it is told to end or is seen to
 //! be gone. Nothing is ever taken off again. Where a clock jumps back, nothing is counted until it has caught up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +17,8 @@ use crate::model::money::{Usd, UsdPerHour};
 use crate::model::name::{ClaimName, PoolName, ProviderId, TypeName, Zone};
 use crate::model::observation::{Instance, InterruptionNotice, Observation};
 use crate::model::offering::CapacityType;
+use crate::model::pool::PriceChange;
+use crate::model::symbol::Symbol;
 
 /// Whose account a machine is on; the environment is the ledger's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,15 +75,27 @@ pub struct Ledger {
     /// The first and the latest moment that it was told of.
     span: Option<(Timestamp, Timestamp)>,
     catalog: Option<Arc<Catalog>>,
-    /// Launches on their way: at which prices.
-    asked: BTreeMap<ClaimName, Vec<LaunchOption>>,
+    /// What overlays make of list prices.
+    overlays: BTreeMap<Symbol, PriceChange>,
+    /// Launches on their way.
+    asked: BTreeMap<ClaimName, Asked>,
     machines: BTreeMap<ProviderId, Machine>,
-    of_claim: BTreeMap<ClaimName, ProviderId>,
+    /// More than one, where a launch was answered twice.
+    of_claim: BTreeMap<ClaimName, BTreeSet<ProviderId>>,
     /// Of machines that are gone with their claims.
     settled: Statement,
 }
 
-/// A machine that has a claim.
+/// A launch on its way.
+#[derive(Clone, Debug)]
+struct Asked {
+    /// At which prices.
+    options: Vec<LaunchOption>,
+    /// The claim went meanwhile: nobody will tell of it again.
+    is_forsaken: bool,
+}
+
+/// A machine, while it runs or has a claim.
 #[derive(Clone, Debug)]
 struct Machine {
     account: Account,
@@ -91,11 +105,17 @@ struct Machine {
     price: Option<UsdPerHour>,
     /// What the catalogue says, by which the price is seen to change.
     listed: Option<UsdPerHour>,
+    /// What an overlay makes of that; `None`: nothing, or it is not known which.
+    overlaid: Option<PriceChange>,
     /// Since when it costs that price.
     since: Timestamp,
     /// What it cost before, at other prices.
     before: (Usd, SignedDuration),
+    /// What it cost at other prices since it was told to end: it counts only if that is refused.
+    disputed: (Usd, SignedDuration),
     end: End,
+    /// It came when its claim was gone, so that its own end is the last that is heard of it.
+    is_forsaken: bool,
 }
 
 /// How far the end of a machine is.
@@ -127,16 +147,33 @@ impl Machine {
         if listed == self.listed || listed.is_none() {
             return;
         }
+        if let End::Asked(asked) = self.end {
+            let lived = at.duration_since(self.since.max(asked)).max(SignedDuration::ZERO);
+            let (usd, before) = self.disputed;
+            self.disputed = (usd + self.price.unwrap_or_default().over(lived), before.saturating_add(lived));
+        }
         self.before = self.cost(at);
         self.since = self.since.max(at);
-        self.price = match (self.price, self.listed, listed) {
-            // What a NodeOverlay makes of the list price, it makes of the new one.
-            (Some(price), Some(former), Some(listed)) if former != price && former > UsdPerHour::ZERO => {
+        // What a NodeOverlay makes of the list price, it makes of the new one.
+        self.price = match (self.overlaid, self.price, self.listed, listed) {
+            (Some(change), _, _, Some(listed)) => Some(change.of(listed)),
+            (None, Some(price), Some(former), Some(listed))
+                if former != price && former > UsdPerHour::ZERO =>
+            {
                 Some(price.share(listed, former))
             }
             _ => listed,
         };
         self.listed = listed;
+    }
+
+    /// It runs on.
+    fn refuse(&mut self) {
+        if matches!(self.end, End::Asked(_)) {
+            let ((usd, lived), (more_usd, more)) = (self.before, std::mem::take(&mut self.disputed));
+            self.before = (usd + more_usd, lived.saturating_add(more));
+            self.end = End::Open;
+        }
     }
 }
 
@@ -160,22 +197,26 @@ impl Ledger {
             Observation::LaunchFailed { claim, .. } => drop(self.asked.remove(claim)),
             Observation::Claim(claim) => self.meet(now, claim),
             Observation::ClaimGone(claim) => {
-                self.asked.remove(claim);
-                if let Some(id) = self.of_claim.remove(claim) {
-                    self.settle(now, id);
-                }
+                self.asked.entry(*claim).and_modify(|asked| asked.is_forsaken = true);
+                let ids = self.of_claim.remove(claim).unwrap_or_default();
+                ids.into_iter().for_each(|id| self.settle(now, id));
             }
+            Observation::Overlay(overlay) => {
+                self.overlays.remove(&overlay.name);
+                let change = overlay.price.filter(|_| overlay.fault.is_none());
+                self.overlays.extend(change.map(|change| (overlay.name, change)));
+            }
+            Observation::OverlayGone(name) => drop(self.overlays.remove(name)),
             Observation::Terminating { instance } => self.end(*instance, End::Asked(now)),
             Observation::Terminated { instance }
             | Observation::Interruption { instance, notice: InterruptionNotice::StateChange } => {
                 self.end(*instance, End::Gone(now));
+                if self.machines.get(instance).is_some_and(|machine| machine.is_forsaken) {
+                    self.settle(now, *instance);
+                }
             }
             Observation::TerminateFailed { instance, .. } => {
-                if let Some(machine) = self.machines.get_mut(instance)
-                    && matches!(machine.end, End::Asked(_))
-                {
-                    machine.end = End::Open;
-                }
+                self.machines.get_mut(instance).into_iter().for_each(Machine::refuse);
             }
             Observation::Instances(listed) => {
                 for instance in listed.iter().filter(|instance| instance.is_terminating) {
@@ -190,7 +231,10 @@ impl Ledger {
     pub fn decide(&mut self, at: Timestamp, action: &Action) {
         let now = self.reach(at);
         match action {
-            Action::Launch { claim, options } => drop(self.asked.insert(*claim, options.clone())),
+            Action::Launch { claim, options } => {
+                let asked = Asked { options: options.clone(), is_forsaken: false };
+                self.asked.insert(*claim, asked);
+            }
             Action::Terminate { instance } => self.end(*instance, End::Asked(now)),
             _ => {}
         }
@@ -248,7 +292,7 @@ impl Ledger {
 
     /// It was launched so long `ago` by the clock of the news, which may not have caught up with `now`.
     fn launched(&mut self, now: Timestamp, ago: SignedDuration, claim: ClaimName, instance: &Instance) {
-        let options = self.asked.remove(&claim).unwrap_or_default();
+        let asked = self.asked.remove(&claim);
         if self.machines.contains_key(&instance.provider_id) {
             return;
         }
@@ -258,14 +302,21 @@ impl Ledger {
         };
         let Instance { instance_type, zone, capacity_type, .. } = *instance;
         let begun = self.span.map_or(now, |(begun, _)| begun);
+        let options = asked.iter().flat_map(|asked| &asked.options);
         self.open(
             claim,
             instance.provider_id,
             Account { pool: instance.pool, capacity_type },
             (instance_type, zone),
-            options.iter().find(is_it).map(|option| option.price),
+            options.into_iter().find(is_it).map(|option| option.price),
             now.checked_sub(ago).unwrap_or(begun).max(begun),
         );
+        if asked.is_some_and(|asked| asked.is_forsaken)
+            && let Some(machine) = self.machines.get_mut(&instance.provider_id)
+        {
+            machine.is_forsaken = true;
+            self.of_claim.remove(&claim);
+        }
     }
 
     /// A machine that somebody else launched, or a former life of the engine.
@@ -296,11 +347,27 @@ impl Ledger {
         let catalog = self.catalog.as_ref();
         let listed =
             catalog.and_then(|catalog| catalog.list_price(instance_type, zone, account.capacity_type));
-        let before = (Usd(0), SignedDuration::ZERO);
-        let price = price.or(listed);
-        let machine = Machine { account, instance_type, zone, price, listed, since, before, end: End::Open };
+        let machine = Machine {
+            account,
+            instance_type,
+            zone,
+            price: price.or(listed),
+            listed,
+            overlaid: price.zip(listed).and_then(|(price, listed)| self.overlaid(price, listed)),
+            since,
+            before: (Usd(0), SignedDuration::ZERO),
+            disputed: (Usd(0), SignedDuration::ZERO),
+            end: End::Open,
+            is_forsaken: false,
+        };
         self.machines.insert(id, machine);
-        self.of_claim.insert(claim, id);
+        self.of_claim.entry(claim).or_default().insert(id);
+    }
+
+    /// The overlay's change that makes this price of what is listed; one that sets it before others.
+    fn overlaid(&self, price: UsdPerHour, listed: UsdPerHour) -> Option<PriceChange> {
+        let changes = self.overlays.values().filter(|change| price != listed && change.of(listed) == price);
+        changes.copied().min_by_key(|change| !matches!(change, PriceChange::Set(_)))
     }
 
     /// The first end counts, unless it is refused.

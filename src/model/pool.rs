@@ -283,6 +283,23 @@ pub enum PriceChange {
     Scale(i64),
 }
 
+impl PriceChange {
+    /// The price after the change, never below zero, rounded to the micro-dollar.
+    pub fn of(self, price: UsdPerHour) -> UsdPerHour {
+        const WHOLE: i128 = 10_000;
+        let changed = match self {
+            Self::Set(price) => price,
+            Self::Add(difference) => price + difference,
+            Self::Scale(hundredths) => {
+                let scaled = i128::from(price.0) * (WHOLE + i128::from(hundredths));
+                let rounded = (scaled + WHOLE / 2).div_euclid(WHOLE);
+                UsdPerHour(i64::try_from(rounded).unwrap_or(if rounded < 0 { 0 } else { i64::MAX }))
+            }
+        };
+        changed.max(UsdPerHour::ZERO)
+    }
+}
+
 /// NodeOverlay: corrects prices of offerings, adds extended resources to types.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodeOverlay {

@@ -11,12 +11,16 @@ use jiff::Timestamp;
 use super::why::{Found, Inquiry, Kind, failure_in_words, notice_in_words};
 use crate::capacity::ledger::{Account, Ledger, Rate, Statement};
 use crate::capacity::recording::{
-    Abridger, Committed, Decided, Event, Glance, Joins, Line, Purchase, Started, is_turn, subjects_of,
+    Abridger, Committed, Decided, Event, Glance, Header, Joins, Line, Purchase, Started, is_turn, subjects_of,
 };
 use crate::model::action::Action;
+use crate::model::claim::ConditionType;
 use crate::model::money::{Usd, UsdPerHour};
 use crate::model::name::{ClaimName, ObjectKey, ProviderId};
-use crate::model::observation::Observation;
+use crate::model::observation::{InterruptionNotice, Observation};
+
+/// Why a claim is written to when what was to take it is taken back: the node serves on.
+const TAKEN_BACK: &str = "DisruptionFailed";
 
 /// Takes in the events of a run, in order.
 #[derive(Default)]
@@ -36,12 +40,18 @@ pub struct Chronicle {
     by_name: BTreeMap<String, usize>,
     moves: Vec<Move>,
     commits: Vec<(Timestamp, Committed)>,
-    /// Claims that go by a disruption, an interruption or another decision that is told already.
+    /// Claims that go by a disruption, an interruption or another decision that is told already; a disruption may be taken back.
     leaving: BTreeSet<String>,
     /// Instances that were told to end.
     ending: BTreeSet<ProviderId>,
     /// The lines of a recording are a picture of objects.
     in_picture: bool,
+    /// The run and the segment of the recording that was read last.
+    segment: Option<(String, u32)>,
+    /// The end of that segment is missing.
+    is_torn: bool,
+    /// The machines that are there, while a life of an engine lists what it finds.
+    listed: Option<BTreeSet<usize>>,
     notes: Vec<String>,
 }
 
@@ -153,20 +163,7 @@ impl Chronicle {
     /// Takes in a line of a recording.
     pub fn read(&mut self, line: Line<Decided>) {
         match line {
-            Line::Header(header) => {
-                (self.environment, self.is_simulated) = (header.environment, header.is_simulated);
-                if header.joins == Joins::Previous {
-                    return;
-                }
-                if let Joins::Gap(why) = &header.joins {
-                    self.note(format!("Something is missing in the recording: {why}."));
-                }
-                // The next life learns anew what is there.
-                self.waiting.clear();
-                if let Some((_, now)) = self.span {
-                    self.ledger.let_go(now);
-                }
-            }
+            Line::Header(header) => self.begin(*header),
             Line::Picture { is_over, .. } => self.in_picture = !is_over,
             Line::Seen { at, what } => self.see(at, &what),
             Line::Decided { at, decision } => {
@@ -177,6 +174,59 @@ impl Chronicle {
                 self.decided(at, decision);
             }
             Line::Committed { at, commit } => self.committed(at, &commit),
+        }
+    }
+
+    /// The segment ended in the middle, for this reason.
+    pub fn note_torn(&mut self, file: &str, why: &str) {
+        self.note(format!("{file} is torn: {why}. What was whole before that is drawn."));
+        self.is_torn = true;
+    }
+
+    fn begin(&mut self, header: Header) {
+        let Header { run, segment, joins, .. } = header;
+        (self.environment, self.is_simulated) = (header.environment, header.is_simulated);
+        self.in_picture = false;
+        let is_torn = std::mem::take(&mut self.is_torn);
+        let is_same_run = self.segment.as_ref().is_some_and(|(former, _)| *former == run);
+        let is_next = self.segment.as_ref().and_then(|(_, former)| former.checked_add(1)) == Some(segment);
+        let follows = is_same_run && is_next && !is_torn;
+        if let Joins::Gap(why) = &joins {
+            self.note(format!("Something is missing in the recording: {why}."));
+        }
+        if joins != Joins::Beginning && !follows {
+            self.note(if is_same_run {
+                format!("Something of run {run} is missing before its segment {segment}: it is not drawn, and not in what was spent.")
+            } else {
+                format!(
+                    "The beginning of run {run} is missing: what was before its segment {segment} is not drawn, and not in what was spent."
+                )
+            });
+        }
+        let goes_on = follows && joins == Joins::Previous;
+        self.segment = Some((run, segment));
+        if goes_on {
+            return;
+        }
+        // The next life learns anew what is there.
+        self.waiting.clear();
+        self.listed = Some(BTreeSet::new());
+        if let Some((_, now)) = self.span {
+            self.ledger.let_go(now);
+        }
+    }
+
+    /// Everything is listed: machines that are not among it ended while nobody told of them.
+    fn end_listing(&mut self, at: Timestamp) {
+        let Some(listed) = self.listed.take() else { return };
+        for place in (0..self.machines.len()).filter(|place| !listed.contains(place)) {
+            let told = &mut self.machines[place];
+            if told.from.is_none() || told.to.is_some() {
+                continue;
+            }
+            told.to = Some(at);
+            let gone = Observation::ClaimGone(ClaimName::new(&told.claim));
+            self.tell(at, &gone, [place]);
         }
     }
 
@@ -276,6 +326,15 @@ impl Chronicle {
             Observation::Claim(claim) => {
                 let place = self.place_of(claim.name.as_str());
                 self.tell(at, what, [place]);
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(place);
+                    // What took it is not known, or was given up meanwhile.
+                    let is_leaving =
+                        claim.deleted.is_some() || claim.conditions.is_true(ConditionType::DisruptionReason);
+                    if !is_leaving {
+                        self.leaving.remove(claim.name.as_str());
+                    }
+                }
                 if let Some(id) = claim.provider_id {
                     self.bought(place, at, id);
                 }
@@ -287,6 +346,7 @@ impl Chronicle {
             }
             Observation::Launched { claim, instance, .. } => {
                 let place = self.place_of(claim.as_str());
+                self.listed.iter_mut().for_each(|listed| listed.extend([place]));
                 let is_new = self.machines[place].from.is_none();
                 self.tell(at, what, [place]);
                 self.bought(place, instance.launched.min(at), instance.provider_id);
@@ -303,10 +363,11 @@ impl Chronicle {
             Observation::Interruption { instance, notice } => {
                 let place = self.by_name.get(instance.as_str()).copied();
                 self.tell(at, what, place);
-                let notice = notice_in_words(&serde_json::to_value(notice).unwrap_or_default());
-                if let Some(place) = place {
+                let is_advice = *notice == InterruptionNotice::RebalanceRecommendation;
+                if let Some(place) = place.filter(|_| !is_advice) {
                     self.leaving.insert(self.machines[place].claim.clone());
                 }
+                let notice = notice_in_words(&serde_json::to_value(notice).unwrap_or_default());
                 let turn = Turn::Interrupted(notice);
                 let machines: Vec<usize> = place.into_iter().collect();
                 let is_known = |known: &Move| known.what == turn && known.machines == machines;
@@ -335,6 +396,7 @@ impl Chronicle {
                     self.machines[place].to.get_or_insert(at);
                 }
             }
+            Observation::Synced => self.end_listing(at),
             _ => {}
         }
     }
@@ -442,9 +504,12 @@ impl Chronicle {
                 machines: places.into_iter().collect(),
             });
         }
-        for done in decision.actions.iter().filter(|done| done.kind() == "DeleteClaim") {
+        for done in &decision.actions {
             let Some(claim) = done.body().get("claim").and_then(serde_json::Value::as_str) else { continue };
-            if self.leaving.insert(claim.to_owned()) {
+            if done.kind() == "UpdateClaim" && done.code == TAKEN_BACK {
+                self.leaving.remove(claim);
+            }
+            if done.kind() == "DeleteClaim" && self.leaving.insert(claim.to_owned()) {
                 let turn = Turn::GivenUp { code: done.code.clone(), why: done.why.clone() };
                 let machines = self.by_name.get(claim).copied().into_iter().collect();
                 self.add(at, turn, machines);

@@ -136,7 +136,7 @@ impl Replay {
         let follows = self.header.as_ref().is_some_and(|former| {
             header.joins == Joins::Previous
                 && former.run == header.run
-                && former.segment + 1 == header.segment
+                && former.segment.checked_add(1) == Some(header.segment)
                 && former.settings == header.settings
         });
         let begun = self.scribe.begin(&header, Timestamp::UNIX_EPOCH);

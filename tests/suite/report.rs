@@ -9,18 +9,22 @@ use assert_cmd::Command;
 use base64::Engine as _;
 use jiff::Timestamp;
 use provisor::capacity::ledger::{Account, Spent, Statement};
-use provisor::capacity::recording::{Committed, Event};
+use provisor::capacity::recording::{Committed, Decided, Done, Event, Header, Joins, Line, Reader, Started};
 use provisor::io::git::{Limits, Symlinks, read_directory};
 use provisor::model::money::{Usd, UsdPerHour};
-use provisor::model::name::PoolName;
+use provisor::model::name::{ClaimName, PoolName};
+use provisor::model::observation::{InterruptionNotice, Observation};
 use provisor::model::offering::CapacityType;
-use provisor::simulator::chronicle::{MachineStory, Moment, Move, Run, Turn};
+use provisor::simulator::chronicle::{Chronicle, MachineStory, Moment, Move, Run, Turn};
 use provisor::ui::metrics::Metrics;
 use provisor::ui::play::{Play, script_of, scripted_policy};
 use provisor::ui::report::{About, page};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+
+use crate::capacity::town::{Town, pool};
+use crate::recording::{lines_in, unbegun};
 
 fn provisor(words: &[&str]) -> Output {
     let mut command = Command::cargo_bin("provisor").expect("the binary is built for the tests");
@@ -131,6 +135,49 @@ fn the_page_says_that_it_is_simulated_and_how_it_is_made_again() {
     assert!(page.contains("<b>held</b> at 38m: what EC2 took back is replaced"), "what was expected");
 }
 
+/// What the page names is played again by a shell, and is the same run.
+#[cfg(unix)]
+#[test]
+fn the_command_that_makes_the_page_again_plays_what_was_played() {
+    let folder = TempDir::new().expect("a directory");
+    let fleet = folder.path().join("it's a fleet");
+    std::fs::create_dir_all(fleet.join("lab one")).expect("made");
+    copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/inflate-lab"), &fleet.join("lab one"));
+    let git = |words: &[&str]| {
+        let mut command = std::process::Command::new("git");
+        command.args(["-c", "user.name=t", "-c", "user.email=t@example.com"]).args(words);
+        let output = command.current_dir(&fleet).output().expect("git is there");
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    git(&["init", "--quiet", "--initial-branch", "main"]);
+    git(&["add", "."]);
+    git(&["commit", "--quiet", "--message", "the lab"]);
+    git(&["rm", "--quiet", "-r", "."]);
+    git(&["commit", "--quiet", "--allow-empty", "--message", "nothing is left"]);
+    let file = folder.path().join("run.html");
+    let words = ["--repo", text(&fleet), "--ref", "HEAD~1", "--path", "lab one", "--for", "10m"];
+    let more = ["--limit", "files=5000", "--symlinks", "within-repo", "--seed", "5"];
+    let output = provisor(&[&["simulate"], &words[..], &more, &["--report", text(&file)]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let first = read(&file);
+    let (_, rest) = first.split_once("<code>provisor simulate ").expect("a command");
+    let (command, _) = rest.split_once("</code>").expect("it ends");
+    let command = command.replace("&#x27;", "'").replace("&#x2f;", "/").replace("&quot;", "\"");
+    for word in
+        ["--ref 'HEAD~1'", "--path 'lab one'", "--limit 'files=5000'", "--symlinks within-repo", "--seed 5"]
+    {
+        assert!(command.contains(word), "no {word} in {command}");
+    }
+    let again = folder.path().join("again.html");
+    let program = assert_cmd::cargo::cargo_bin("provisor");
+    let line = format!("\"$0\" simulate {command} --report \"$1\"");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &line, text(&program), text(&again)]).env_remove("PROVISOR_REPO");
+    let output = shell.output().expect("a shell");
+    assert_eq!(output.status.code(), Some(0), "{command}: {}", said(&output));
+    assert!(read(&again) == first, "another run: {command}");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let folder = TempDir::new().expect("a directory");
@@ -166,7 +213,7 @@ fn the_reasons_of_a_node_are_those_of_why() {
     let drift = events.iter().find(|event| event["kind"] == "drift").expect("a node drifted");
     let words: Vec<&str> = list(drift, "rows").iter().filter_map(|row| row[0].as_str()).collect();
     assert_eq!(words, ["went", "replaced", "instead", "saves", "commit"]);
-    let commit = list(drift, "rows")[3][1].as_str().expect("a text");
+    let commit = list(drift, "rows")[4][1].as_str().expect("a text");
     assert!(commit.contains("prod: label nodes for the log collector"), "the commit in force: {commit}");
 }
 
@@ -251,6 +298,7 @@ fn the_page_needs_nothing_else_and_runs_nothing_else() {
     let digest = |text: &str| base64::engine::general_purpose::STANDARD.encode(Sha256::digest(text));
     assert!(policy.contains(&format!("script-src 'sha256-{}'", digest(between("<script>", "</script>")))));
     assert!(policy.contains(&format!("style-src 'sha256-{}'", digest(between("<style>", "</style>")))));
+    assert!(!page.contains("querySelector('"), "no selector is made of what an address holds");
     for word in [" src=", "@import", "<link", "fetch(", "innerHTML", "onclick=", " style="] {
         assert!(!page.contains(word), "{word}");
     }
@@ -409,6 +457,137 @@ fn a_long_run_is_thinned_and_says_so() {
     let places = list(&events[1], "machines").iter().filter_map(Value::as_u64);
     assert!(places.max() < Some(1_500), "only nodes that are listed are linked");
     assert!(page.len() < 4_000_000, "{} bytes", page.len());
+}
+
+// ------------------------------------------------------------------------------------------------ lines of recordings
+
+/// The page of what is recorded there.
+fn drawn(recording: &Path) -> String {
+    let folder = TempDir::new().expect("a directory");
+    let file = folder.path().join("drawn.html");
+    let output = provisor(&["replay", text(recording), "--report", text(&file)]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    read(&file)
+}
+
+#[test]
+fn what_is_missing_of_a_recording_is_said() {
+    let folder = TempDir::new().expect("a directory");
+    let files = unbegun::recorded(folder.path());
+    assert!(files.len() > 2, "{} files", files.len());
+    assert!(!drawn(folder.path()).contains("missing"), "it is whole");
+    let second = std::fs::read(&files[1]).expect("it is there");
+    std::fs::remove_file(&files[1]).expect("deleted");
+    let page = drawn(folder.path());
+    assert!(page.contains(
+        "Something of run one is missing before its segment 2: it is not drawn, and not in what was spent."
+    ));
+    assert!(!page.contains("The beginning"));
+    std::fs::write(&files[1], second).expect("written");
+    std::fs::remove_file(&files[0]).expect("deleted");
+    let page = drawn(folder.path());
+    assert!(page.contains(
+        "The beginning of run one is missing: what was before its segment 1 is not drawn, and not in what was spent."
+    ));
+    assert!(!page.contains("Something"), "the rest is whole");
+}
+
+/// The header of a segment.
+fn header(run: &str, segment: u32, joins: Joins) -> Line<Decided> {
+    static FIRST: LazyLock<String> = LazyLock::new(|| lines_in(&SHOP.recording)[0].clone());
+    let Ok(Some(Line::Header(header))) = Reader::default().read::<Decided>(&FIRST) else {
+        panic!("a recording begins with a header")
+    };
+    Line::Header(Box::new(Header { run: run.into(), segment, joins, ..*header }))
+}
+
+fn seen(second: i64, what: Observation) -> Line<Decided> {
+    Line::Seen { at: moment(second), what }
+}
+
+fn done(second: i64, action: Value, code: &str) -> Line<Decided> {
+    let done = Done { action, code: code.into(), why: "it is so".into() };
+    Line::Decided { at: moment(second), decision: Decided { actions: vec![done], ..Decided::default() } }
+}
+
+/// Two nodes, `a` and `b`, and a chronicle that saw their machines come.
+fn pair() -> (Town, Chronicle) {
+    let mut town = Town::new(vec![pool("web")]);
+    let mut chronicle = Chronicle::default();
+    chronicle.read(header("one", 0, Joins::Beginning));
+    chronicle.read(seen(0, Observation::Synced));
+    for name in ["a", "b"] {
+        town.node_of("web", name, "m5.2xlarge", "on-demand");
+        let instance = town.instance(name);
+        let claim = instance.claim.expect("it has one");
+        chronicle.read(seen(1, Observation::Launched { claim, instance, shortage: None }));
+        chronicle.read(seen(2, Observation::Claim(town.cluster.claims[&claim].clone())));
+    }
+    (town, chronicle)
+}
+
+#[test]
+fn a_node_that_goes_after_mere_advice_or_what_was_taken_back_is_given_back() {
+    let (town, _) = pair();
+    let instance = town.instance("a").provider_id;
+    let claim = ClaimName::new("a-claim");
+    let notice = |notice| vec![seen(5, Observation::Interruption { instance, notice })];
+    let started = Started {
+        method: "drift".into(),
+        nodes: Vec::new(),
+        claims: vec![claim],
+        replacements: Vec::new(),
+        savings: UsdPerHour::ZERO,
+        pods: 0,
+        why: "it drifted".into(),
+        least: None,
+        over: Vec::new(),
+    };
+    let starts = Decided { started: vec![started], ..Decided::default() };
+    let starts = || Line::Decided { at: moment(5), decision: starts.clone() };
+    let takes_back =
+        || done(6, json!({ "UpdateClaim": { "claim": "a-claim", "change": {} } }), "DisruptionFailed");
+    for (before, is_given_up) in [
+        (vec![], true),
+        (notice(InterruptionNotice::RebalanceRecommendation), true),
+        (notice(InterruptionNotice::ScheduledChange), false),
+        (notice(InterruptionNotice::SpotReclaim { at: moment(100) }), false),
+        (vec![starts()], false),
+        (vec![starts(), takes_back()], true),
+        (vec![starts(), takes_back(), starts()], false),
+    ] {
+        let (_, mut chronicle) = pair();
+        let told = format!("{before:?}");
+        before.into_iter().for_each(|line| chronicle.read(line));
+        for second in [10, 11] {
+            chronicle.read(done(second, json!({ "DeleteClaim": { "claim": "a-claim" } }), "Expired"));
+        }
+        let run = chronicle.finish(None).expect("a run");
+        let is_it = |one: &&Move| matches!(&one.what, Turn::GivenUp { code, .. } if code == "Expired");
+        assert_eq!(run.moves.iter().filter(is_it).count(), usize::from(is_given_up), "{told}");
+    }
+}
+
+#[test]
+fn machines_that_ended_between_two_lives_do_not_run_on() {
+    for joins in [Joins::Beginning, Joins::Gap("the disk was full".into())] {
+        let (town, mut chronicle) = pair();
+        chronicle.read(header("two", 1, joins));
+        let claim = |name: &str| town.cluster.claims[&ClaimName::new(name)].clone();
+        chronicle.read(seen(600, Observation::Claim(claim("b-claim"))));
+        chronicle.read(seen(601, Observation::Synced));
+        // What comes later is news like any other.
+        chronicle.read(seen(700, Observation::Synced));
+        let run = chronicle.finish(Some(moment(900))).expect("a run");
+        let lived: Vec<_> =
+            run.machines.iter().map(|one| (one.claim.as_str(), one.to, one.found.is_gone)).collect();
+        assert_eq!(lived, [("a-claim", Some(moment(601)), true), ("b-claim", None, false)]);
+    }
+    let (_, mut chronicle) = pair();
+    chronicle.read(header("one", 1, Joins::Previous));
+    chronicle.read(seen(601, Observation::Synced));
+    let run = chronicle.finish(None).expect("a run");
+    assert!(run.machines.iter().all(|one| one.to.is_none()), "the same life has missed nothing");
 }
 
 // ------------------------------------------------------------------------------------------------ one ledger

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::model::label;
-use crate::model::money::UsdPerHour;
 use crate::model::name::{PoolName, TypeName};
 use crate::model::offering::InstanceType;
 use crate::model::pool::{NodeOverlay, NodePool, PriceChange};
@@ -83,7 +82,7 @@ pub(super) fn apply<'a>(
     for (((pool, at), offering), change) in prices {
         let kind = &mut Arc::make_mut(types.get_mut(&pool).expect("selected from these"))[at];
         let price = &mut kind.offerings[offering].price;
-        *price = changed(*price, change);
+        *price = change.of(*price);
         repriced.insert((pool, at));
     }
     for (pool, at) in repriced {
@@ -132,24 +131,10 @@ fn selected(
     (offerings, kinds)
 }
 
-/// The price after a change, never below zero, rounded to the micro-dollar.
-fn changed(price: UsdPerHour, change: PriceChange) -> UsdPerHour {
-    const WHOLE: i128 = 10_000;
-    let changed = match change {
-        PriceChange::Set(price) => price,
-        PriceChange::Add(difference) => price + difference,
-        PriceChange::Scale(hundredths) => {
-            let scaled = i128::from(price.0) * (WHOLE + i128::from(hundredths));
-            let rounded = (scaled + WHOLE / 2).div_euclid(WHOLE);
-            UsdPerHour(i64::try_from(rounded).unwrap_or(if rounded < 0 { 0 } else { i64::MAX }))
-        }
-    };
-    changed.max(UsdPerHour::ZERO)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::money::UsdPerHour;
     use crate::model::name::{ClassName, Uid, Zone};
     use crate::model::offering::{CapacityType, Offering};
     use crate::model::pool::{ClassRef, ConsolidationPolicy, Disruption, NodeTemplate};
@@ -547,8 +532,7 @@ mod tests {
     /// Rows: API-055, SCH-433
     #[test]
     fn a_price_changes_as_written_and_stops_at_zero() {
-        let of =
-            |price: &str, change: PriceChange| changed(price.parse().expect("a price"), change).to_string();
+        let of = |price: &str, change: PriceChange| change.of(price.parse().expect("a price")).to_string();
         let percent = |share: i64| PriceChange::Scale(share * 100);
         let dollars = |text: &str| PriceChange::Add(text.parse().expect("a price"));
         for (share, expected) in [(-10, "9"), (10, "11"), (-50, "5"), (100, "20"), (-100, "0"), (-200, "0")] {

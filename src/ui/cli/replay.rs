@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::recording::{Next, read_lines};
-use super::report::{ReportArgs, write};
+use super::report::{ReportArgs, command_line, write};
 use crate::capacity::recording::{Decided, Reader};
 use crate::model::count::counted;
 use crate::model::time::render_duration;
@@ -170,12 +170,11 @@ fn draw(args: &Args, file: ReportFile, console: &Console) -> Result<(), Failure>
             }
             Ok(Next::Line)
         },
-        |(_, chronicle), file, why| {
-            chronicle.note(format!("{file} is torn: {why}. What was whole before that is drawn."));
-        },
+        |(_, chronicle), file, why| chronicle.note_torn(file, why),
     )?;
     drop(progress);
-    let command = format!("provisor replay {}", args.recording.display());
+    let recording = args.recording.display().to_string();
+    let command = command_line(["provisor", "replay", &recording]);
     write(file, told.1, None, &About { command, ..About::default() }, console)
 }
 

@@ -50,6 +50,16 @@ impl Drawing {
     }
 }
 
+/// A command as it can be pasted into a shell.
+pub fn command_line(words: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let quoted = words.into_iter().map(|word| {
+        let word = word.as_ref();
+        // Only a zero byte cannot be quoted, and no argument of a program has one.
+        shlex::try_quote(word).map_or_else(|_| word.to_owned(), |quoted| quoted.into_owned())
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
 /// Draws what was heard until `end` into its file.
 pub fn write(
     file: ReportFile,

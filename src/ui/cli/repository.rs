@@ -143,6 +143,52 @@ impl CommitArgs {
         Ok(self.reference()?.is_some() || self.path.is_some())
     }
 
+    /// The words that mean the same again. What only opens the way to a repository, such as a directory with its credentials, is
+    /// left out: whoever reads them has their own.
+    pub(super) fn words(&self) -> Vec<String> {
+        // Without `..`, so that a new word is thought of here.
+        let Self {
+            reference,
+            semver,
+            tag_prefix,
+            tag,
+            branch,
+            commit,
+            path,
+            allow_insecure_http,
+            limits,
+            symlinks,
+            submodules,
+            credentials: _,
+            templates: _,
+            known_hosts: _,
+            proxy: _,
+        } = self;
+        let mut words = Vec::new();
+        let mut say = |word: &str, value: &str| words.extend([word.to_owned(), value.to_owned()]);
+        let single = [
+            ("--ref", reference),
+            ("--semver", semver),
+            ("--tag-prefix", tag_prefix),
+            ("--tag", tag),
+            ("--branch", branch),
+            ("--commit", commit),
+            ("--path", path),
+        ];
+        for (word, value) in single {
+            value.iter().for_each(|value| say(word, value));
+        }
+        limits.iter().for_each(|limit| say("--limit", limit));
+        if *symlinks == SymlinkRule::WithinRepo {
+            say("--symlinks", "within-repo");
+        }
+        submodules.iter().for_each(|prefix| say("--submodules", prefix));
+        if *allow_insecure_http {
+            words.push("--allow-insecure-http".to_owned());
+        }
+        words
+    }
+
     /// The same, but for the commit.
     fn at(&self, reference: &str) -> Self {
         Self {

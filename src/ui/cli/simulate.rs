@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::promote::PromotedField;
 use super::recording::RecordFileArgs;
-use super::report::{Drawing, ReportArgs};
+use super::report::{Drawing, ReportArgs, command_line};
 use super::repository::{CommitArgs, open};
 use super::weeks;
 use crate::capacity::cluster::Cluster;
@@ -257,19 +257,19 @@ pub fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 
 /// What a page says of the run beside what happened in it.
 fn about(document: &SimulationDocument, args: &Args) -> About {
-    let mut command = "provisor simulate".to_owned();
-    let seed = document.seed.to_string();
-    let words =
-        [("--repo", &args.repo), ("--env", &args.env), ("--seed", &Some(seed)), ("--for", &args.duration)];
-    for (word, value) in words {
-        if let Some(value) = value {
-            command.push_str(&format!(" {word} {value}"));
-        }
-    }
+    let mut words = vec!["provisor".to_owned(), "simulate".to_owned()];
+    let mut say = |word: &str, value: &Option<String>| {
+        words.extend(value.iter().flat_map(|value| [word.to_owned(), value.clone()]));
+    };
+    say("--repo", &args.repo);
+    say("--env", &args.env);
+    say("--seed", &Some(document.seed.to_string()));
+    say("--for", &args.duration);
+    words.extend(args.at.words());
     About {
         notices: [&document.engine_notice, &document.price_notice].into_iter().flatten().cloned().collect(),
         expectations: document.expectations.clone(),
-        command,
+        command: command_line(words),
         ..About::default()
     }
 }

@@ -369,7 +369,7 @@
     const from = location.hash;
     history.pushState(null, "", location.pathname + location.search);
     follow();
-    const row = document.querySelector('[data-hash="' + from.slice(1) + '"]');
+    const row = byId("to-" + from.slice(1));
     if (row) row.focus();
   }
 
@@ -433,7 +433,7 @@
     listed.slice(drawn, drawn + PAGE).forEach((place) => {
       const event = events[place];
       const row = put(list, "li");
-      const head = put(row, "button", { type: "button", "aria-expanded": "false", "data-hash": "e" + place });
+      const head = put(row, "button", { type: "button", "aria-expanded": "false", id: "to-e" + place });
       put(head, "span", { class: "at" }, clock(event.at));
       glyph(head, event.kind);
       put(head, "span", {}, labelOf[event.kind]);
@@ -469,7 +469,7 @@
     machines.slice(rowsOfNodes, rowsOfNodes + PAGE).forEach((machine, at) => {
       const place = rowsOfNodes + at;
       const row = put(body, "tr");
-      put(put(row, "th", { scope: "row" }), "a", { href: "#m" + place, "data-hash": "m" + place }, machine.name);
+      put(put(row, "th", { scope: "row" }), "a", { href: "#m" + place, id: "to-m" + place }, machine.name);
       [machine.pool || "-", machine.instanceType, machine.capacityType, machine.zone].forEach((text) => put(row, "td", {}, text));
       put(row, "td", { class: "number" }, machine.usdPerHour);
       put(row, "td", { class: "number" }, machine.from === null ? "-" : clock(machine.from));

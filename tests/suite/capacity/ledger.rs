@@ -11,6 +11,9 @@ use provisor::model::money::{Usd, UsdPerHour};
 use provisor::model::name::{ClaimName, PoolName, ProviderId};
 use provisor::model::observation::{Instance, InterruptionNotice, Observation};
 use provisor::model::offering::CapacityType;
+use provisor::model::pool::{NodeOverlay, PriceChange};
+use provisor::model::quantity::Resources;
+use provisor::model::requirement::Requirements;
 
 use super::town::{NOW, Town, at, catalog, pool};
 
@@ -112,6 +115,109 @@ fn what_an_overlay_makes_of_a_price_it_makes_of_the_next_one() {
     let dearer = [(("m5.2xlarge".into(), CapacityType::Spot), Some(UsdPerHour(280_000)))];
     ledger.observe(after(60), &Observation::Catalog(Arc::new(catalog().with_prices(&dearer.into()))));
     assert_eq!(ledger.usd_per_hour(), UsdPerHour(140_000), "half of the list price, as before");
+}
+
+/// An overlay of every price.
+fn overlay(change: PriceChange) -> Observation {
+    Observation::Overlay(Arc::new(NodeOverlay {
+        name: "ours".into(),
+        owner: None,
+        requirements: Requirements::new(),
+        price: Some(change),
+        capacity: Resources::new(),
+        weight: 0,
+        fault: None,
+        conditions: Default::default(),
+    }))
+}
+
+#[test]
+fn a_price_that_an_overlay_sets_stays_and_a_difference_stays_the_same() {
+    let spot_at = |price| {
+        let change = [(("m5.2xlarge".into(), CapacityType::Spot), Some(UsdPerHour(price)))];
+        Observation::Catalog(Arc::new(catalog().with_prices(&change.into())))
+    };
+    // The list price is 140,000, and then 280,000.
+    for (change, before, after_it) in [
+        (PriceChange::Set(UsdPerHour(50_000)), 50_000, 50_000),
+        (PriceChange::Add(UsdPerHour(20_000)), 160_000, 300_000),
+        (PriceChange::Scale(-2_500), 105_000, 210_000),
+    ] {
+        let mut ledger = Ledger::default();
+        ledger.observe(start(), &Observation::Catalog(catalog()));
+        ledger.observe(start(), &overlay(change));
+        let instance = machine("a", CapacityType::Spot);
+        let option = LaunchOption {
+            price: UsdPerHour(before),
+            instance_type: instance.instance_type,
+            zone: instance.zone,
+            capacity_type: instance.capacity_type,
+            reservation: None,
+        };
+        ledger.decide(start(), &Action::Launch { claim: claim_of(&instance), options: vec![option] });
+        ledger.observe(start(), &launched(instance));
+        assert_eq!(ledger.usd_per_hour(), UsdPerHour(before), "{change:?}");
+        ledger.observe(after(60), &spot_at(280_000));
+        assert_eq!(ledger.usd_per_hour(), UsdPerHour(after_it), "{change:?}");
+        // What it was bought as counts, also once the overlay is gone.
+        ledger.observe(after(60), &Observation::OverlayGone("ours".into()));
+        ledger.observe(after(90), &spot_at(140_000));
+        assert_eq!(ledger.usd_per_hour(), UsdPerHour(before), "{change:?}");
+    }
+}
+
+#[test]
+fn a_price_that_changes_while_a_machine_may_refuse_to_end_counts_if_it_does() {
+    let mut ledger = two();
+    ledger.decide(after(60), &Action::Terminate { instance: id("b") });
+    for (minutes, price) in [(75, 200_000), (90, 280_000)] {
+        let change = [(("m5.2xlarge".into(), CapacityType::Spot), Some(UsdPerHour(price)))];
+        let dearer = catalog().with_prices(&change.into());
+        ledger.observe(after(minutes), &Observation::Catalog(Arc::new(dearer)));
+    }
+    let mut other = ledger.clone();
+    let refused = Observation::TerminateFailed { instance: id("b"), message: "throttled".into() };
+    ledger.observe(after(100), &refused);
+    // 75 minutes for 0.14 an hour, 15 for 0.20, 30 for 0.28; and the other two hours for 0.384.
+    let spent = ledger.statement(after(120));
+    assert_eq!((spent.total_usd, spent.machine_seconds), (usd("1.133"), 14_400));
+    // One that goes costs nothing since it was told to.
+    other.observe(after(100), &Observation::Terminated { instance: id("b") });
+    let spent = other.statement(after(120));
+    assert_eq!((spent.total_usd, spent.machine_seconds), (usd("0.908"), 10_800));
+    // One that is told once more is paid until then.
+    ledger.decide(after(120), &Action::Terminate { instance: id("b") });
+    assert_eq!(total(&ledger, 180), "1.517");
+}
+
+#[test]
+fn a_machine_that_comes_when_its_claim_is_gone_is_forgotten_with_its_end() {
+    let mut ledger = Ledger::default();
+    ledger.observe(start(), &Observation::Catalog(catalog()));
+    let instance = machine("a", CapacityType::OnDemand);
+    ledger.decide(start(), &Action::Launch { claim: claim_of(&instance), options: Vec::new() });
+    ledger.observe(start(), &Observation::ClaimGone(claim_of(&instance)));
+    ledger.observe(start(), &launched(instance));
+    assert_eq!(ledger.usd_per_hour(), UsdPerHour(384_000), "it runs, whoever asked for it");
+    ledger.decide(after(60), &Action::Terminate { instance: id("a") });
+    ledger.observe(after(61), &Observation::Terminated { instance: id("a") });
+    assert_eq!(ledger.price_of(id("a")), None, "nobody will tell of it again");
+    assert_eq!(total(&ledger, 120), "0.384");
+}
+
+#[test]
+fn all_machines_of_a_claim_end_with_it() {
+    let mut ledger = two();
+    let second = Instance {
+        provider_id: ProviderId::new("aws:///us-west-2a/i-second"),
+        ..machine("a", CapacityType::OnDemand)
+    };
+    let its_id = second.provider_id;
+    ledger.observe(start(), &launched(second));
+    assert_eq!(total(&ledger, 60), "0.908");
+    ledger.observe(after(60), &Observation::ClaimGone(ClaimName::new("a-claim")));
+    assert_eq!((ledger.price_of(id("a")), ledger.price_of(its_id)), (None, None));
+    assert_eq!(total(&ledger, 120), "1.048", "only the spot machine goes on");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The node half: what is judged, and how a cluster lives under it.
 
-mod town;
+pub(crate) mod town;
 
 mod advice;
 mod marking;

@@ -3,7 +3,7 @@
 mod files;
 mod keeping;
 mod replaying;
-mod unbegun;
+pub(crate) mod unbegun;
 pub(crate) mod why;
 
 use std::io::Write;

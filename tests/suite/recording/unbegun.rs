@@ -16,7 +16,7 @@ use super::{json, packed, provisor, talk, text, unpacked};
 const HOURS: i64 = 3;
 
 /// Hours of a shop that is busy and quiet in turns, in many files.
-fn recorded(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn recorded(folder: &Path) -> Vec<PathBuf> {
     let fleet = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/eks-shop");
     let repository = read_directory(&fleet, &Limits::default(), Symlinks::Refused).expect("a fleet");
     let mut script = script_of(&repository, Some("prod")).expect("a script").script;
