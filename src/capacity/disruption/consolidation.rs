@@ -131,9 +131,8 @@ fn best_sweep<'r, 'a>(
     if candidates.len() == 1 || pods * candidates.len() > TRIED_MAX {
         return (first, Vec::new());
     }
-    // Where nobody goes, everybody was asked in the same picture, and no order of asking can change the answer.
-    let is_vain = first.groups.is_empty() && first.over_budget.is_empty();
-    if is_vain && sweep(candidates, Turn::Paid, Filling::Dearest).groups.is_empty() {
+    // Where nobody goes, everybody that budgets let go was asked in the same picture, and no order of asking can change the answer.
+    if first.groups.is_empty() && sweep(candidates, Turn::Paid, Filling::Dearest).groups.is_empty() {
         return (first, Vec::new());
     }
     let mut dearest_first = candidates.to_vec();
