@@ -80,10 +80,41 @@ pub struct Ledger {
     /// Launches on their way.
     asked: BTreeMap<ClaimName, Asked>,
     machines: BTreeMap<ProviderId, Machine>,
+    running: Running,
     /// More than one, where a launch was answered twice.
     of_claim: BTreeMap<ClaimName, BTreeSet<ProviderId>>,
     /// Of machines that are gone with their claims.
     settled: Statement,
+}
+
+/// What runs now, kept up to date with every machine that comes, goes or costs something else.
+#[derive(Clone, Debug, Default)]
+struct Running {
+    rates: BTreeMap<Account, Rate>,
+    /// How often it changed.
+    changes: u64,
+}
+
+impl Running {
+    /// A machine ran at the price `before`, and runs at `after`; `None`: it does not.
+    fn shift(&mut self, account: Account, before: Option<UsdPerHour>, after: Option<UsdPerHour>) {
+        if before == after {
+            return;
+        }
+        self.changes += 1;
+        let rate = self.rates.entry(account).or_default();
+        if let Some(price) = before {
+            rate.machines = rate.machines.saturating_sub(1);
+            rate.usd_per_hour = rate.usd_per_hour - price;
+        }
+        if let Some(price) = after {
+            rate.machines += 1;
+            rate.usd_per_hour += price;
+        }
+        if rate.machines == 0 {
+            self.rates.remove(&account);
+        }
+    }
 }
 
 /// A launch on its way.
@@ -128,6 +159,11 @@ enum End {
 }
 
 impl Machine {
+    /// What it costs an hour if it runs.
+    fn running(&self) -> Option<UsdPerHour> {
+        (self.end == End::Open).then(|| self.price.unwrap_or_default())
+    }
+
     fn lived_at_this_price(&self, until: Timestamp) -> SignedDuration {
         let until = match self.end {
             End::Open => until,
@@ -186,7 +222,9 @@ impl Ledger {
                 for machine in self.machines.values_mut() {
                     let Account { capacity_type, .. } = machine.account;
                     let listed = catalog.list_price(machine.instance_type, machine.zone, capacity_type);
+                    let before = machine.running();
                     machine.reprice(now, listed);
+                    self.running.shift(machine.account, before, machine.running());
                 }
                 self.catalog = Some(catalog.clone());
             }
@@ -216,7 +254,7 @@ impl Ledger {
                 }
             }
             Observation::TerminateFailed { instance, .. } => {
-                self.machines.get_mut(instance).into_iter().for_each(Machine::refuse);
+                self.alter(*instance, Machine::refuse);
             }
             Observation::Instances(listed) => {
                 for instance in listed.iter().filter(|instance| instance.is_terminating) {
@@ -269,15 +307,21 @@ impl Ledger {
         statement
     }
 
+    /// The total of the [`statement`](Self::statement) alone.
+    pub fn usd(&self, at: Timestamp) -> Usd {
+        let until = self.span.map_or(at, |(_, latest)| latest.max(at));
+        let open = self.machines.values().map(|machine| machine.cost(until).0.max(Usd(0)));
+        open.fold(self.settled.total_usd, |sum, usd| sum + usd)
+    }
+
     /// What runs now, by account; an account of which nothing runs is left out.
-    pub fn rates(&self) -> BTreeMap<Account, Rate> {
-        let mut rates: BTreeMap<Account, Rate> = BTreeMap::new();
-        for machine in self.machines.values().filter(|machine| machine.end == End::Open) {
-            let rate = rates.entry(machine.account).or_default();
-            rate.machines += 1;
-            rate.usd_per_hour += machine.price.unwrap_or_default();
-        }
-        rates
+    pub fn rates(&self) -> &BTreeMap<Account, Rate> {
+        &self.running.rates
+    }
+
+    /// How often what runs has changed.
+    pub fn changes(&self) -> u64 {
+        self.running.changes
     }
 
     /// What all that runs now costs.
@@ -360,6 +404,7 @@ impl Ledger {
             end: End::Open,
             is_forsaken: false,
         };
+        self.running.shift(account, None, machine.running());
         self.machines.insert(id, machine);
         self.of_claim.entry(claim).or_default().insert(id);
     }
@@ -372,17 +417,26 @@ impl Ledger {
 
     /// The first end counts, unless it is refused.
     fn end(&mut self, id: ProviderId, end: End) {
-        if let Some(machine) = self.machines.get_mut(&id) {
+        self.alter(id, |machine| {
             machine.end = match (machine.end, end) {
                 (End::Open, end) => end,
                 (End::Asked(at), End::Gone(_)) => End::Gone(at),
                 (former, _) => former,
             };
+        });
+    }
+
+    fn alter(&mut self, id: ProviderId, change: impl FnOnce(&mut Machine)) {
+        if let Some(machine) = self.machines.get_mut(&id) {
+            let before = machine.running();
+            change(machine);
+            self.running.shift(machine.account, before, machine.running());
         }
     }
 
     fn settle(&mut self, now: Timestamp, id: ProviderId) {
         if let Some(machine) = self.machines.remove(&id) {
+            self.running.shift(machine.account, machine.running(), None);
             let (usd, lived) = machine.cost(now);
             self.settled.pay(machine.account, usd, lived);
         }

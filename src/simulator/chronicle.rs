@@ -4,9 +4,14 @@
 //! It hears the events of a run while they happen, or reads them from a recording, and decides nothing. What it says of a node is
 //! what an [`Inquiry`] finds, so that a picture and `provisor why` have the same words.
 
+mod curve;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+
+use curve::Curve;
+pub use curve::{Peak, Peaks};
 
 use super::why::{Found, Inquiry, Kind, failure_in_words, notice_in_words};
 use crate::capacity::ledger::{Account, Ledger, Rate, Statement};
@@ -32,7 +37,9 @@ pub struct Chronicle {
     /// Pods without a node.
     waiting: BTreeSet<ObjectKey>,
     accounts: Vec<Account>,
-    curve: Vec<Moment>,
+    curve: Curve,
+    /// How often what runs had changed, and how many pods waited, when that was last looked at.
+    marked: Option<(u64, usize)>,
     /// The first moment, and the one that is being told of.
     span: Option<(Timestamp, Timestamp)>,
     machines: Vec<Told>,
@@ -111,7 +118,11 @@ pub struct Run {
     pub from: Timestamp,
     pub to: Timestamp,
     pub accounts: Vec<Account>,
+    /// Every change of a run with few of them.
     pub curve: Vec<Moment>,
+    /// A moment of the curve stands for a stretch of time.
+    pub is_thinned: bool,
+    pub peaks: Peaks,
     pub moves: Vec<Move>,
     pub machines: Vec<MachineStory>,
     pub commits: Vec<(Timestamp, Committed)>,
@@ -242,12 +253,9 @@ impl Chronicle {
         let (from, last) = self.span.or(end.map(|end| (end, end)))?;
         let to = end.map_or(last, |end| end.max(last));
         self.pass(to);
-        self.mark();
-        let usd = self.ledger.statement(to).total_usd;
-        let end = Moment { usd, ..self.moment() };
-        if self.curve.last().is_none_or(|last| last.at < to) {
-            self.curve.push(end);
-        }
+        self.mark(None);
+        let end = Moment { usd: self.ledger.usd(to), ..self.moment() };
+        let (curve, peaks, is_thinned) = self.curve.finish(end);
         let commits = self.commits;
         let stories = self.machines.into_iter().map(|told| {
             let Told { claim, inquiry, from, to, usd_per_hour } = told;
@@ -261,7 +269,9 @@ impl Chronicle {
             from,
             to,
             accounts: self.accounts,
-            curve: self.curve,
+            curve,
+            is_thinned,
+            peaks,
             moves: self.moves,
             machines: stories.collect(),
             spent: self.ledger.statement(to),
@@ -275,20 +285,24 @@ impl Chronicle {
     fn pass(&mut self, at: Timestamp) {
         let (first, now) = *self.span.get_or_insert((at, at));
         if at > now {
-            self.mark();
+            self.mark(Some(at));
             self.span = Some((first, at));
         }
     }
 
-    fn mark(&mut self) {
+    /// Writes down how things stand until `next`, or until the end. What was spent is added up for the few moments that are kept:
+    /// all machines are looked at for it.
+    fn mark(&mut self, next: Option<Timestamp>) {
+        let standing = Some((self.ledger.changes(), self.waiting.len()));
+        let has_changed = self.marked != standing;
+        self.marked = standing;
+        let at = self.span.map(|(_, now)| now).unwrap_or_default();
+        if !has_changed && !self.curve.ends_between(at, next) {
+            return;
+        }
         let now = self.moment();
-        let stands = |last: &Moment| {
-            (&last.machines, last.waiting_pods, last.usd_per_hour)
-                == (&now.machines, now.waiting_pods, now.usd_per_hour)
-        };
-        if !self.curve.last().is_some_and(stands) {
-            let usd = self.ledger.statement(now.at).total_usd;
-            self.curve.push(Moment { usd, ..now });
+        if !has_changed || self.curve.change(&now, next) {
+            self.curve.keep(Moment { usd: self.ledger.usd(at), ..now });
         }
     }
 

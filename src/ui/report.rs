@@ -16,7 +16,7 @@ use super::cli::simulate::{ExpectationDocument, in_hours};
 use crate::model::count::counted;
 use crate::model::money::Usd;
 use crate::model::time::render_duration;
-use crate::simulator::chronicle::{Run, Turn};
+use crate::simulator::chronicle::{Peak, Run, Turn};
 use data::Data;
 pub use file::ReportFile;
 
@@ -158,9 +158,9 @@ fn tiles(run: &Run) -> Vec<Tile> {
     let count = |is_it: fn(&Turn) -> bool| run.moves.iter().filter(|one| is_it(&one.what)).count();
     let nodes = |machines: &[u32]| machines.iter().sum::<u32>();
     let elapsed = |at: Timestamp| render_duration(at.duration_since(run.from));
-    let peak = run.curve.iter().rev().max_by_key(|moment| nodes(&moment.machines));
-    let wait = run.curve.iter().rev().max_by_key(|moment| moment.waiting_pods);
-    let dear = run.curve.iter().rev().max_by_key(|moment| moment.usd_per_hour);
+    let at_most = |peak: Peak<String>| {
+        peak.map_or_else(String::new, |(at, most)| format!("at most {most}, after {}", elapsed(at)))
+    };
     let last = run.curve.last();
     let launched = count(|what| matches!(what, Turn::Launched));
     let failed = count(|what| matches!(what, Turn::LaunchFailed(_)));
@@ -183,23 +183,17 @@ fn tiles(run: &Run) -> Vec<Tile> {
         Tile {
             label: "Cost at the end",
             value: format!("${}/h", run.usd_per_hour),
-            more: dear.map_or_else(String::new, |moment| {
-                format!("at most ${}/h, after {}", moment.usd_per_hour, elapsed(moment.at))
-            }),
+            more: at_most(run.peaks.usd_per_hour.map(|(at, most)| (at, format!("${most}/h")))),
         },
         Tile {
             label: "Nodes at the end",
             value: last.map_or(0, |moment| nodes(&moment.machines)).to_string(),
-            more: peak.map_or_else(String::new, |moment| {
-                format!("at most {}, after {}", nodes(&moment.machines), elapsed(moment.at))
-            }),
+            more: at_most(run.peaks.machines.map(|(at, most)| (at, most.to_string()))),
         },
         Tile {
             label: "Pods without a node at the end",
             value: last.map_or(0, |moment| moment.waiting_pods).to_string(),
-            more: wait.map_or_else(String::new, |moment| {
-                format!("at most {}, after {}", moment.waiting_pods, elapsed(moment.at))
-            }),
+            more: at_most(run.peaks.waiting_pods.map(|(at, most)| (at, most.to_string()))),
         },
         Tile {
             label: "Nodes bought",

@@ -15,7 +15,7 @@ use provisor::model::money::{Usd, UsdPerHour};
 use provisor::model::name::{ClaimName, PoolName};
 use provisor::model::observation::{InterruptionNotice, Observation};
 use provisor::model::offering::CapacityType;
-use provisor::simulator::chronicle::{Chronicle, MachineStory, Moment, Move, Run, Turn};
+use provisor::simulator::chronicle::{Chronicle, MachineStory, Moment, Move, Peaks, Run, Turn};
 use provisor::ui::metrics::Metrics;
 use provisor::ui::play::{Play, script_of, scripted_policy};
 use provisor::ui::report::{About, page};
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::capacity::town::{Town, pool};
+use crate::capacity::town::{Town, catalog, pod, pool, shape};
 use crate::recording::{lines_in, unbegun};
 
 fn provisor(words: &[&str]) -> Output {
@@ -371,6 +371,8 @@ fn empty() -> Run {
         to: moment(0),
         accounts: Vec::new(),
         curve: Vec::new(),
+        is_thinned: false,
+        peaks: Peaks::default(),
         moves: Vec::new(),
         machines: Vec::new(),
         commits: Vec::new(),
@@ -515,6 +517,7 @@ fn pair() -> (Town, Chronicle) {
     let mut town = Town::new(vec![pool("web")]);
     let mut chronicle = Chronicle::default();
     chronicle.read(header("one", 0, Joins::Beginning));
+    chronicle.read(seen(0, Observation::Catalog(catalog())));
     chronicle.read(seen(0, Observation::Synced));
     for name in ["a", "b"] {
         town.node_of("web", name, "m5.2xlarge", "on-demand");
@@ -588,6 +591,38 @@ fn machines_that_ended_between_two_lives_do_not_run_on() {
     chronicle.read(seen(601, Observation::Synced));
     let run = chronicle.finish(None).expect("a run");
     assert!(run.machines.iter().all(|one| one.to.is_none()), "the same life has missed nothing");
+}
+
+/// Of a run with very many changes a part is kept while it is read: the peaks are exact, and so is what was spent.
+#[test]
+fn of_a_run_with_very_many_changes_a_part_is_kept() {
+    let (_, mut chronicle) = pair();
+    let waits = |name: &str| Observation::Pod(Arc::new(pod(name, None, shape("web", "100m"))));
+    let goes = |name: &str| Observation::PodGone(pod(name, None, shape("web", "100m")).key);
+    for second in 10..30_010 {
+        chronicle.read(seen(second, if second % 2 == 0 { waits("p") } else { goes("p") }));
+        for name in ["q", "r"] {
+            match second {
+                17_776 => chronicle.read(seen(second, waits(name))),
+                17_777 => chronicle.read(seen(second, goes(name))),
+                _ => {}
+            }
+        }
+    }
+    let run = chronicle.finish(Some(moment(40_000))).expect("a run");
+    assert!(run.is_thinned);
+    assert!((4_000..10_000).contains(&run.curve.len()), "{} moments", run.curve.len());
+    assert_eq!(run.peaks.waiting_pods, Some((moment(17_776), 3)));
+    assert_eq!(run.peaks.machines.map(|(_, most)| most), Some(2));
+    assert!(run.curve.iter().any(|one| one.waiting_pods == 3), "a peak stays in the curve");
+    assert!(run.curve.windows(2).all(|pair| pair[0].at <= pair[1].at), "in order");
+    for one in run.curve.iter().filter(|one| one.at > moment(1)) {
+        let each = UsdPerHour(384_000).over(one.at.duration_since(moment(0)));
+        assert_eq!((one.usd, one.machines.as_slice()), (each + each, &[2][..]), "at {}", one.at);
+    }
+    let last = run.curve.last().expect("it has an end");
+    assert_eq!((last.at, last.waiting_pods, last.usd), (moment(40_000), 0, run.spent.total_usd));
+    assert!(page(&run, &About::default()).contains("The curves have a point for every"));
 }
 
 // ------------------------------------------------------------------------------------------------ one ledger

@@ -227,7 +227,7 @@ fn series(run: &Run, notes: &mut Vec<String>) -> (BTreeMap<Account, usize>, Vec<
 
 /// The moments that are drawn, and how long each is if they are not all there are.
 fn thinned(run: &Run) -> (Vec<Moment>, Option<i64>) {
-    if run.curve.len() <= POINTS_MAX {
+    if run.curve.len() <= POINTS_MAX && !run.is_thinned {
         return (run.curve.clone(), None);
     }
     let whole = run.to.duration_since(run.from).as_secs().max(1);

@@ -362,6 +362,14 @@ proptest! {
             prop_assert!(spent.accounts.values().all(|spent| spent.usd >= Usd(0) && spent.machine_seconds >= 0));
             prop_assert_eq!(spent.accounts.values().map(|spent| spent.usd).sum::<Usd>(), spent.total_usd);
             prop_assert_eq!(spent.by_capacity_type.values().copied().sum::<Usd>(), spent.total_usd);
+            prop_assert_eq!(ledger.usd(now), spent.total_usd);
+            // What is said to run is what goes on costing.
+            let end = ledger.reach(now);
+            let (spent_then, later) = (ledger.statement(end), ledger.statement(end + SignedDuration::from_hours(1)));
+            let machines: u32 = ledger.rates().values().map(|rate| rate.machines).sum();
+            prop_assert_eq!(later.machine_seconds - spent_then.machine_seconds, 3600 * i64::from(machines));
+            let rounding = (later.total_usd - spent_then.total_usd).0 - ledger.usd_per_hour().0;
+            prop_assert!(rounding.abs() <= 4, "{rounding}");
             former = spent;
         }
     }
