@@ -22,7 +22,7 @@ pub(crate) fn check(source: &Arc<Source>) -> Option<Diagnostic> {
     let mut expression = Depth::default();
     let mut branches = Depth::default();
     let mut is_tag_new = false;
-    for (token, span) in tokenize(&source.text, false, SyntaxConfig::default()).flatten() {
+    for (token, span) in tokenize(&source.text, false, SyntaxConfig::default()).map_while(Result::ok) {
         let is_first = std::mem::take(&mut is_tag_new);
         match token {
             Token::VariableStart | Token::BlockStart => {

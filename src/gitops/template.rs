@@ -163,7 +163,7 @@ struct Bracket {
 fn brackets(text: &str) -> Vec<Bracket> {
     let mut out = Vec::new();
     let mut open = None;
-    for (token, span) in tokenize(text, false, SyntaxConfig::default()).flatten() {
+    for (token, span) in tokenize(text, false, SyntaxConfig::default()).map_while(Result::ok) {
         match token {
             Token::VariableStart | Token::BlockStart => {
                 open = Some((span.start_offset as usize, span.end_offset as usize))

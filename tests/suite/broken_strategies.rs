@@ -225,6 +225,8 @@ fn cases() -> Vec<Case> {
         template("an undefined variable", "{{ vars.team }}"),
         template("a misspelt variable", "{{ clustr | tojson }}"),
         template("a template that does not parse", "{% if pool.weight %}"),
+        template("a template with a character that no expression has", "{%- include @nodepool.yaml.j2\" -%}"),
+        template("a template with a text that does not end", "{{ \"general }}"),
         template(
             "an endless loop",
             "{% for a in range(90000) %}{% for b in range(90000) %}{% endfor %}{% endfor %}",
