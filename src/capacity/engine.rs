@@ -12,6 +12,7 @@ mod lasting;
 mod memory;
 mod rounds;
 mod reports;
+mod regrets;
 mod remarks;
 mod touching;
 
@@ -55,6 +56,7 @@ use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
 use crate::model::taint::Taint;
 use memory::{Prepared, Told, Unconfirmed};
+use regrets::Regrets;
 use rounds::{Disrupting, Provisioning};
 
 /// Steps that lead to further steps at the same moment are followed this far.
@@ -134,6 +136,7 @@ pub struct Engine {
     batch: Batch,
     provisioning: Provisioning,
     disrupting: Disrupting,
+    regrets: Regrets,
     plan: Arc<Plan>,
     /// Counts what may change the outcome of a round.
     revision: u64,
@@ -178,6 +181,7 @@ impl Engine {
             batch: Batch::default(),
             provisioning: Provisioning::default(),
             disrupting: Disrupting::default(),
+            regrets: Regrets::default(),
             plan: Arc::default(),
             revision: 0,
         }
@@ -587,7 +591,7 @@ impl Engine {
             self.claims_due.next(),
             self.nodes_due.next(),
             self.batch.ripe_at(self.settings.batch),
-            self.provisioning.wake_at(&self.cluster, !self.rooms.is_empty(), self.revision),
+            self.retry_at(),
             self.disrupting.wake_at(self.revision),
             self.unconfirmed.next(),
             self.shortages.next_end().filter(|_| self.cluster.waiting_pods().next().is_some()),

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::alternatives;
 use super::balanced::{Totals, approve};
 use super::candidates::Candidate;
@@ -17,7 +19,7 @@ use crate::model::claim::ConditionType;
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::label;
 use crate::model::money::UsdPerHour;
-use crate::model::name::{ObjectKey, TypeName};
+use crate::model::name::{NodeName, ObjectKey, TypeName};
 use crate::model::offering::CapacityType;
 use crate::model::pool::ConsolidationPolicy;
 use crate::model::requirement::Requirement;
@@ -75,7 +77,22 @@ pub(super) fn wants(round: &Round, candidate: &Candidate) -> Result<(), Refused>
     if round.claim(candidate).conditions.is_true(ConditionType::Drifted) {
         roll::is_open_to_others(round, pool).map_err(|reason| (reason.code, reason.message))?;
     }
+    if let Some((pod, until)) = regretted(round, candidate.node) {
+        let message =
+            format!("pods like {pod} were moved lately, and needed a new node: not before {until:.0}");
+        return no("MovedInVain", message);
+    }
     Ok(())
+}
+
+/// The pod that keeps `node` because its like was moved in vain, and until when.
+pub(super) fn regretted(round: &Round, node: NodeName) -> Option<(ObjectKey, Timestamp)> {
+    if round.regretted.is_empty() {
+        return None;
+    }
+    let pods = round.cluster.pods_of(node).filter(|pod| pod.is_active());
+    let kept = pods.filter_map(|pod| Some((pod.key, *round.regretted.get(&pod.controller()?.uid)?)));
+    kept.max_by_key(|(pod, until)| (*until, std::cmp::Reverse(*pod)))
 }
 
 /// How new nodes are filled: what is bought as one large node may be cheaper as several, and one node may be all that is allowed.

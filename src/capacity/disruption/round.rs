@@ -25,7 +25,7 @@ use crate::capacity::scheduling::{
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::label;
-use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, ProviderId};
+use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::pod::Pod;
 use crate::model::pool::DisruptionReason;
 use crate::model::workload::PodDisruptionBudget;
@@ -42,6 +42,8 @@ pub(crate) struct Round<'a> {
     pub awaited: BTreeSet<NodeName>,
     /// Offerings that were sold out lately, and until when no saving relies on them.
     pub doubted: BTreeMap<OfferingKey, Timestamp>,
+    /// Controllers whose pods were moved in vain lately, and until when no saving moves them.
+    pub regretted: BTreeMap<Uid, Timestamp>,
     /// Claims that this plan would make.
     pub made: BTreeSet<ClaimName>,
     /// Where pods that need a place have been given one.
@@ -142,6 +144,7 @@ impl<'a> Round<'a> {
             nominated: BTreeMap::new(),
             awaited: BTreeSet::new(),
             doubted: BTreeMap::new(),
+            regretted: BTreeMap::new(),
             made: BTreeSet::new(),
             planned: BTreeMap::new(),
             turn: 0,

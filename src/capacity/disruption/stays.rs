@@ -12,7 +12,7 @@ use super::candidates::KeepReason;
 use super::command::{is_waiting, replacement_patience};
 use super::roll::{self, Standing};
 use super::round::Round;
-use super::{expiration, marking, renewal, returning};
+use super::{expiration, marking, removal, renewal, returning};
 use crate::capacity::scheduling::{Protection, is_protected, protection};
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::condition::ConditionStatus;
@@ -113,6 +113,7 @@ impl<'r, 'a> Spans<'r, 'a> {
                 .map_or_else(Span::default, |(begun, due)| Span::new(Some(begun), Some(due))),
             // The shortage that ends first may be the one.
             "SoldOutLately" => Span::new(None, round.doubted.values().min().copied()),
+            "MovedInVain" => Span::new(None, removal::regretted(round, node.name).map(|(_, until)| until)),
             "RollHalted" | "RollUnreadable" => {
                 let unhealthy = pool.conditions.get(PoolCondition::RollHealthy);
                 let unhealthy = unhealthy.filter(|known| known.status == ConditionStatus::False);
@@ -192,6 +193,7 @@ pub fn awaited(code: &str) -> &'static str {
         "NoOfferingAvailable" => "something that its pool asks for is available",
         "ReturnsLater" => "it has been what it is for long enough",
         "NothingPreferred" => "what its pool prefers is to be had for less",
+        "MovedInVain" => "it is long enough ago",
         "SoldOutLately" => "what was sold out may be asked for again",
         "SpotToSpotDisabled" => "the gate SpotToSpotConsolidation is opened",
         "OthersFirst" => "the nodes that go first are gone",

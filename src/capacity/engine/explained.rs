@@ -20,6 +20,8 @@ use crate::model::pool::DisruptionReason;
 /// most nodes have something to say, and hardly ever anything new. Another reason is told sooner.
 const REPEAT_AFTER: SignedDuration = SignedDuration::from_hours(1);
 const CHANGE_AFTER: SignedDuration = SignedDuration::from_mins(1);
+/// Why nothing is saved changes with every machine that comes for others, at all nodes at once: told as seldom as in Karpenter.
+const SAVINGS_CHANGE_AFTER: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Explained {
@@ -84,7 +86,11 @@ impl Explained {
         message: impl Fn() -> String,
     ) {
         let is_known = self.told.get(&(subject, word)).is_some_and(|(known, at)| {
-            let patience = if *known == code { REPEAT_AFTER } else { CHANGE_AFTER };
+            let patience = match word {
+                _ if *known == code => REPEAT_AFTER,
+                "Unconsolidatable" => SAVINGS_CHANGE_AFTER,
+                _ => CHANGE_AFTER,
+            };
             now.duration_since(*at) < patience
         });
         if is_known {
@@ -141,6 +147,7 @@ fn word_for(kept: &Kept) -> Option<&'static str> {
         | "NeededByWaitingPods"
         | "NoCheaperReplacement"
         | "SoldOutLately"
+        | "MovedInVain"
         | "TooLittleSaved"
         | "MinValuesNotMet"
         | "SpotToSpotDisabled"

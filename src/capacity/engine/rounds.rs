@@ -178,12 +178,18 @@ impl Engine {
         scheduling::judged(&self.cluster, &self.settings.scheduling, waiting.iter())
     }
 
+    /// When there is another round although nobody new waits; none while a batch is open, which brings one anyway.
+    pub(super) fn retry_at(&self) -> Option<Timestamp> {
+        match self.batch.ripe_at(self.settings.batch) {
+            Some(_) => None,
+            None => self.provisioning.wake_at(&self.cluster, !self.rooms.is_empty(), self.revision),
+        }
+    }
+
     /// Places pods that wait, and those of nodes on their way out, if a batch is ripe.
     pub(super) fn provision(&mut self, now: Timestamp, out: &mut Steps) {
         let is_ripe = self.batch.take(self.settings.batch, now);
-        let retry_at = self.provisioning.wake_at(&self.cluster, !self.rooms.is_empty(), self.revision);
-        let is_retry =
-            self.batch.ripe_at(self.settings.batch).is_none() && retry_at.is_some_and(|at| at <= now);
+        let is_retry = self.retry_at().is_some_and(|at| at <= now);
         // Nothing is given back before it is known where the room is that has to be kept.
         let is_first = self.provisioning.last.is_none() && !self.rooms.is_empty();
         if !is_ripe && !is_retry && !is_first {
@@ -233,7 +239,9 @@ impl Engine {
         let mut steps = Steps::default();
         let bought_for = purchase.claims.iter().flat_map(|(_, pods)| pods);
         let made = purchase.claims.iter().map(|(claim, _)| claim.name);
-        self.nominations.note_crowd(made, bought_for.filter_map(|key| view.pods.get(key)));
+        let bought_for = bought_for.filter_map(|key| view.pods.get(key));
+        self.nominations.note_crowd(made, bought_for.clone());
+        self.regrets.note_bought(bought_for.map(|pod| &**pod), view, now);
         let mut hosting = Hosting::of(&room, &solution);
         for (claim, pods) in &purchase.claims {
             hosting.bought(pods, Place::Claim(claim.name));
@@ -331,7 +339,8 @@ impl Engine {
         };
         let mut plan = disruption::plan_in(&mut round, COMMANDS_MAX);
         let (effort, looked_together) = (round.effort, round.looked_together);
-        let doubted: Vec<Timestamp> = round.doubted.values().copied().collect();
+        let doubted: Vec<Timestamp> =
+            round.doubted.values().chain(round.regretted.values()).copied().collect();
         self.tries.follow(std::mem::take(&mut round.tries));
         let returned = round.give_back();
         self.take_back(&supply, returned);
@@ -389,6 +398,7 @@ impl Engine {
         }
         let hosts = self.cluster.hosts().map(|(node, _)| (node, None));
         round.doubted = self.shortages.doubted(now);
+        round.regretted = self.regrets.at(now);
         let nominated = self.provisioning.nominated.iter().map(|(node, until)| (*node, Some(*until)));
         round.nominated = nominated.chain(hosts).collect();
         round.awaited = self.awaited(now);
@@ -498,6 +508,9 @@ impl Engine {
         for (claim, annotations) in returning::count(&self.cluster, command, &mut replacements, now) {
             let change = ClaimChange { annotations, ..ClaimChange::default() };
             steps.push(Action::UpdateClaim { claim, change }, "Returns", "it goes back once more");
+        }
+        if command.method.is_consolidation() {
+            self.regrets.note_moved(command.pods.iter().map(|(pod, _)| *pod), &self.cluster, now);
         }
         command::start(&self.cluster, command, &replacements, now, &mut steps);
         let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));

@@ -5,6 +5,7 @@
 use jiff::SignedDuration;
 use provisor::model::claim::{ConditionStatus, ConditionType};
 use provisor::model::label;
+use provisor::model::observation::Observation;
 use provisor::model::pool::{Budget, BudgetNodes, ConsolidationPolicy, NodePool};
 use provisor::model::time::Patience;
 
@@ -41,6 +42,32 @@ fn dis_199_a_policy_that_leaves_a_node_alone_is_told_at_the_node_and_its_claim()
     assert_eq!(told(&town), at_both(why));
     let town = oversized(|pool| pool.disruption.consolidate_after = Patience::never());
     assert_eq!(told(&town), at_both("NodePool \"default\" has consolidation disabled"));
+}
+
+/// Where machines come and go for others, what speaks against a node changes with each: a node in a large cluster is not told each time.
+#[test]
+fn another_reason_why_nothing_is_saved_is_told_after_a_quarter_of_an_hour() {
+    let mut town = oversized(|pool| pool.disruption.policy = ConsolidationPolicy::WhenEmpty);
+    let mut engine = town.engine();
+    let mut told_after = |seconds: i64, seen: Option<Observation>| {
+        let now = at(NOW) + SignedDuration::from_secs(seconds);
+        seen.into_iter().for_each(|seen| engine.observe(now, seen));
+        let mut told = events(&engine.decide(now));
+        told.retain(|(subject, word, _)| subject == "n1" && word == "Unconsolidatable");
+        told.into_iter().map(|(_, _, message)| message).next()
+    };
+    assert!(told_after(0, None).is_some_and(|message| message.contains("WhenEmpty")));
+    town.change_pool("default", |pool| pool.disruption.consolidate_after = Patience::never());
+    assert_eq!(
+        told_after(10, Some(Observation::Pool(town.cluster.pools.values().next().unwrap().clone()))),
+        None
+    );
+    let (seconds, message) = (20..3_000)
+        .step_by(10)
+        .find_map(|seconds| told_after(seconds, None).map(|message| (seconds, message)))
+        .expect("it is told");
+    assert_eq!(message, "NodePool \"default\" has consolidation disabled");
+    assert!((900..1_260).contains(&seconds), "{seconds}: at the first look after a quarter of an hour");
 }
 
 #[test]
