@@ -23,6 +23,7 @@ use crate::model::label::{Labels, annotation};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName};
 use crate::model::pool::DisruptionReason;
+use crate::model::quantity::{Resources, resource};
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
@@ -389,6 +390,12 @@ pub(crate) fn advance(
     if now >= deadline {
         let minutes = patience.as_mins();
         let message = format!("its replacement {} was not ready within {minutes} minutes", pending[0]);
+        // What was on its way out made room in its pool for what came; now both would stay.
+        let late = pending.iter().filter_map(|name| cluster.claims.get(name));
+        for late in late.filter(|late| exceeds_limits(cluster, late)) {
+            let why = format!("it was not ready within {minutes} minutes, and its pool has no room for both");
+            steps.push(Action::DeleteClaim { claim: late.name }, "ReplacementFailed", why);
+        }
         take_back(cluster, claim, &message, steps);
     } else {
         for name in pending {
@@ -400,6 +407,20 @@ pub(crate) fn advance(
         }
         steps.wake(deadline);
     }
+}
+
+/// Whether the pool of `claim` has more than its limits allow, with all that is on its way out and could still stay.
+fn exceeds_limits(cluster: &Cluster, claim: &NodeClaim) -> bool {
+    let pool = claim.pool().and_then(|name| cluster.pools.get(&name));
+    let Some((pool, limits)) = pool.and_then(|pool| Some((pool, pool.limits.as_ref()?))) else {
+        return false;
+    };
+    let mut used = Resources::new();
+    for claim in cluster.claims_of(pool.name).filter(|claim| claim.deleted.is_none()) {
+        used.add(&claim.capacity);
+        used.set(*resource::NODES, used.get(*resource::NODES) + 1);
+    }
+    limits.iter().any(|(name, most)| used.get(name) > most)
 }
 
 /// Whether `replacement` can take pods now: one that was initialized may have fallen ill while others were waited for.

@@ -18,6 +18,7 @@ use provisor::model::name::{ClaimName, NodeName, ObjectKey, Uid, Zone};
 use provisor::model::observation::Observation;
 use provisor::model::offering::{CapacityType, InstanceType, Offering, Reservation};
 use provisor::model::pool::{Budget, BudgetNodes, ConsolidationPolicy};
+use provisor::model::quantity::resource;
 use provisor::model::requirement::{Operator, Requirement};
 use provisor::model::symbol::Symbol;
 use provisor::model::taint::Taint;
@@ -234,6 +235,25 @@ fn dis_320_patience_grows_with_the_number_of_nodes_that_wait() {
     let failed = (590..700)
         .find(|second| reasons(&engine.decide(town.now + seconds(*second))).contains_key("DisruptionFailed"));
     assert_eq!(failed, Some(600));
+}
+
+/// What is on its way out makes room in its pool for what comes; if it serves on, a limit may have no room for both.
+#[test]
+fn a_replacement_that_came_too_late_goes_where_a_limit_has_no_room_for_both() {
+    let given_up = |nodes: i64| {
+        let mut town = quiet();
+        town.change_pool("default", |pool| {
+            pool.limits = Some([(*resource::NODES, nodes)].into_iter().collect());
+        });
+        waiting(&mut town, "n", &["r"]);
+        let mut engine = town.engine();
+        assert_eq!(deleted(&engine.decide(town.now + seconds(599))), [""; 0]);
+        let decision = engine.decide(town.now + seconds(600));
+        assert!(reasons(&decision).contains_key("DisruptionFailed"));
+        deleted(&decision)
+    };
+    assert_eq!(given_up(1), ["r"]);
+    assert_eq!(given_up(2), [""; 0], "what is left may be of use to the next command");
 }
 
 /// Rows: DIS-321
