@@ -3,8 +3,8 @@
 //! A node opens to every pod that waits: kube-scheduler spreads small ones over it, those that it was bought for find it full,
 //! and another is bought for them. A pod's `status.nominatedNodeName` makes kube-scheduler try that node first for the pod,
 //! and keep its room from pods of the same or a lower priority (KEP-1923; KEP-5278 says that a provisioner may write it).
-//! It stays a wish: kube-scheduler clears it when it tries the pod before the node is ready, so the pod is told again until then;
-//! and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
+//! It stays a wish: kube-scheduler clears it when it tries the pod before it has seen that the node is ready, so the pod is told again as
+//! long as its room is free; and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
 //!
 //! Each pod that is told is a request to the API server, and kube-scheduler judges every node with and without those that are
 //! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one not all others.
@@ -38,7 +38,7 @@ const SETTLED: SignedDuration = SignedDuration::from_secs(3);
 /// others find their places stands empty afterwards.
 const SETTLED_MOST: SignedDuration = SignedDuration::from_mins(1);
 /// Of more pods than this that are planned together, those that fit anywhere are not told.
-const CROWD: usize = 200;
+const CROWD: usize = 1_000;
 /// No more wait with a nomination at once.
 const TOLD_MAX: usize = 3_000;
 /// A nomination that was not seen by then was lost, or cleared at once.
@@ -134,7 +134,8 @@ impl Nominations {
         steps
     }
 
-    /// Those whose nomination was cleared or lost are told once more, while their node is on its way.
+    /// Those whose nomination was cleared or lost are told once more, while their node is on its way, and later as long as
+    /// nobody else has taken their room.
     pub fn tell_again(&mut self, cluster: &Cluster, now: Timestamp) -> Steps {
         let mut steps = Steps::default();
         let due: Vec<ObjectKey> =
@@ -142,22 +143,21 @@ impl Nominations {
         for key in due {
             let pod = cluster.pods.get(&key).filter(|pod| pod.waits() && cluster.is_expected(key));
             let told = pod.and_then(|pod| Some((pod.uid, self.told.get(&pod.uid)?.node)));
-            let is_coming = |node: NodeName| {
-                let claim = cluster.nodes.get(&node).and_then(|node| cluster.claim_of(node));
-                let claim = claim.filter(|claim| claim.deleted.is_none());
-                claim.is_some_and(|claim| !claim.conditions.is_true(ConditionType::Initialized))
-            };
-            let Some((uid, node)) = told.filter(|(_, node)| is_coming(*node)) else {
+            let room = told.and_then(|(_, node)| room_at(node, cluster));
+            let Some(((uid, node), room)) = told.zip(room) else {
                 self.unheard.remove(&key);
                 continue;
             };
             self.unheard.insert(key, now + UNHEARD);
             self.told.entry(uid).and_modify(|told| told.at = now);
-            let message = "kube-scheduler tried it before its node was ready".to_owned();
+            let message = match room {
+                Room::Coming => "kube-scheduler tried it before its node was ready",
+                Room::Free => "kube-scheduler did not bind it yet, and its room is free",
+            };
             steps.push(
                 Action::NominatePod { pod: key, uid, node, before_opening: false },
                 "NominatedAgain",
-                message,
+                message.to_owned(),
             );
         }
         self.unheard.values().min().into_iter().for_each(|at| steps.wake(*at));
@@ -281,6 +281,23 @@ impl Nominations {
 fn smallest_of<'r>(requests: impl Iterator<Item = &'r Resources> + Clone) -> Option<Resources> {
     let least = requests.clone().min_by_key(|request| (request.cpu(), request.memory()))?;
     requests.clone().all(|request| least.fits(request)).then(|| least.clone())
+}
+
+/// What there is to keep for those that were told a node.
+enum Room {
+    /// Its node is not open yet.
+    Coming,
+    /// Its node is open, and nobody else has taken it.
+    Free,
+}
+
+fn room_at(node: NodeName, cluster: &Cluster) -> Option<Room> {
+    let node = cluster.nodes.get(&node).filter(|node| node.deleted.is_none())?;
+    let claim = cluster.claim_of(node).filter(|claim| claim.deleted.is_none())?;
+    match claim.conditions.is_true(ConditionType::Initialized) {
+        false => Some(Room::Coming),
+        true => has_room(node, cluster).then_some(Room::Free),
+    }
 }
 
 /// Whether all that are bound to `node` or expected there fit: then kube-scheduler binds those whose turn comes.

@@ -229,7 +229,7 @@ fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
 /// What is bought for a pod of a crowd while the others find their places stands empty afterwards.
 #[test]
 fn who_took_whose_room_in_a_crowd_is_waited_for_longer() {
-    let mut opened = Opened::of(told_in(large_crowd(400, zone)));
+    let mut opened = Opened::of(told_in(large_crowd(1_100, zone)));
     assert_eq!(opened.given_up(&opened.crowded()), Some(3), "nothing else happens");
     for (pod, (seconds, until)) in [(90, 93), (200, 203), (299, 300)].into_iter().enumerate() {
         opened.bind(1 + pod, seconds);
@@ -288,12 +288,12 @@ fn told_of_a_crowd(small: u32, more: impl Fn(&mut PodShape)) -> (usize, usize) {
 fn of_a_crowd_the_smallest_pods_that_fit_anywhere_are_not_told() {
     let (small, large) = told_of_a_crowd(150, |_| ());
     assert!(small > 120 && large == 20, "few are told, all that are not bound before: {small}, {large}");
-    let (small, large) = told_of_a_crowd(400, |_| ());
-    assert!(small == 0 && large > 10, "{small}, {large}");
-    assert!(told_of_a_crowd(400, zone).0 > 300, "not every room is good for these");
+    let (small, large) = told_of_a_crowd(1_100, |_| ());
+    assert!(small == 0 && large > 4, "{small}, {large}");
+    assert!(told_of_a_crowd(1_100, zone).0 > 900, "not every room is good for these");
     let larger =
         |shape: &mut PodShape| shape.requests.set(*provisor::model::quantity::resource::MEMORY, 1 << 30);
-    assert!(told_of_a_crowd(400, larger).0 > 300, "nor for these: the others ask for less memory");
+    assert!(told_of_a_crowd(1_100, larger).0 > 900, "nor for these: the others ask for less memory");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn after_a_restart_a_nomination_hinders_nothing_but_one_of_kube_scheduler_counts
 
 /// kube-scheduler clears the nomination of a pod that it tries before the node is ready.
 #[test]
-fn a_pod_whose_nomination_was_cleared_is_told_again_until_its_node_is_open() {
+fn a_pod_whose_nomination_was_cleared_is_told_again_as_long_as_there_is_room() {
     let (world, mut engine) = told();
     let now = world.now();
     let pod = nominated(&world)[0].clone();
@@ -351,6 +351,31 @@ fn a_pod_whose_nomination_was_cleared_is_told_again_until_its_node_is_open() {
     let cluster = engine.cluster();
     let mut claim = (**cluster.claim_of(&cluster.nodes[&node]).expect("it was bought")).clone();
     claim.conditions.set(ConditionType::Initialized, ConditionStatus::True, "Initialized", "", now);
+    let allocatable = claim.allocatable.clone();
+    let opened = Node { allocatable, ..(*cluster.nodes[&node]).clone() };
+    engine.observe(now, Observation::Node(Arc::new(opened)));
     engine.observe(now, Observation::Claim(Arc::new(claim)));
-    assert_eq!(told_after(&cleared, &mut engine), [], "it was tried on the node that it was told");
+    assert_eq!(
+        told_after(&cleared, &mut engine),
+        [(pod.key, node)],
+        "kube-scheduler may not have seen it open"
+    );
+    assert_eq!(told_after(&pod, &mut engine), []);
+    let mut stranger = Pod { node: Some(node), ..cleared.clone() };
+    stranger.key = ObjectKey::new("default", "stranger");
+    stranger.uid = provisor::model::name::Uid("stranger".into());
+    stranger.shape = Arc::new(shape("stranger", "64"));
+    engine.observe(now, Observation::Pod(Arc::new(stranger)));
+    assert_eq!(told_after(&cleared, &mut engine), [], "others have taken its room");
+}
+
+/// Pods that wait again wait for company once more; until then there is nothing to do.
+#[test]
+fn an_open_batch_is_waited_for() {
+    let opened = Opened::of(told());
+    let mut engine = opened.engine.clone();
+    let at = opened.after(300);
+    let asks_again = engine.decide(at).wake_at.expect("there is more to do");
+    assert!(engine.cluster().waiting_pods().any(|pod| pod.key == opened.pods[0].key), "it is given up");
+    assert!(asks_again > at, "{asks_again}");
 }
