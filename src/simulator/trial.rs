@@ -35,8 +35,9 @@ const PODS_MAX: u32 = 2_000;
 const EVENTS_MAX: usize = 10_000;
 /// Rounds of deciding at one moment before time passes all the same.
 const ROUNDS_MAX: usize = 200;
-/// More decisions than this in one trial are a loop without end.
-const TURNS_MAX: u64 = 20_000;
+/// More decisions than this in one day are a loop without end: a drain that is held up is tried again every ten seconds for as long.
+const TURNS_MAX: u64 = 40_000;
+const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Where nothing is under way and nobody waits, the engine is asked again so seldom unless something happens: what a pass over an
 /// unchanged cluster comes to is known, and weeks are mostly that.
 const REST_MOST: SignedDuration = SignedDuration::from_mins(90);
@@ -162,6 +163,7 @@ struct Course<'a> {
     witness: Witness,
     trace: Trace,
     turns: u64,
+    day_ends: Timestamp,
 }
 
 struct Trace {
@@ -225,6 +227,7 @@ impl<'a> Course<'a> {
                 counts: BTreeMap::new(),
             },
             turns: 0,
+            day_ends: start + DAY,
         }
     }
 
@@ -239,6 +242,9 @@ impl<'a> Course<'a> {
             let now = self.world.now();
             if now >= self.end {
                 break;
+            }
+            if now >= self.day_ends {
+                (self.turns, self.day_ends) = (0, now + DAY);
             }
             let moments = [
                 self.events.front().map(|(at, _)| *at),
@@ -258,7 +264,7 @@ impl<'a> Course<'a> {
             self.hear(news, None);
         }
         if self.turns > TURNS_MAX {
-            let what = format!("it decided {TURNS_MAX} times and found no rest");
+            let what = format!("it decided {TURNS_MAX} times in one day and found no rest");
             self.witness.fail(Promise::ComesToRest, self.world.now(), what);
         }
         if self.witness.broken.is_none() {

@@ -59,6 +59,9 @@ pub struct TrialsDocument {
     pub broken: Vec<BrokenDocument>,
     /// How many trials broke one.
     pub broken_trials: u64,
+    /// How many of all of them broke each promise: `broken` tells of the first only.
+    #[serde(skip)]
+    pub broken_by_promise: BTreeMap<&'static str, u64>,
     /// How often each kind of thing happened or was done, in all trials.
     pub counts: BTreeMap<String, u64>,
     /// The most machines that ran at one time.
@@ -219,6 +222,7 @@ struct Played {
     trials: u64,
     broken: Vec<BrokenDocument>,
     broken_trials: u64,
+    broken_by_promise: BTreeMap<&'static str, u64>,
     counts: BTreeMap<String, u64>,
     most_machines: usize,
     cost: Statement,
@@ -233,6 +237,7 @@ impl Played {
             trials: 0,
             broken: Vec::new(),
             broken_trials: 0,
+            broken_by_promise: BTreeMap::new(),
             counts: BTreeMap::new(),
             most_machines: 0,
             cost: Statement::default(),
@@ -258,6 +263,7 @@ impl Played {
         }
         let Some(broken) = outcome.broken else { return };
         self.broken_trials += 1;
+        *self.broken_by_promise.entry(broken.promise.word()).or_default() += 1;
         if self.broken.len() < TOLD_MAX {
             self.broken.push(BrokenDocument {
                 seed,
@@ -282,6 +288,7 @@ impl Played {
             first_seed: self.first,
             broken: self.broken,
             broken_trials: self.broken_trials,
+            broken_by_promise: self.broken_by_promise,
             counts: self.counts,
             most_machines: self.most_machines,
             cost: TrialsCost {
@@ -313,7 +320,7 @@ fn text(document: &TrialsDocument, console: &Console) -> String {
     );
     let mut table = Table::new(&["PROMISE", "BROKEN", "WHAT IT SAYS"]);
     for promise in Promise::ALL {
-        let count = document.broken.iter().filter(|broken| broken.promise == promise.word()).count();
+        let count = document.broken_by_promise.get(promise.word()).copied().unwrap_or_default();
         table.row([promise.to_string(), count.to_string(), promise.says().to_owned()]);
     }
     text.push_str(&table.to_string());
@@ -327,6 +334,10 @@ fn text(document: &TrialsDocument, console: &Console) -> String {
             broken.what,
             broken.repeat
         ));
+    }
+    let untold = document.broken_trials - document.broken.len() as u64;
+    if untold > 0 {
+        text.push_str(&format!("\nand {untold} more\n"));
     }
     if let Some(written) = &document.written {
         text.push_str(&format!("\nwritten: {written}\n"));
