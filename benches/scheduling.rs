@@ -144,16 +144,9 @@ fn read(directory: &str) -> (Cluster, Timestamp) {
 fn cluster_of(objects: Vec<Object>, catalog: &str, now: Timestamp) -> Cluster {
     let mut cluster = Cluster::default();
     for object in objects {
-        let seen = match object {
-            Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
-            Object::NodeClass(class) => Observation::Class(Arc::new(class)),
-            Object::NodeClaim(claim) => Observation::Claim(Arc::new(*claim)),
-            Object::Node(node) => Observation::Node(Arc::new(node)),
-            Object::Pod(pod) => Observation::Pod(Arc::new(pod)),
-            Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
-            _ => continue,
-        };
-        cluster.observe(now, &seen);
+        if let Some(seen) = object.into_observation() {
+            cluster.observe(now, &seen);
+        }
     }
     let catalog = Catalog::parse_csv(catalog, "catalog").expect("the catalogue can be read");
     cluster.observe(now, &Observation::Catalog(Arc::new(catalog)));

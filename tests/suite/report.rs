@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Output;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use assert_cmd::Command;
 use base64::Engine as _;
 use jiff::Timestamp;
 use provisor::capacity::ledger::{Account, Spent, Statement};
@@ -24,21 +22,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use crate::capacity::town::{Town, catalog, pod, pool, shape};
-use crate::recording::{lines_in, unbegun};
-
-fn provisor(words: &[&str]) -> Output {
-    let mut command = Command::cargo_bin("provisor").expect("the binary is built for the tests");
-    command.args(words).env_remove("PROVISOR_REPO").env_remove("PROVISOR_RECORD");
-    command.output().expect("it runs")
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("a path of letters")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use crate::recording::{lines_in, provisor, talk, text, unbegun};
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -65,8 +49,8 @@ static SHOP: LazyLock<Shop> = LazyLock::new(|| {
     let (file, recording) = (folder.path().join("run.html"), folder.path().join("run.jsonl.zst"));
     let output =
         provisor(&["simulate", "--output", "json", "--report", text(&file), "--record", text(&recording)]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("run.html"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
+    assert!(talk(&output).contains("run.html"), "{}", talk(&output));
     let answer = serde_json::from_slice(&output.stdout).expect("JSON");
     Shop { page: read(&file), answer, recording, _folder: folder }
 });
@@ -147,7 +131,7 @@ fn the_command_that_makes_the_page_again_plays_what_was_played() {
         let mut command = std::process::Command::new("git");
         command.args(["-c", "user.name=t", "-c", "user.email=t@example.com"]).args(words);
         let output = command.current_dir(&fleet).output().expect("git is there");
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", talk(&output));
     };
     git(&["init", "--quiet", "--initial-branch", "main"]);
     git(&["add", "."]);
@@ -158,7 +142,7 @@ fn the_command_that_makes_the_page_again_plays_what_was_played() {
     let words = ["--repo", text(&fleet), "--ref", "HEAD~1", "--path", "lab one", "--for", "10m"];
     let more = ["--limit", "files=5000", "--symlinks", "within-repo", "--seed", "5"];
     let output = provisor(&[&["simulate"], &words[..], &more, &["--report", text(&file)]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let first = read(&file);
     let (_, rest) = first.split_once("<code>provisor simulate ").expect("a command");
     let (command, _) = rest.split_once("</code>").expect("it ends");
@@ -174,7 +158,7 @@ fn the_command_that_makes_the_page_again_plays_what_was_played() {
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &line, text(&program), text(&again)]).env_remove("PROVISOR_REPO");
     let output = shell.output().expect("a shell");
-    assert_eq!(output.status.code(), Some(0), "{command}: {}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{command}: {}", talk(&output));
     assert!(read(&again) == first, "another run: {command}");
 }
 
@@ -184,7 +168,7 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let played = |name: &str, seed: &str| {
         let file = folder.path().join(name);
         let output = provisor(&["simulate", "--seed", seed, "--report", text(&file)]);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
         read(&file)
     };
     assert!(played("a.html", "7") == SHOP.page, "the same seed");
@@ -222,7 +206,7 @@ fn a_recording_has_the_same_picture() {
     let folder = TempDir::new().expect("a directory");
     let file = folder.path().join("again.html");
     let output = provisor(&["replay", text(&SHOP.recording), "--report", text(&file)]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let again = read(&file);
     let (mine, theirs) = (data(&SHOP.page), data(&again));
     for key in ["start", "seconds", "series", "points", "events", "machines"] {
@@ -269,7 +253,7 @@ fn names_and_messages_are_text_and_nothing_else() {
     let fleet = hostile();
     let file = fleet.path().join("run.html");
     let output = provisor(&["simulate", "--repo", text(fleet.path()), "--report", text(&file)]);
-    assert_eq!(output.status.code(), Some(1), "an expectation is broken: {}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "an expectation is broken: {}", talk(&output));
     let page = read(&file);
     assert_eq!(page.matches("<script").count(), 2, "the data and the script of the page");
     assert_eq!(page.matches("</script").count(), 2);
@@ -314,19 +298,19 @@ fn a_page_that_cannot_be_written_is_told_before_anything_is_played() {
     let missing = folder.path().join("no/such/run.html");
     for words in [vec!["simulate"], vec!["demo", "--no-wait"], vec!["replay", text(&SHOP.recording)]] {
         let output = provisor(&[words, vec!["--report", text(&missing)]].concat());
-        assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(3), "{}", talk(&output));
         assert!(output.stdout.is_empty(), "nothing was played");
-        let said = said(&output);
+        let said = talk(&output);
         assert!(
             said.contains("no/such/run.html` cannot be written") && said.contains("make the directory"),
             "{said}"
         );
     }
     let output = provisor(&["simulate", "--report", text(folder.path())]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("is a directory"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
+    assert!(talk(&output).contains("is a directory"), "{}", talk(&output));
     let output = provisor(&["simulate", "--weeks", "1", "--report", "x.html"]);
-    assert_eq!(output.status.code(), Some(64), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(64), "{}", talk(&output));
 }
 
 #[test]
@@ -335,10 +319,10 @@ fn an_old_page_stays_until_the_new_one_is_whole() {
     let file = folder.path().join("run.html");
     std::fs::write(&file, "old").expect("written");
     let output = provisor(&["simulate", "--env", "nowhere", "--report", text(&file)]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
     assert_eq!(read(&file), "old");
     let output = provisor(&["simulate", "--for", "1s", "--report", text(&file)]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     assert!(read(&file).starts_with("<!doctype html>"));
     let names: Vec<_> = std::fs::read_dir(folder.path()).expect("a directory").flatten().collect();
     assert_eq!(names.len(), 1, "nothing is left beside it: {names:?}");
@@ -349,7 +333,7 @@ fn the_demo_draws_itself_too() {
     let folder = TempDir::new().expect("a directory");
     let file = folder.path().join("demo.html");
     let output = provisor(&["demo", "--no-wait", "--output", "json", "--report", text(&file)]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut documents = lines.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let outcome = documents.find(|line| line["kind"] == "Outcome").expect("it ends");
@@ -468,7 +452,7 @@ fn drawn(recording: &Path) -> String {
     let folder = TempDir::new().expect("a directory");
     let file = folder.path().join("drawn.html");
     let output = provisor(&["replay", text(recording), "--report", text(&file)]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", talk(&output));
     read(&file)
 }
 

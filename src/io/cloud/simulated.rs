@@ -69,19 +69,19 @@ impl SimulatedCluster {
         let key = key_of(manifest);
         let refused = |errors| Refused { object: format!("{}/{}", key.0, key.1), errors };
         let stored = self.stored(&key, manifest);
-        let observation = match api::parse(&stored).map_err(refused)? {
-            Object::NodePool(pool) => Observation::Pool(Arc::new(pool)),
-            Object::NodeClass(class) => Observation::Class(Arc::new(class)),
-            Object::NodeOverlay(overlay) => Observation::Overlay(Arc::new(overlay)),
-            Object::CapacityBuffer(buffer) => Observation::Buffer(Arc::new(buffer)),
-            Object::PodTemplate(template) => Observation::PodTemplate(Arc::new(template)),
-            // Kept for whoever lists it; nothing in the world acts on it.
-            _ => {
-                self.manifests.insert(key, stored.clone());
-                return Ok(stored);
-            }
-        };
-        self.world.apply(observation);
+        let parsed = api::parse(&stored).map_err(refused)?;
+        let is_played = matches!(
+            parsed,
+            Object::NodePool(_)
+                | Object::NodeClass(_)
+                | Object::NodeOverlay(_)
+                | Object::CapacityBuffer(_)
+                | Object::PodTemplate(_)
+        );
+        // The rest is kept for whoever lists it; nothing in the world acts on it.
+        if let Some(observation) = parsed.into_observation().filter(|_| is_played) {
+            self.world.apply(observation);
+        }
         self.manifests.insert(key, stored.clone());
         Ok(stored)
     }
@@ -144,7 +144,7 @@ impl SimulatedCluster {
 
     /// Puts a workload there, as parsed from a manifest. Kinds that the world does not play are ignored.
     pub fn add(&mut self, object: Object) {
-        let observation = match object {
+        match object {
             Object::Workload(workload) => {
                 // Jobs of a simulation run for five minutes: how long real ones take is not in their manifest.
                 let kind = match workload.kind.as_str() {
@@ -154,24 +154,20 @@ impl SimulatedCluster {
                     },
                     _ => WorkloadKind::Deployment,
                 };
-                return self.world.add_workload(Workload::new(
-                    workload.key,
-                    kind,
-                    workload.shape,
-                    workload.pods,
-                ));
+                self.world.add_workload(Workload::new(workload.key, kind, workload.shape, workload.pods));
             }
-            Object::Pod(pod) => return self.world.add_pod(pod),
-            Object::DaemonSet(set) => Observation::DaemonSet(Arc::new(set)),
-            Object::PodDisruptionBudget(budget) => Observation::Budget(Arc::new(budget)),
-            Object::PersistentVolume(volume) => Observation::Volume(Arc::new(volume)),
-            Object::PersistentVolumeClaim(claim) => Observation::VolumeClaim(Arc::new(claim)),
-            Object::StorageClass(class) => Observation::StorageClass(Arc::new(class)),
-            Object::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
-            Object::Node(node) => Observation::Node(Arc::new(node)),
-            _ => return,
-        };
-        self.world.apply(observation);
+            Object::Pod(pod) => self.world.add_pod(pod),
+            Object::DaemonSet(_)
+            | Object::PodDisruptionBudget(_)
+            | Object::PersistentVolume(_)
+            | Object::PersistentVolumeClaim(_)
+            | Object::StorageClass(_)
+            | Object::Namespace(_)
+            | Object::Node(_) => {
+                object.into_observation().into_iter().for_each(|observation| self.world.apply(observation));
+            }
+            _ => {}
+        }
     }
 
     pub fn perform(&mut self, action: &Action) {

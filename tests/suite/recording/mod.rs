@@ -16,18 +16,18 @@ use provisor::io::recording::{Segment, segments};
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn provisor(words: &[&str]) -> Output {
+pub(crate) fn provisor(words: &[&str]) -> Output {
     let mut command = Command::cargo_bin("provisor").expect("the binary is built for the tests");
     command.args(words).env_remove("PROVISOR_REPO").env_remove("PROVISOR_RECORD");
     command.output().expect("it runs")
 }
 
-fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("a path of letters")
 }
 
 /// What was said to people beside the data.
-fn talk(output: &Output) -> String {
+pub(crate) fn talk(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
