@@ -29,7 +29,7 @@ const START_PATIENCE: Duration = Duration::from_secs(120);
 /// A port is free when it is chosen and may be taken when it is used.
 const STARTS_MAX: u32 = 6;
 /// Planes of their own that tests run at once; the others wait their turn.
-const PLANES_MAX: u32 = 2;
+const PLANES_MAX: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
