@@ -60,6 +60,13 @@ pub(super) struct Guest<'a> {
     pub stances: &'a [Stance<'a>],
 }
 
+impl Guest<'_> {
+    /// Whether ports and volumes of new nodes are nothing to it.
+    pub fn is_plain(&self) -> bool {
+        self.level.shape.host_ports.is_empty() && self.volumes.attached.is_empty()
+    }
+}
+
 /// What admission looks at besides the bin and its guest.
 pub(super) struct Surroundings<'s> {
     pub sight: Sight<'s>,
@@ -109,13 +116,17 @@ impl Bin {
         }
     }
 
-    /// Whether the pod may come to this node, the `at`-th of the new ones.
-    pub fn admits(&self, at: usize, guest: &Guest, around: &mut Surroundings) -> Result<Admission, Refused> {
-        let mut requests = Amounts::new();
-        self.sum_with(guest, around.columns, &mut requests);
+    /// Whether the pod may come to this node, the `at`-th of the new ones. `requests`: what is asked of it then.
+    pub fn admits(
+        &self,
+        at: usize,
+        guest: &Guest,
+        requests: &[i64],
+        around: &mut Surroundings,
+    ) -> Result<Admission, Refused> {
         let of = &around.sight.templates[self.template];
         let met = around.sight.outlooks.meet(self.outlook, of, guest.level)?;
-        if !self.is_new() && !around.sight.outlooks.get(met).has_room(&requests) {
+        if !self.is_new() && !around.sight.outlooks.get(met).has_room(requests) {
             return Err(Refused::NodeFull);
         }
         let clash = |port: &&HostPort| self.ports.iter().any(|present| present.clashes_with(port));
@@ -123,22 +134,22 @@ impl Bin {
             return Err(Refused::HostPort(port.port));
         }
         let choices = around.choices(guest, at, met)?;
-        if !around.sight.outlooks.get(met).has_room(&requests) {
-            return Err(self.none_left(met, &requests, around));
+        if !around.sight.outlooks.get(met).has_room(requests) {
+            return Err(self.none_left(met, requests, around));
         }
         if guest.volumes.alternatives.is_empty() {
-            return self.first_of(choices, met, guest, &requests, around);
+            return self.first_of(choices, met, guest, requests, around);
         }
         let mut first_refusal = None;
         for (index, place) in guest.volumes.alternatives.iter().enumerate() {
             let with = around.sight.outlooks.with_volume(met, of, guest.demand, index, place);
             let tried = with.and_then(|with| {
                 // Topology comes last of the requirements, because it may leave a single value.
-                if !around.sight.outlooks.get(with).has_room(&requests) {
-                    return Err(self.none_left(with, &requests, around));
+                if !around.sight.outlooks.get(with).has_room(requests) {
+                    return Err(self.none_left(with, requests, around));
                 }
                 let choices = around.choices(guest, at, with)?;
-                self.first_of(choices, with, guest, &requests, around)
+                self.first_of(choices, with, guest, requests, around)
             });
             match tried {
                 Ok(admission) => return Ok(admission),

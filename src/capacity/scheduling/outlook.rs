@@ -48,12 +48,14 @@ pub(super) struct Outlooks {
     all: Vec<Outlook>,
     numbers: FastMap<(usize, Arc<Requirements>, Arc<FixedBitSet>), OutlookId>,
     fresh: FastMap<(usize, Arc<FixedBitSet>), OutlookId>,
+    /// By template, the latest of those: the set itself is not looked through again.
+    freshest: Vec<Option<(Arc<FixedBitSet>, OutlookId)>>,
     met: FastMap<(OutlookId, LevelId), Result<OutlookId, Refused>>,
     with_volume: FastMap<(OutlookId, DemandId, usize), Result<OutlookId, Refused>>,
     chosen: FastMap<(OutlookId, Choice), Result<OutlookId, Refused>>,
     reaches: FastMap<(OutlookId, KeyId), Arc<Reach>>,
     /// Of each, prices that buy room which no lower price buys, cheapest first.
-    prices: FastMap<OutlookId, Vec<(UsdPerHour, Amounts)>>,
+    prices: Vec<Option<Vec<(UsdPerHour, Amounts)>>>,
 }
 
 impl Outlooks {
@@ -86,14 +88,30 @@ impl Outlooks {
 
     /// What a node costs at the least that is no more than this and carries `requests`.
     pub fn price(&mut self, id: OutlookId, of: &Template, requests: &[i64]) -> Option<UsdPerHour> {
-        let open = &self.all[id].open;
-        let prices = self.prices.entry(id).or_insert_with(|| of.prices(open));
+        if id >= self.prices.len() {
+            self.prices.resize(self.all.len(), None);
+        }
+        let prices = self.prices[id].get_or_insert_with(|| of.prices(&self.all[id].open));
         let carrier = prices.iter().find(|(_, room)| amounts::fits(requests, room));
         carrier.map(|(price, _)| *price)
     }
 
     /// An empty node of `template`; `open`: what limits allow.
     pub fn fresh(&mut self, template: usize, of: &Template, open: &Arc<FixedBitSet>) -> OutlookId {
+        if template >= self.freshest.len() {
+            self.freshest.resize(template + 1, None);
+        }
+        if let Some((latest, id)) = &self.freshest[template]
+            && Arc::ptr_eq(latest, open)
+        {
+            return *id;
+        }
+        let id = self.fresh_of(template, of, open);
+        self.freshest[template] = Some((open.clone(), id));
+        id
+    }
+
+    fn fresh_of(&mut self, template: usize, of: &Template, open: &Arc<FixedBitSet>) -> OutlookId {
         if let Some(known) = self.fresh.get(&(template, open.clone())) {
             return *known;
         }

@@ -14,7 +14,7 @@ use super::volumes::Attached;
 use crate::capacity::cluster::Cluster;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::label::{self, Labels};
-use crate::model::name::{ClaimName, ObjectKey, PoolName};
+use crate::model::name::{ClaimName, ObjectKey, PoolName, TypeName};
 use crate::model::node::Node;
 use crate::model::pod::{HostPort, Pod};
 use crate::model::quantity::{Resources, resource};
@@ -149,8 +149,7 @@ fn facts_of_node(
 /// What a machine labelled like this can attach.
 fn volumes_max_of(supply: &Supply, pool: Option<PoolName>, labels: &Labels) -> Vec<(Symbol, u32)> {
     let Some((pool, name)) = pool.zip(labels.get(&*label::INSTANCE_TYPE)) else { return Vec::new() };
-    let types = supply.sold(pool);
-    types.iter().find(|kind| kind.name.0 == *name).map(|kind| kind.volumes_max.clone()).unwrap_or_default()
+    supply.kind(pool, TypeName(*name)).map(|kind| kind.volumes_max.clone()).unwrap_or_default()
 }
 
 /// A launched claim is a node that has not joined. One whose launch is not answered is planned with as the least of the

@@ -17,6 +17,7 @@ mod by_increase;
 mod by_price;
 mod by_priority;
 mod chain;
+mod keeping;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,11 +36,12 @@ use super::explain::{Refusal, Refused};
 use super::ground::{Ground, removed};
 use super::layout::Layout;
 use super::marks::Marks;
+use super::outlook::OutlookId;
 use super::reservations::Reservations;
 use super::sellers::new_node;
 use super::topology::{HostId, Leaving, RuleId, Sight, Spot, Stance, Topology};
-use super::{Mode, Place, Request, Settings, Solution, Unschedulable};
-use crate::model::hash::{FastMap, FastSet};
+use super::{Mode, Request, Settings, Solution, Unschedulable};
+use crate::model::hash::FastMap;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ObjectKey, PoolName};
 use crate::model::pod::{HostPort, Pod};
@@ -68,7 +70,11 @@ pub(crate) fn solve_on(ground: &mut Ground, request: &Request) -> Solution {
         Some(fairer) => (fairer, Turn::BY_PRIORITY),
         None => (first, Turn::BY_SIZE),
     };
-    let solution = by_price::cheaper(ground, request, &solution, turn).unwrap_or(solution);
+    let (solution, turn, grievances) = match by_priority::left_over_first(ground, request, &solution, turn) {
+        Some((second, grievances)) => (second, Turn { by: By::Grievance, ..turn }, grievances),
+        None => (solution, turn, Grievances::default()),
+    };
+    let solution = by_price::cheaper(ground, request, &solution, turn, &grievances).unwrap_or(solution);
     by_increase::better(ground, request, &solution, turn).unwrap_or(solution)
 }
 
@@ -77,6 +83,9 @@ fn answer(ground: &mut Ground, request: &Request, turn: Turn) -> Solution {
     search.run();
     search.solution()
 }
+
+/// How badly pods fared in an earlier answer, those that did at all.
+type Grievances = FastMap<ObjectKey, i64>;
 
 /// Which of the new nodes that take a pod it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,6 +192,8 @@ struct Search<'a, 'g> {
     ground: &'g mut Ground,
     layout: Layout,
     demands: Vec<DemandId>,
+    /// Pods of the request that are to be placed, if not all.
+    waiting: Option<Rc<[usize]>>,
     records: Vec<Record>,
     /// By room: which placement it was, and of which pod of the request.
     on_rooms: FastMap<usize, Vec<(usize, usize)>>,
@@ -192,7 +203,7 @@ struct Search<'a, 'g> {
     /// Pools without limits are asked before those with, whatever their weight.
     spares_limits: bool,
     /// How badly pods fared in an earlier answer.
-    grievances: FastMap<ObjectKey, i64>,
+    grievances: Grievances,
     /// Pods for which new nodes are packed first.
     packing: Option<by_price::Packing>,
     /// By affinity rule: whether it selects pods that are not bound by it.
@@ -209,6 +220,10 @@ struct Taker<'b> {
     becomes: Admission,
     requests: &'b [i64],
 }
+
+/// What makes new nodes the same to most pods: what they may become, what is asked of them, their price if they keep to one, and whether
+/// rules permit the pod there.
+type Alike<'b> = (OutlookId, &'b [i64], Option<UsdPerHour>, bool);
 
 /// What a new node looks at before it takes a pod.
 fn surroundings<'s>(
@@ -229,6 +244,7 @@ fn surroundings<'s>(
 }
 
 /// What `request` takes away from its picture.
+#[derive(Default)]
 struct Change {
     /// Rooms that are not there.
     closed: BTreeSet<usize>,
@@ -290,6 +306,7 @@ impl<'a, 'g> Search<'a, 'g> {
             on_rooms: FastMap::default(),
             on_bins: Vec::new(),
             demands,
+            waiting: None,
             records: Vec::new(),
             failed: Vec::new(),
             spares_limits: false,
@@ -338,6 +355,9 @@ impl<'a, 'g> Search<'a, 'g> {
         let ordered = self.ordered();
         let ordered = self.keep_plans(ordered);
         let ordered = self.pack(ordered);
+        if self.packing.as_ref().is_some_and(by_price::Packing::is_idle) {
+            return;
+        }
         let (room, pods): (Vec<usize>, Vec<usize>) =
             ordered.into_iter().partition(|at| self.request.pods[*at].buffer().is_some());
         for queue in [pods, room] {
@@ -373,64 +393,6 @@ impl<'a, 'g> Search<'a, 'g> {
             let failure = last.remove(&pod).expect("a pod is queued again only with its failure");
             self.failed.push((pod, failure));
         }
-    }
-
-    /// Puts pods where they were planned before, those first that were planned first, as far as that still holds; the others in
-    /// their order. Some hold only once others are where they were. Pods that stand for room keep none from a real one.
-    fn keep_plans(&mut self, mut order: Vec<usize>) -> Vec<usize> {
-        let planned = self.request.planned;
-        if planned.is_empty() {
-            return order;
-        }
-        let turn = |pod: &usize| planned.get(&self.request.pods[*pod].key).map(|planned| planned.turn);
-        let mut kept: Vec<usize> = order.iter().copied().filter(|pod| turn(pod).is_some()).collect();
-        kept.sort_by_key(turn);
-        let mut placed: FastSet<usize> = FastSet::default();
-        loop {
-            let count = kept.len();
-            kept.retain(|pod| {
-                let is_kept = self.keep_plan(*pod);
-                if is_kept {
-                    placed.insert(*pod);
-                }
-                !is_kept
-            });
-            if kept.len() == count {
-                order.retain(|pod| !placed.contains(pod));
-                return order;
-            }
-        }
-    }
-
-    fn keep_plan(&mut self, pod: usize) -> bool {
-        let pod_itself = &self.request.pods[pod];
-        if pod_itself.buffer().is_some() {
-            return false;
-        }
-        let planned = self.request.planned.get(&pod_itself.key);
-        let place = planned.map(|planned| match planned.place {
-            Place::Claim(name) => self.request.place_of(name),
-            Place::Node(_) => planned.place,
-        });
-        let Some(room) = place.and_then(|place| self.ground.number(place)) else { return false };
-        let demand = self.ground.demands.get(self.demands[pod]);
-        if demand.volumes.is_err() || demand.shape.has_resource_claims {
-            return false;
-        }
-        let mut at = 0;
-        while let Some(level) = self.level(&demand, at) {
-            let shunned = self.shunned(&demand);
-            let stances =
-                self.layout.topology.stances(&level.owned, &shunned, level.asked(), &self.ground.book);
-            let volumes = demand.volumes.as_ref().expect("looked at above");
-            let guest = Guest { demand: &demand, level: &level, volumes, stances: &stances };
-            if self.first_room(at, &guest, Some(room)).is_some() {
-                self.take_room(pod, room, &guest);
-                return true;
-            }
-            at += 1;
-        }
-        false
     }
 
     fn attempt(&mut self, pod: usize) -> Result<(), Failure> {
@@ -693,6 +655,11 @@ impl<'a, 'g> Search<'a, 'g> {
         open.take_away(too_full);
         self.layout.topology.narrow_bins(guest.stances, &mut open, &self.ground.book);
         let mut requests: Amounts = Vec::new();
+        // What one of several equal nodes answered, all of them do.
+        let are_alike = guest.is_plain()
+            && self.layout.reservations.is_empty()
+            && !self.layout.topology.tells_bins_apart(guest.stances);
+        let mut asked: FastMap<Alike, bool> = FastMap::default();
         for level in self.layout.order.levels() {
             while let Some(index) = level.first_common(&open) {
                 open.remove(index);
@@ -705,9 +672,18 @@ impl<'a, 'g> Search<'a, 'g> {
                     full.insert(index);
                     continue;
                 }
+                let is_permitted = self.layout.topology.permits_host(guest.stances, index);
+                let alike = (bin.outlook, &*bin.requests, bin.price_max, is_permitted);
+                if are_alike && let Some(is_final) = asked.get(&alike) {
+                    if *is_final {
+                        memory.bins.insert(index);
+                    }
+                    continue;
+                }
+                let mut is_final = false;
                 let mut around =
                     surroundings(self.ground, &self.layout.topology, &self.layout.reservations, self.request);
-                match bin.admits(index, guest, &mut around) {
+                match bin.admits(index, guest, &requests, &mut around) {
                     Ok(admission) if !bin.affords(&admission, &requests, &mut around) => {}
                     Ok(becomes) => {
                         let taker = Taker { index, bin, becomes, requests: &requests };
@@ -715,8 +691,14 @@ impl<'a, 'g> Search<'a, 'g> {
                             return Some((index, taker.becomes));
                         }
                     }
-                    Err(refused) if refused.is_final() => memory.bins.insert(index),
+                    Err(refused) if refused.is_final() => {
+                        memory.bins.insert(index);
+                        is_final = true;
+                    }
                     Err(_) => {}
+                }
+                if are_alike {
+                    asked.insert(alike, is_final);
                 }
             }
         }
@@ -763,7 +745,7 @@ impl<'a, 'g> Search<'a, 'g> {
         let template = &around.sight.templates[index];
         let mut tried = |open: &Arc<FixedBitSet>| {
             let bin = Bin::new(index, around.sight.outlooks.fresh(index, template, open), around.columns);
-            let admission = bin.admits(number, guest, &mut around)?;
+            let admission = bin.admits(number, guest, &guest.demand.requests, &mut around)?;
             Ok((bin, admission))
         };
         let Some((left, within)) = &self.layout.limits[index] else { return tried(&template.open) };

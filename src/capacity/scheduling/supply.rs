@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::template::requirements_of;
 use super::{Settings, overlay};
 use crate::capacity::cluster::Cluster;
+use crate::model::hash::FastMap;
 use crate::model::name::{ClassName, PoolName, TypeName, Zone};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pool::NodePool;
@@ -22,15 +23,41 @@ pub type OfferingKey = (TypeName, Zone, CapacityType);
 pub struct Supply {
     by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
     /// Before the pools' own requirements: what a node of an earlier requirement is priced by.
-    sold: BTreeMap<PoolName, Arc<Vec<InstanceType>>>,
+    sold: BTreeMap<PoolName, Sold>,
     overlaid: overlay::Applied,
     /// Pools for which overlays were not judged, and why.
     unlisted: BTreeMap<PoolName, String>,
 }
 
+/// All that a class sells, and where each type stands in it.
+#[derive(Clone, Debug, Default)]
+struct Sold {
+    types: Arc<Vec<InstanceType>>,
+    by_name: Arc<FastMap<TypeName, usize>>,
+}
+
+impl Sold {
+    fn of(types: &Arc<Vec<InstanceType>>) -> Self {
+        let mut by_name: FastMap<TypeName, usize> = FastMap::default();
+        for (at, kind) in types.iter().enumerate() {
+            by_name.entry(kind.name).or_insert(at);
+        }
+        Self { types: types.clone(), by_name: Arc::new(by_name) }
+    }
+
+    /// Pools that are sold the same share it.
+    fn by_pool(types: &BTreeMap<PoolName, Arc<Vec<InstanceType>>>) -> BTreeMap<PoolName, Self> {
+        let mut known: FastMap<usize, Self> = FastMap::default();
+        let mut of = |types: &Arc<Vec<InstanceType>>| {
+            known.entry(Arc::as_ptr(types) as usize).or_insert_with(|| Self::of(types)).clone()
+        };
+        types.iter().map(|(pool, types)| (*pool, of(types))).collect()
+    }
+}
+
 impl Supply {
     pub fn new(by_pool: BTreeMap<PoolName, Arc<Vec<InstanceType>>>) -> Self {
-        Self { sold: by_pool.clone(), by_pool, ..Self::default() }
+        Self { sold: Sold::by_pool(&by_pool), by_pool, ..Self::default() }
     }
 
     /// What the cluster's catalogue offers to each of its pools, overlays applied if `settings` let them; nothing before
@@ -56,7 +83,7 @@ impl Supply {
         // Overlays are judged over every type, those that no pool allows included; only then is the rest put away.
         let overlaid = overlay::apply(overlays, &cluster.pools, &mut judged);
         by_pool.extend(judged);
-        let sold = by_pool.clone();
+        let sold = Sold::by_pool(&by_pool);
         for (name, types) in &mut by_pool {
             *types = Arc::new(allowed(types, &requirements_of(&cluster.pools[name])));
         }
@@ -83,7 +110,13 @@ impl Supply {
 
     /// Everything that is sold under the class of `pool`, whether or not the pool asks for it now.
     pub fn sold(&self, pool: PoolName) -> Arc<Vec<InstanceType>> {
-        self.sold.get(&pool).cloned().unwrap_or_default()
+        self.sold.get(&pool).map(|sold| sold.types.clone()).unwrap_or_default()
+    }
+
+    /// The type of that name, if it is sold under the class of `pool`.
+    pub(super) fn kind(&self, pool: PoolName, name: TypeName) -> Option<&InstanceType> {
+        let sold = self.sold.get(&pool)?;
+        sold.by_name.get(&name).map(|at| &sold.types[*at])
     }
 
     /// Types that `pool` may be offered, in no particular order; none for a pool that is not known.

@@ -2,6 +2,7 @@
 
 use provisor::capacity::scheduling::Code;
 use provisor::model::requirement::Operator::*;
+use provisor::model::taint::Effect;
 
 use super::world::*;
 
@@ -124,4 +125,17 @@ fn what_a_limit_leaves_is_kept_for_pods_that_need_it() {
         .spread(spread(ZONE, 1, with_label("app", "a")));
     world.run(&many(3, &one));
     assert_eq!(world.waiting(), 0);
+}
+
+/// Many large pods could be on the heavier pool and elsewhere, some small ones on that pool only, and it may have one node: more pods than are
+/// placed again in several orders.
+#[test]
+fn what_a_limit_allows_goes_first_to_those_who_were_left_over_for_it() {
+    let team = pool("team").weight(10).taint("team", "a", Effect::NoSchedule).label("team", "a");
+    let mut world = World::new(vec![team.limit("nodes", "1"), pool("other")], ladder(8));
+    let member = |name: &str| pod(name).tolerate("team", Some("a"), None);
+    world.put_pods(&many(2_050, &member("any").cpu("970m")));
+    world.put_pods(&many(5, &member("bound").cpu("100m").select("team", "a")));
+    let left = world.plan().solution.unschedulable;
+    assert!(left.is_empty(), "{left:?}");
 }

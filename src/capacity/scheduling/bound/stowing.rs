@@ -97,7 +97,7 @@ impl Trial {
             self.tries -= 1;
             let fits = |of: &Offered| {
                 let each = of.requests.iter().zip(&*room).filter(|(asked, _)| **asked > 0.0);
-                each.map(|(asked, there)| (there / asked).floor()).fold(most as f64, f64::min) as i64
+                each.map(|(asked, there)| there / asked).fold(most as f64, f64::min) as i64
             };
             let fitting = fits(&self.offered[at]);
             for count in (1..=fitting).rev() {

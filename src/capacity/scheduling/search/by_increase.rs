@@ -4,16 +4,17 @@
 //! Filling the emptiest node first puts a pod that only few types suit on many nodes, each of which then has to be one of those types.
 //! This looks at all new nodes for each pod, so it is for a few hundred pods; for more, [`by_price`](super::by_price) packs whole machines.
 
+use super::super::amounts::Amounts;
 use super::super::bin::{Admission, Guest};
 use super::super::demand::DemandId;
 use super::super::ground::Ground;
 use super::super::{Request, Solution};
 use super::by_price::{cost, saves};
 use super::by_priority::unserved;
-use super::{By, Fit, Search, Turn};
-use crate::model::hash::{FastMap, FastSet};
+use super::keeping::Start;
+use super::{By, Fit, Grievances, Search, Turn};
+use crate::model::hash::FastSet;
 use crate::model::money::UsdPerHour;
-use crate::model::name::ObjectKey;
 
 /// In what orders. Those who fared worst in the best answer so far come first in three of them, as in squeaky wheel optimisation (Joslin
 /// and Clements, 1999).
@@ -46,12 +47,17 @@ pub(super) fn better(
     let fits = [Fit::First, Fit::Cheapest, Fit::CheapestOpen];
     let tries = ORDERS.into_iter().flat_map(|by| fits.map(|fit| (by, fit)));
     let mut tried: FastSet<(Vec<DemandId>, Fit)> = FastSet::default();
+    let start = Start::of(ground, request, first);
     let mut best: Option<Solution> = None;
     for (by, fit) in tries.skip(1).take(PAIRS_MAX / (pods * first.new_nodes.len())) {
         let than = best.as_ref().unwrap_or(first);
-        let grievances = if by == By::Grievance { grievances(than) } else { FastMap::default() };
+        let grievances = if by == By::Grievance { grievances(than) } else { Grievances::default() };
         let turn = Turn { by, ..turn };
-        let mut search = Search { turn, fit, grievances, ..Search::begin(request, ground) };
+        let search = match &start {
+            Some(start) => start.search(request, ground),
+            None => Search::begin(request, ground),
+        };
+        let mut search = Search { turn, fit, grievances, ..search };
         let order = search.ordered();
         if !tried.insert((order.into_iter().map(|pod| search.demands[pod]).collect(), fit)) {
             continue;
@@ -84,7 +90,7 @@ fn sparing(ground: &mut Ground, request: &Request, than: &Solution, turn: Turn) 
 }
 
 /// How badly each pod fares: one without a place worst, others by their part of what their new node costs.
-fn grievances(solution: &Solution) -> FastMap<ObjectKey, i64> {
+fn grievances(solution: &Solution) -> Grievances {
     let left = solution.unschedulable.iter().map(|left| (left.pod, i64::MAX));
     let placed = solution.new_nodes.iter().flat_map(|node| {
         let part = node.price().0 / (node.pods.len() as i64).max(1);
@@ -126,7 +132,9 @@ impl Search<'_, '_> {
             return None;
         }
         let bin = self.layout.bins[index].clone();
-        let admission = bin.admits(index, guest, &mut self.surroundings());
+        let mut requests = Amounts::new();
+        bin.sum_with(guest, &self.ground.columns, &mut requests);
+        let admission = bin.admits(index, guest, &requests, &mut self.surroundings());
         admission.ok().map(|admission| (index, admission))
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use fixedbitset::FixedBitSet;
 
+use super::super::amounts::Amounts;
 use super::super::bin::Guest;
 use super::super::bound::{Market, Ways};
 use super::super::demand::{DemandId, Level};
@@ -19,7 +20,7 @@ use super::super::ground::Ground;
 use super::super::packing::pack;
 use super::super::{NewNode, Request, Solution};
 use super::by_priority::{unserved, unserved_requests};
-use super::{Search, Turn, surroundings};
+use super::{Grievances, Search, Turn, surroundings};
 use crate::model::action::LaunchOption;
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::money::UsdPerHour;
@@ -48,6 +49,13 @@ pub(super) struct Packing {
     has_opened: bool,
 }
 
+impl Packing {
+    /// Nothing was packed, and the answer would be the one that is known.
+    pub fn is_idle(&self) -> bool {
+        !self.has_opened
+    }
+}
+
 /// Pods for one new node.
 struct Bundle {
     template: usize,
@@ -69,13 +77,16 @@ pub(super) fn cheaper(
     request: &Request,
     first: &Solution,
     turn: Turn,
+    grievances: &Grievances,
 ) -> Option<Solution> {
     let packings = packings(request, first);
     let answers = packings.into_iter().filter_map(|packing| {
-        let mut search = Search { turn, packing: Some(packing), ..Search::begin(request, ground) };
+        let grievances = grievances.clone();
+        let mut search =
+            Search { turn, grievances, packing: Some(packing), ..Search::begin(request, ground) };
         search.run();
-        let has_opened = search.packing.as_ref().is_some_and(|packing| packing.has_opened);
-        has_opened.then(|| search.solution())
+        let is_idle = search.packing.as_ref().is_none_or(Packing::is_idle);
+        (!is_idle).then(|| search.solution())
     });
     answers.filter(|second| saves(request, second, first, UsdPerHour::ZERO)).min_by_key(with_risk)
 }
@@ -321,10 +332,12 @@ impl Search<'_, '_> {
                 true
             }
             Some(index) => {
-                let known = self.layout.bins[index].clone();
+                let bin = &self.layout.bins[index];
+                let mut requests = Amounts::new();
+                bin.sum_with(&guest, &self.ground.columns, &mut requests);
                 let mut around =
                     surroundings(self.ground, &self.layout.topology, &self.layout.reservations, self.request);
-                let Ok(admission) = known.admits(index, &guest, &mut around) else { return false };
+                let Ok(admission) = bin.admits(index, &guest, &requests, &mut around) else { return false };
                 self.take_bin(pod, index, &guest, admission);
                 true
             }

@@ -4,12 +4,14 @@
 //! touched either; it is kube-scheduler that evicts the less important.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::super::ground::Ground;
-use super::super::{Request, Solution};
-use super::{Turn, answer};
+use super::super::{Code, Request, Solution, Unschedulable};
+use super::{By, Grievances, Search, Turn, answer};
 use crate::model::hash::FastSet;
 use crate::model::name::ObjectKey;
+use crate::model::pod::{Pod, PodShape};
 use crate::model::quantity::{Bytes, Millicores};
 
 /// How many pods of one priority have no place.
@@ -25,6 +27,32 @@ pub(super) fn fairer(ground: &mut Ground, request: &Request, first: &Solution) -
     }
     let second = answer(ground, request, Turn::BY_PRIORITY);
     (unserved(request, &second) < left).then_some(second)
+}
+
+/// An answer to `request` that leaves over fewer pods than `first`, because what limits allow of pools goes first to equals of those that
+/// `first` leaves over for them; and who those are.
+pub(super) fn left_over_first(
+    ground: &mut Ground,
+    request: &Request,
+    first: &Solution,
+    turn: Turn,
+) -> Option<(Solution, Grievances)> {
+    let is_limited =
+        |left: &&Unschedulable| left.reasons.iter().any(|reason| reason.code == Code::LimitReached);
+    let left: FastSet<ObjectKey> =
+        first.unschedulable.iter().filter(is_limited).map(|left| left.pod).collect();
+    if left.is_empty() {
+        return None;
+    }
+    let is_left = |pod: &&Arc<Pod>| left.contains(&pod.key);
+    let shapes: FastSet<&Arc<PodShape>> = request.pods.iter().filter(is_left).map(|pod| &pod.shape).collect();
+    let equals = request.pods.iter().filter(|pod| shapes.contains(&pod.shape));
+    let grievances: Grievances = equals.map(|pod| (pod.key, i64::MAX)).collect();
+    let turn = Turn { by: By::Grievance, ..turn };
+    let mut search = Search { turn, grievances: grievances.clone(), ..Search::begin(request, ground) };
+    search.run();
+    let second = search.solution();
+    (unserved(request, &second) < unserved(request, first)).then_some((second, grievances))
 }
 
 /// Pods without a place, the most important first: the smaller of two such lists is the better one.

@@ -9,7 +9,7 @@ use super::super::demand::{Demand, DemandId};
 use super::super::topology::RuleId;
 use super::Search;
 use crate::model::hash::FastMap;
-use crate::model::pod::Pod;
+use crate::model::pod::{Pod, PodShape};
 use crate::model::quantity::{Bytes, Millicores};
 
 /// Whose turn it is first.
@@ -46,14 +46,6 @@ impl Turn {
             false => Ordering::Equal,
         }
     }
-
-    fn size(self, one: &Pod, other: &Pod) -> Ordering {
-        let memory = |pod: &Pod| pod.shape.requests.memory();
-        match self.by {
-            By::Memory => memory(other).cmp(&memory(one)).then_with(|| sooner(one, other)),
-            By::Cpu | By::Turns | By::Company | By::Grievance | By::Choice => sooner(one, other),
-        }
-    }
 }
 
 /// What a pod is to others by rules of nearness that have to be kept.
@@ -68,17 +60,71 @@ enum Company {
 
 /// CPU, then memory, largest first; then the older; then by what they are, so that names decide only between equals.
 pub(super) fn sooner(one: &Pod, other: &Pod) -> Ordering {
-    let age = |pod: &Pod| (pod.created.is_none(), pod.created);
     let shapes = || match Arc::ptr_eq(&one.shape, &other.shape) {
         true => Ordering::Equal,
         false => one.shape.cmp(&other.shape),
     };
-    let name = |pod: &Pod| (pod.uid, pod.key);
     size(other)
         .cmp(&size(one))
         .then_with(|| age(one).cmp(&age(other)))
         .then_with(shapes)
         .then_with(|| name(one).cmp(&name(other)))
+}
+
+fn age(pod: &Pod) -> impl Ord + use<> {
+    (pod.created.is_none(), pod.created)
+}
+
+fn name(pod: &Pod) -> impl Ord + use<> {
+    (pod.uid, pod.key)
+}
+
+/// The same order, with what shapes have in it worked out once for each of them.
+struct Sizes {
+    /// By pod: what is compared first, and its shape's place among all.
+    by_pod: Vec<((i64, i64), usize)>,
+}
+
+impl Sizes {
+    fn of(pods: &[Arc<Pod>], by: By) -> Self {
+        let mut numbers: FastMap<usize, usize> = FastMap::default();
+        let mut shapes: Vec<&Arc<PodShape>> = Vec::new();
+        let of_pods: Vec<usize> = pods
+            .iter()
+            .map(|pod| {
+                *numbers.entry(Arc::as_ptr(&pod.shape) as usize).or_insert_with(|| {
+                    shapes.push(&pod.shape);
+                    shapes.len() - 1
+                })
+            })
+            .collect();
+        let sizes: Vec<(i64, i64)> = shapes
+            .iter()
+            .map(|shape| {
+                let (cpu, memory) = (shape.requests.cpu().0, shape.requests.memory().0);
+                if by == By::Memory { (memory, cpu) } else { (cpu, memory) }
+            })
+            .collect();
+        let mut order: Vec<usize> = (0..shapes.len()).collect();
+        order.sort_by(|one, other| {
+            sizes[*one].cmp(&sizes[*other]).then_with(|| shapes[*one].cmp(shapes[*other]))
+        });
+        let mut ranks = vec![0; shapes.len()];
+        for pair in order.windows(2) {
+            ranks[pair[1]] = ranks[pair[0]] + usize::from(shapes[pair[0]] != shapes[pair[1]]);
+        }
+        Self { by_pod: of_pods.into_iter().map(|shape| (sizes[shape], ranks[shape])).collect() }
+    }
+
+    fn compare(&self, pods: &[Arc<Pod>], one: usize, other: usize) -> Ordering {
+        let ((size, rank), (other_size, other_rank)) = (self.by_pod[one], self.by_pod[other]);
+        let (one, other) = (&pods[one], &pods[other]);
+        other_size
+            .cmp(&size)
+            .then_with(|| age(one).cmp(&age(other)))
+            .then(rank.cmp(&other_rank))
+            .then_with(|| name(one).cmp(&name(other)))
+    }
 }
 
 fn size(pod: &Pod) -> (Millicores, Bytes) {
@@ -88,19 +134,23 @@ fn size(pod: &Pod) -> (Millicores, Bytes) {
 impl Search<'_, '_> {
     pub(super) fn ordered(&mut self) -> Vec<usize> {
         let pods = self.request.pods;
-        let mut order: Vec<usize> = (0..pods.len()).collect();
+        let mut order: Vec<usize> = match &self.waiting {
+            Some(waiting) => waiting.to_vec(),
+            None => (0..pods.len()).collect(),
+        };
         let companies = if self.turn.by == By::Company { self.companies() } else { FastMap::default() };
         let choices = if self.turn.by == By::Choice { self.choices() } else { FastMap::default() };
         let company = |pod: usize| companies.get(&self.demands[pod]);
         let choice = |pod: usize| choices.get(&self.demands[pod]);
         let grievance = |pod: usize| self.grievances.get(&pods[pod].key).copied().unwrap_or_default();
+        let sizes = Sizes::of(pods, self.turn.by);
         // Runs that are in order already cost next to nothing.
         order.sort_by(|one, other| {
             let importance = self.turn.importance(&pods[*one], &pods[*other]);
             let company = || company(*one).cmp(&company(*other));
             let choice = || choice(*one).cmp(&choice(*other));
             let grievance = || grievance(*other).cmp(&grievance(*one));
-            let size = || self.turn.size(&pods[*one], &pods[*other]);
+            let size = || sizes.compare(pods, *one, *other);
             importance.then_with(company).then_with(choice).then_with(grievance).then_with(size)
         });
         if self.turn.by == By::Turns {

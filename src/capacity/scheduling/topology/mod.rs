@@ -305,6 +305,19 @@ impl Topology {
         self.group(rule).is_by_host
     }
 
+    /// Whether some rule looks at which new node it is, and not only at what that may become and how many pods are counted there.
+    pub fn tells_bins_apart(&self, stances: &[Stance]) -> bool {
+        stances.iter().any(|stance| stance.test == Test::First && !self.is_by_host(stance.rule))
+    }
+
+    /// Whether the rules by which every node is a domain permit a new node.
+    pub fn permits_host(&self, stances: &[Stance], bin: usize) -> bool {
+        stances.iter().all(|stance| {
+            let group = self.group(stance.rule);
+            !group.is_by_host || stance.test.passes(group.count_on_new(bin))
+        })
+    }
+
     /// What the rules of a pod, and those of others that select it, ask now. `owned`: each with whether it selects the pod
     /// itself.
     pub fn stances<'a>(

@@ -169,6 +169,33 @@ fn no_rule_is_broken_and_every_pod_is_placed_once_or_explained() {
     });
 }
 
+/// Hundreds of pods have room that is there, and keep it while others are placed in several orders.
+#[test]
+fn no_rule_is_broken_where_most_pods_have_room_that_is_there() {
+    let mut stayed = 0;
+    for seed in 0..20 {
+        let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed));
+        let mut world = draw.world();
+        for at in 0..18 {
+            let labels = [(ZONE, draw.zone()), (ARCH, "amd64"), (OS, "linux"), ("tier", "front")];
+            let room = [("cpu", "6"), ("memory", "64Gi"), ("pods", "60")];
+            world.put_node(&format!("large-{at:02}"), &labels, &room);
+        }
+        let one = pod("crowd").label("app", "crowd").cpu("100m").memory("100Mi");
+        let spread = spread(ZONE, 1, with_label("app", "crowd"));
+        world.put_pods(&many(560, &if seed % 2 == 0 { one } else { one.spread(spread) }));
+        for group in 5..15 {
+            draw.put_group(&mut world, group);
+        }
+        let solution = world.plan().solution;
+        let kept: usize = solution.existing.values().map(Vec::len).sum();
+        stayed += usize::from(kept >= 500);
+        let faults = referee::faults(&world, &solution);
+        assert!(faults.is_empty(), "seed {seed}: {faults:#?}");
+    }
+    assert!(stayed >= 10, "{stayed} of 20 have so many");
+}
+
 /// Pods come in another order and under other names.
 ///
 /// Rows: WEA-032
