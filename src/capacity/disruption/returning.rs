@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::budgets::allowances;
 use super::candidates::{Candidate, Class, KeepReason};
 use super::command::{self, Command, Method, destinations};
 use super::removal::{Refused, keep_types, shares, short_of_values, worst_price};
@@ -159,7 +158,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         }
     }
     waiting.sort_by_key(|(due, candidate)| (*due, candidate.pool, candidate.node));
-    let allowances = allowances(&round.cluster, DisruptionReason::Underutilized, round.now);
+    let allowances = round.allowances(DisruptionReason::Underutilized);
     let shut = fallback_nodes(&round.cluster);
     for (_, candidate) in waiting {
         match try_one(round, &candidate, &shut) {
