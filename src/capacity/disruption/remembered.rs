@@ -13,6 +13,7 @@ use jiff::Timestamp;
 
 use super::candidates::Candidate;
 use super::removal::Refused;
+use super::returning;
 use super::round::Round;
 use crate::capacity::late_copy::LateCopy;
 use crate::capacity::scheduling::{Chain, Fit, Footing, OfferingKey, Relied};
@@ -91,7 +92,7 @@ impl Remembered {
         let Some(relied) = relied.filter(|_| self.footing.is_some()) else { return };
         let pool = round.cluster.pools.get(&candidate.pool);
         // Of these, time changes the answer.
-        let waits = pool.is_none_or(|pool| pool.terms.returns.is_some())
+        let waits = pool.is_none_or(|pool| returning::is_fallback(pool, round.claim(candidate)))
             || round.cluster.pods_of(candidate.node).any(|pod| pod.shape.do_not_disrupt.is_some());
         if waits || self.planned.contains(&candidate.node) {
             return;

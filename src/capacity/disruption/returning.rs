@@ -60,7 +60,7 @@ fn preferred(pool: &NodePool, claim: &NodeClaim) -> Vec<CapacityType> {
 }
 
 /// Whether the machine of `claim` is one that its pool likes less, and wants to give up some time.
-fn is_fallback(pool: &NodePool, claim: &NodeClaim) -> bool {
+pub(super) fn is_fallback(pool: &NodePool, claim: &NodeClaim) -> bool {
     wanted(pool).is_some() && claim.deleted.is_none() && !preferred(pool, claim).is_empty()
 }
 
