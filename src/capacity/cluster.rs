@@ -1,7 +1,7 @@
 //! One picture of the cluster, kept by increments.
 //!
-//! Every object is there once, under its name, behind an `Arc`: a copy of the whole picture for a simulation shares
-//! all of them. The indexes (pods of a node, node of an instance, claims of a pool, pods that wait) are kept with each
+//! Every object is there once, under its name: a copy of the whole picture for a simulation shares all of them, and copies a table
+//! only when it changes it. The indexes (pods of a node, node of an instance, claims of a pool, pods that wait) are kept with each
 //! observation, so that no event costs work in proportion to the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::late_copy::LateCopy;
 use crate::model::buffer::{CapacityBuffer, PodTemplate, Scalable};
 use crate::model::catalog::Catalog;
 use crate::model::claim::NodeClaim;
@@ -32,45 +33,45 @@ pub struct Cluster {
     pub pools: BTreeMap<PoolName, Arc<NodePool>>,
     pub classes: BTreeMap<ClassName, Arc<NodeClass>>,
     pub overlays: BTreeMap<Symbol, Arc<NodeOverlay>>,
-    pub claims: BTreeMap<ClaimName, Arc<NodeClaim>>,
-    pub nodes: BTreeMap<NodeName, Arc<Node>>,
-    pub pods: BTreeMap<ObjectKey, Arc<Pod>>,
-    pub daemon_sets: BTreeMap<ObjectKey, Arc<DaemonSet>>,
-    pub budgets: BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>,
-    pub volume_claims: BTreeMap<ObjectKey, Arc<PersistentVolumeClaim>>,
-    pub volumes: BTreeMap<Symbol, Arc<PersistentVolume>>,
-    pub storage_classes: BTreeMap<Symbol, Arc<StorageClass>>,
-    pub csi_nodes: BTreeMap<NodeName, Arc<CsiNode>>,
-    pub attachments: BTreeMap<Symbol, Arc<VolumeAttachment>>,
-    pub namespaces: BTreeMap<Namespace, Arc<NamespaceFacts>>,
+    pub claims: LateCopy<BTreeMap<ClaimName, Arc<NodeClaim>>>,
+    pub nodes: LateCopy<BTreeMap<NodeName, Arc<Node>>>,
+    pub pods: LateCopy<BTreeMap<ObjectKey, Arc<Pod>>>,
+    pub daemon_sets: LateCopy<BTreeMap<ObjectKey, Arc<DaemonSet>>>,
+    pub budgets: LateCopy<BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>>,
+    pub volume_claims: LateCopy<BTreeMap<ObjectKey, Arc<PersistentVolumeClaim>>>,
+    pub volumes: LateCopy<BTreeMap<Symbol, Arc<PersistentVolume>>>,
+    pub storage_classes: LateCopy<BTreeMap<Symbol, Arc<StorageClass>>>,
+    pub csi_nodes: LateCopy<BTreeMap<NodeName, Arc<CsiNode>>>,
+    pub attachments: LateCopy<BTreeMap<Symbol, Arc<VolumeAttachment>>>,
+    pub namespaces: LateCopy<BTreeMap<Namespace, Arc<NamespaceFacts>>>,
     pub buffers: BTreeMap<ObjectKey, Arc<CapacityBuffer>>,
     pub pod_templates: BTreeMap<ObjectKey, Arc<PodTemplate>>,
     /// Empty, unless somebody asks for them.
-    pub services: BTreeMap<ObjectKey, Arc<Service>>,
+    pub services: LateCopy<BTreeMap<ObjectKey, Arc<Service>>>,
     /// By kind and key.
-    pub scalables: BTreeMap<(Symbol, ObjectKey), Arc<Scalable>>,
+    pub scalables: LateCopy<BTreeMap<(Symbol, ObjectKey), Arc<Scalable>>>,
     /// What the cloud sells; `None` until it was read.
     pub catalog: Option<Arc<Catalog>>,
     pub strangers: Strangers,
 
     // Indexes over the above.
-    pods_by_node: BTreeMap<NodeName, BTreeMap<ObjectKey, Arc<Pod>>>,
+    pods_by_node: LateCopy<BTreeMap<NodeName, BTreeMap<ObjectKey, Arc<Pod>>>>,
     /// Pods that wait and have room on a node that is kept for them, and which.
-    guests: BTreeMap<NodeName, BTreeMap<ObjectKey, Arc<Pod>>>,
-    guest_at: BTreeMap<ObjectKey, NodeName>,
-    pods_by_namespace: BTreeMap<Namespace, usize>,
+    guests: LateCopy<BTreeMap<NodeName, BTreeMap<ObjectKey, Arc<Pod>>>>,
+    guest_at: LateCopy<BTreeMap<ObjectKey, NodeName>>,
+    pods_by_namespace: LateCopy<BTreeMap<Namespace, usize>>,
     /// How many pods ask for each resource.
-    requested: BTreeMap<ResourceName, usize>,
+    requested: LateCopy<BTreeMap<ResourceName, usize>>,
     /// Pods of each DaemonSet that run or will, the newest last.
-    daemons: BTreeMap<ObjectKey, BTreeSet<(Option<Timestamp>, ObjectKey)>>,
-    waiting_pods: BTreeSet<ObjectKey>,
+    daemons: LateCopy<BTreeMap<ObjectKey, BTreeSet<(Option<Timestamp>, ObjectKey)>>>,
+    waiting_pods: LateCopy<BTreeSet<ObjectKey>>,
     /// How many of the waiting pods have each shape.
-    waiting_shapes: BTreeMap<Arc<PodShape>, usize>,
+    waiting_shapes: LateCopy<BTreeMap<Arc<PodShape>, usize>>,
     /// Pods of which kube-scheduler has not said anything yet.
-    unjudged_pods: BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>,
-    claims_by_pool: BTreeMap<PoolName, BTreeSet<ClaimName>>,
-    claims_by_machine: ByMachine<ClaimName>,
-    nodes_by_machine: ByMachine<NodeName>,
+    unjudged_pods: LateCopy<BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>>,
+    claims_by_pool: LateCopy<BTreeMap<PoolName, BTreeSet<ClaimName>>>,
+    claims_by_machine: LateCopy<ByMachine<ClaimName>>,
+    nodes_by_machine: LateCopy<ByMachine<NodeName>>,
     touched: Touched,
 }
 
@@ -156,6 +157,13 @@ pub struct Strangers {
 }
 
 impl Strangers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pools.is_empty()
+            && self.claims.is_empty()
+            && self.unreadable_claims.is_empty()
+            && self.unreadable_nodes.is_empty()
+    }
+
     /// Whether a claim of somebody else, or something that cannot be read, speaks of this machine.
     pub fn has_machine(&self, id: ProviderId) -> bool {
         let mut unreadable = self.unreadable_claims.values().chain(self.unreadable_nodes.values());
@@ -359,6 +367,10 @@ impl Cluster {
         self.waiting_pods
             .iter()
             .filter_map(move |key| if walks { all.find(|pod| pod.key == *key) } else { self.pods.get(key) })
+    }
+
+    pub fn has_waiting_pods(&self) -> bool {
+        !self.waiting_pods.is_empty()
     }
 
     /// Pods of which kube-scheduler has said nothing yet, but that it found no place for their equals: it will say the same of

@@ -594,7 +594,7 @@ impl Engine {
             self.retry_at(),
             self.disrupting.wake_at(self.revision),
             self.unconfirmed.next(),
-            self.shortages.next_end().filter(|_| self.cluster.waiting_pods().next().is_some()),
+            self.shortages.next_end().filter(|_| self.cluster.has_waiting_pods()),
         ];
         let wake_at = wakes.into_iter().flatten().min().map(|at| at.max(now));
         let told = &mut self.told;

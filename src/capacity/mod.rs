@@ -1,6 +1,7 @@
 //! Pending pod → running node → gone.
 
 pub mod cluster;
+mod late_copy;
 pub mod scheduling;
 pub mod provisioning;
 pub mod decision;

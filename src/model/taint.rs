@@ -1,6 +1,7 @@
 //! Taints, tolerations, and the taints that Kubernetes itself puts on a node while it starts.
 
 use std::fmt;
+use std::sync::LazyLock;
 
 use super::symbol::Symbol;
 
@@ -44,7 +45,9 @@ impl Taint {
 
     /// Marks a node that is about to be removed, so that nothing new lands on it.
     pub fn disrupted() -> Self {
-        Self::new("karpenter.sh/disrupted", "", Effect::NoSchedule)
+        static DISRUPTED: LazyLock<Taint> =
+            LazyLock::new(|| Taint::new("karpenter.sh/disrupted", "", Effect::NoSchedule));
+        *DISRUPTED
     }
 
     /// On every new node from its kubelet's start until registration removes it.

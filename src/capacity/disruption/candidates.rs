@@ -180,6 +180,7 @@ fn refusal_of(round: &Round, pod: &Pod) -> Option<KeepReason> {
         let message = format!("pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod={})", pod.key);
         return Some(KeepReason::new("PodDoNotDisrupt", message));
     }
+    round.budgets_in(pod.key.namespace).next()?;
     let tolerates = first_untolerated(&[Taint::disrupted()], &pod.shape.tolerations).is_none();
     if !pod.is_active() || pod.is_mirror() || tolerates {
         return None;

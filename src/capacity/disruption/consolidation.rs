@@ -11,18 +11,20 @@
 //! Pods are put where nobody will want to move them again soon: on nodes that stay for certain, then on those that are least worth
 //! emptying. Nodes whose pods share new ones go together in one command, and all that need nothing new in another.
 
+use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::alternatives::{self, Rival};
 use super::balanced::{Move, Totals, approve};
-use super::budgets::{Allowance, allowances};
+use super::budgets::Allowance;
 use super::candidates::{Candidate, Class, KeepReason};
 use super::command::{Command, Destination};
 use super::cost;
 use super::expiration;
 use super::hysteresis::Averages;
-use super::removal::{FITS, Refused, best, decide, needed_by_waiting_pods, suited, wants};
+use super::remembered::{Answer, Remembered};
+use super::removal::{FITS, Refused, best, decide, needed_by_waiting_pods, no_cheaper, suited, wants};
 use super::round::{Effort, Round};
 use crate::capacity::scheduling::{Chain, Fit, Link, NewNode, Place, To};
 use crate::model::action::LaunchOption;
@@ -68,7 +70,7 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
         return Vec::new();
     }
     sort(&mut candidates);
-    let allowances = allowances(&round.cluster, REASON, round.now);
+    let allowances = round.allowances(REASON);
     let question = Question { totals: Totals::of(round), averages: Averages::of(&candidates) };
     let (sweep, mut rivals) = best_sweep(round, &question, &candidates, &allowances);
     let mut worth = sweep.worth();
@@ -123,16 +125,17 @@ fn best_sweep<'r, 'a>(
     candidates: &[Candidate],
     allowances: &BTreeMap<PoolName, Allowance>,
 ) -> (Sweep<'r, 'a>, Vec<Rival>) {
-    let sweep = |candidates: &[Candidate], turn, filling| {
-        Sweep::over(round, question, candidates, turn, filling, allowances.clone())
+    let knowing = |turn, filling, memory| {
+        Sweep::over(round, question, candidates, (turn, filling), allowances.clone(), Some(memory))
     };
-    let first = sweep(candidates, Turn::Free, Filling::LeastLikely);
+    let [least_likely, dearest] = &round.remembered;
+    let first = knowing(Turn::Free, Filling::LeastLikely, least_likely);
     let pods: usize = candidates.iter().map(|one| round.cluster.pods_of(one.node).count()).sum();
     if candidates.len() == 1 || pods * candidates.len() > TRIED_MAX {
         return (first, Vec::new());
     }
     // Where nobody goes, everybody that budgets let go was asked in the same picture, and no order of asking can change the answer.
-    if first.groups.is_empty() && sweep(candidates, Turn::Paid, Filling::Dearest).groups.is_empty() {
+    if first.groups.is_empty() && knowing(Turn::Paid, Filling::Dearest, dearest).groups.is_empty() {
         return (first, Vec::new());
     }
     let mut dearest_first = candidates.to_vec();
@@ -148,7 +151,9 @@ fn best_sweep<'r, 'a>(
         })
     });
     let mut rivals = Vec::new();
-    let sweeps = ways.skip(1).map(|(order, turn, filling)| sweep(order, turn, filling));
+    let sweeps = ways.skip(1).map(|(order, turn, filling)| {
+        Sweep::over(round, question, order, (turn, filling), allowances.clone(), None)
+    });
     let best = sweeps.fold(first, |best, other| {
         let (best, lost) = if other.worth() > best.worth() { (other, best) } else { (best, other) };
         rivals.extend(lost.rivals());
@@ -286,6 +291,8 @@ struct Sweep<'r, 'a> {
     round: &'r Round<'a>,
     question: &'r Question,
     chain: Chain,
+    /// What is known of nodes that go alone, before any did.
+    memory: Option<&'r RefCell<Remembered>>,
     allowances: BTreeMap<PoolName, Allowance>,
     /// In the order in which they were formed; those that were joined to later ones are empty.
     groups: Vec<Group>,
@@ -305,14 +312,19 @@ impl<'r, 'a> Sweep<'r, 'a> {
         round: &'r Round<'a>,
         question: &'r Question,
         candidates: &[Candidate],
-        mut turn: Turn,
-        filling: Filling,
+        (mut turn, filling): (Turn, Filling),
         allowances: BTreeMap<PoolName, Allowance>,
+        memory: Option<&'r RefCell<Remembered>>,
     ) -> Self {
+        let chain = round.chain(&preferred(round, candidates, filling));
+        if let Some(memory) = memory {
+            memory.borrow_mut().follow(round, &chain);
+        }
         let mut sweep = Self {
             round,
             question,
-            chain: round.chain(&preferred(round, candidates, filling)),
+            chain,
+            memory,
             allowances,
             groups: Vec::new(),
             group_of: FastMap::default(),
@@ -392,10 +404,16 @@ impl<'r, 'a> Sweep<'r, 'a> {
     }
 
     fn judge_with(&mut self, candidate: &Candidate, fit: Fit, turn: Turn) -> Result<Found, Refused> {
-        let link = self.round.ask(&mut self.chain, candidate, fit)?;
-        let (joined, new_nodes) = self.meets(candidate, &link)?;
+        if let Some(known) = self.known(candidate, fit) {
+            self.settle_alone(candidate, turn, &known)?;
+        }
+        let asked = self.round.ask(&mut self.chain, candidate, fit);
+        let met = asked.and_then(|link| Ok((self.meets(candidate, &link)?, link)));
+        let ((joined, new_nodes), link) =
+            met.inspect_err(|why| self.keep(candidate, fit, Answer::Nowhere(why.clone())))?;
         if turn == Turn::Free && !new_nodes.is_empty() {
-            return Err(("NeedsReplacement", "its pods need a new node".into()));
+            self.keep(candidate, fit, Answer::New(None));
+            return Err(needs_replacement());
         }
         let parts = joined.iter().map(|at| &self.groups[*at]);
         let mut candidates: Vec<Candidate> =
@@ -408,33 +426,80 @@ impl<'r, 'a> Sweep<'r, 'a> {
         let before: UsdPerHour = parts.map(|group| group.savings).sum();
         let price: UsdPerHour = candidates.iter().map(|candidate| candidate.price).sum();
         let wanted = self.round.new_nodes_of(&link, &new_nodes);
-        let wanted = suited(self.round, &candidates, wanted)?;
-        let savings = price - wanted.iter().map(|node| node.price()).sum();
-        if !new_nodes.is_empty() && savings <= before {
-            return Err(("NoCheaperReplacement", "Can't replace with a cheaper node".into()));
+        let wanted = suited(self.round, &candidates, wanted);
+        let savings = match &wanted {
+            Ok(wanted) => Ok(price - wanted.iter().map(|node| node.price()).sum()),
+            Err(why) => Err(why.clone()),
+        };
+        let buys = !new_nodes.is_empty();
+        let answer = if buys { Answer::New(Some(savings.clone())) } else { Answer::There };
+        self.keep(candidate, fit, answer);
+        let (wanted, savings) = (wanted?, savings?);
+        self.settle(candidate, &candidates, (before, savings), buys.then_some(turn))?;
+        let launches = launches(&wanted);
+        Ok((link, Group { candidates, new_nodes, launches, savings }, joined))
+    }
+
+    /// What is known of `candidate` from before; of use as long as nobody went.
+    fn known(&self, candidate: &Candidate, fit: Fit) -> Option<Answer> {
+        let memory = self.memory.filter(|_| self.groups.is_empty())?;
+        memory.borrow().answer(candidate, fit).cloned()
+    }
+
+    fn keep(&self, candidate: &Candidate, fit: Fit, answer: Answer) {
+        if let Some(memory) = self.memory.filter(|_| self.groups.is_empty()) {
+            let relied = self.chain.relied.as_ref();
+            memory.borrow_mut().keep(self.round, candidate, fit, relied, answer);
+        }
+    }
+
+    /// Why nothing comes of `candidate`, if that follows from what is `known`.
+    fn settle_alone(&mut self, candidate: &Candidate, turn: Turn, known: &Answer) -> Result<(), Refused> {
+        let alone = std::slice::from_ref(candidate);
+        match known {
+            Answer::Nowhere(why) => Err(why.clone()),
+            Answer::There => self.settle(candidate, alone, (UsdPerHour::ZERO, candidate.price), None),
+            Answer::New(_) if turn == Turn::Free => Err(needs_replacement()),
+            Answer::New(None) => Ok(()),
+            Answer::New(Some(Err(why))) => Err(why.clone()),
+            Answer::New(Some(Ok(savings))) => {
+                self.settle(candidate, alone, (UsdPerHour::ZERO, *savings), Some(turn))
+            }
+        }
+    }
+
+    /// Whether what `candidates` save together is worth it, with `candidate` as the last of them. `turn`: something is bought in it.
+    fn settle(
+        &mut self,
+        candidate: &Candidate,
+        candidates: &[Candidate],
+        (before, savings): (UsdPerHour, UsdPerHour),
+        turn: Option<Turn>,
+    ) -> Result<(), Refused> {
+        if turn.is_some() && savings <= before {
+            return Err(no_cheaper());
         }
         let gained = savings - before;
         let averages = &self.question.averages;
         let least = averages.least_saving(candidate);
-        if !new_nodes.is_empty() && gained < least {
+        if turn.is_some() && gained < least {
             let message = format!(
                 "a cheaper node would save ${gained} an hour, which is less than the ${least} that moving its pods should save"
             );
             return Err(("TooLittleSaved", message));
         }
-        if !new_nodes.is_empty() && turn == Turn::Busy && gained < averages.share(candidate) {
+        if turn == Some(Turn::Busy) && gained < averages.share(candidate) {
             let message = format!(
                 "a cheaper node would save ${gained} an hour; nodes whose pods need no new one go first, within their budgets"
             );
             return Err(("OthersFirst", message));
         }
-        let weighed = self.question.totals.weigh(&candidates, savings);
-        if let Err(why) = approve(&weighed.scores) {
+        let weighed = self.question.totals.weigh(candidates, savings);
+        let approved = approve(&weighed.scores);
+        if approved.is_err() {
             self.turned_down.insert(candidate.node, weighed);
-            return Err(why);
         }
-        let launches = launches(&wanted);
-        Ok((link, Group { candidates, new_nodes, launches, savings }, joined))
+        approved
     }
 
     /// The groups that `candidate` shares new nodes with, and those nodes.
@@ -491,6 +556,10 @@ impl<'r, 'a> Sweep<'r, 'a> {
         self.group_with.extend(group.new_nodes.iter().map(|node| (*node, at)));
         self.groups.push(group);
     }
+}
+
+fn needs_replacement() -> Refused {
+    ("NeedsReplacement", "its pods need a new node".into())
 }
 
 /// The order in which pods are offered to what is there: to what stays in any case, to `candidates` by `filling`, to what is not ready.

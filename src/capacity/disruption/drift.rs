@@ -5,7 +5,7 @@ pub(crate) mod batch;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::budgets::{Allowance, allowances};
+use super::budgets::Allowance;
 use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination, Method, destinations};
 use super::roll::{self, Room, Standing};
@@ -31,7 +31,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         let failures = round.tries.failures_of(candidate.claim);
         (round.tries.turn_of(candidate.pool), has_pods, failures, since, candidate.node)
     });
-    let allowances = allowances(&round.cluster, DisruptionReason::Drifted, round.now);
+    let allowances = round.allowances(DisruptionReason::Drifted);
     let rooms = rooms(round, &candidates);
     for (at, candidate) in candidates.iter().enumerate() {
         let Some(allowance) = allowances.get(&candidate.pool) else { continue };
@@ -113,7 +113,7 @@ fn replace(
 /// Drifted nodes of static pools: each is replaced by one of the same template, as far as limits leave room for both.
 pub(super) fn plan_static(round: &mut Round) -> Vec<Command> {
     let candidates = drifted(round, true);
-    let allowances = allowances(&round.cluster, DisruptionReason::Drifted, round.now);
+    let allowances = round.allowances(DisruptionReason::Drifted);
     let rooms = rooms(round, &candidates);
     let mut commands = Vec::new();
     for (name, room) in rooms {

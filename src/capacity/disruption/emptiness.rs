@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use super::budgets::allowances;
 use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination, Method};
 use super::cost;
@@ -33,7 +32,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         cost::by_savings((a.price, a.disruption), (b.price, b.disruption))
             .then_with(|| (a.pool, a.node).cmp(&(b.pool, b.node)))
     });
-    let mut allowances = allowances(&round.cluster, DisruptionReason::Empty, round.now);
+    let mut allowances = round.allowances(DisruptionReason::Empty);
     let mut chosen = Vec::new();
     for candidate in candidates {
         let Some(allowance) = allowances.get_mut(&candidate.pool) else { continue };

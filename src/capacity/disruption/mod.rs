@@ -21,6 +21,7 @@ pub(crate) mod returning;
 pub mod stays;
 pub mod alternatives;
 mod consolidation;
+pub(crate) mod remembered;
 mod hysteresis;
 mod removal;
 pub mod balanced;
@@ -36,7 +37,7 @@ use super::scheduling::{self, NewNode, Protection, Supply, protection};
 use super::static_capacity;
 pub use alternatives::Alternative;
 use balanced::Move;
-use budgets::{Allowance, allowances};
+use budgets::Allowance;
 use candidates::Class;
 pub use candidates::KeepReason;
 pub use command::{Command, Destination, Kind, Method};
@@ -171,7 +172,7 @@ pub(crate) fn plan_after(
 fn outlook(round: &mut Round) -> Outlook {
     let mut outlook = Outlook::default();
     for reason in LIMITED {
-        let of_pools = allowances(&round.cluster, reason, round.now).into_iter();
+        let of_pools = round.allowances(reason).into_iter();
         outlook.allowances.extend(of_pools.map(|(pool, allowance)| ((pool, reason), allowance)));
     }
     let graceful = round.candidates(Class::Graceful);

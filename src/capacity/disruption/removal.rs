@@ -176,6 +176,10 @@ pub(super) fn needed_by_waiting_pods() -> Refused {
     ("NeededByWaitingPods", message.into())
 }
 
+pub(super) fn no_cheaper() -> Refused {
+    ("NoCheaperReplacement", "Can't replace with a cheaper node".into())
+}
+
 fn price_of(candidates: &[Candidate]) -> UsdPerHour {
     candidates.iter().map(|candidate| candidate.price).sum()
 }
@@ -218,18 +222,22 @@ fn cheaper(
     mut node: NewNode,
     ceiling: UsdPerHour,
 ) -> Result<NewNode, Refused> {
-    let is_spot_to_spot = candidates.iter().all(|candidate| candidate.is_spot)
-        && node.capacity_types().contains(&CapacityType::Spot);
+    let has_spot = |node: &NewNode| node.options.iter().any(|one| one.capacity_type == CapacityType::Spot);
+    let is_spot_to_spot = candidates.iter().all(|candidate| candidate.is_spot) && has_spot(&node);
+    if is_spot_to_spot && !round.settings.spot_to_spot {
+        let message = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node";
+        return Err(("SpotToSpotDisabled", message.into()));
+    }
+    // The cheapest is the first.
+    if node.price() >= ceiling {
+        return Err(no_cheaper());
+    }
     if is_spot_to_spot {
-        if !round.settings.spot_to_spot {
-            let message = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node";
-            return Err(("SpotToSpotDisabled", message.into()));
-        }
         only_spot(&mut node);
     }
     keep_types(&mut node, |options| worst_price(options).is_some_and(|price| price < ceiling));
     if node.options.is_empty() {
-        return Err(("NoCheaperReplacement", "Can't replace with a cheaper node".into()));
+        return Err(no_cheaper());
     }
     drop_doubted(round, &mut node)?;
     if let Some(key) = short_of_values(round, &node) {
@@ -250,7 +258,7 @@ fn cheaper(
         }
         cut_to_fifteen(round, &mut node, &types);
     }
-    if node.capacity_types().contains(&CapacityType::Spot) {
+    if has_spot(&node) {
         // Or a shortage of spot would end in a node that costs more.
         only_spot(&mut node);
     }

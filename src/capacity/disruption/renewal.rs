@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
-use super::budgets::allowances;
 use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination, Method, destinations};
 use super::expiration;
@@ -68,7 +67,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         let due = round.cluster.pools.get(&candidate.pool).and_then(|pool| due(pool, round.claim(candidate)));
         (has_pods, due, candidate.node)
     });
-    let allowances = allowances(&round.cluster, DisruptionReason::Expired, round.now);
+    let allowances = round.allowances(DisruptionReason::Expired);
     for candidate in candidates {
         let Some(allowance) = allowances.get(&candidate.pool) else { continue };
         if allowance.remaining() == 0 {

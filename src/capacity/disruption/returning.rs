@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::budgets::allowances;
 use super::candidates::{Candidate, Class, KeepReason};
 use super::command::{self, Command, Method, destinations};
 use super::removal::{Refused, keep_types, shares, short_of_values, worst_price};
@@ -61,7 +60,7 @@ fn preferred(pool: &NodePool, claim: &NodeClaim) -> Vec<CapacityType> {
 }
 
 /// Whether the machine of `claim` is one that its pool likes less, and wants to give up some time.
-fn is_fallback(pool: &NodePool, claim: &NodeClaim) -> bool {
+pub(super) fn is_fallback(pool: &NodePool, claim: &NodeClaim) -> bool {
     wanted(pool).is_some() && claim.deleted.is_none() && !preferred(pool, claim).is_empty()
 }
 
@@ -159,7 +158,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         }
     }
     waiting.sort_by_key(|(due, candidate)| (*due, candidate.pool, candidate.node));
-    let allowances = allowances(&round.cluster, DisruptionReason::Underutilized, round.now);
+    let allowances = round.allowances(DisruptionReason::Underutilized);
     let shut = fallback_nodes(&round.cluster);
     for (_, candidate) in waiting {
         match try_one(round, &candidate, &shut) {

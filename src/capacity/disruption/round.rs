@@ -3,15 +3,17 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::balanced::Move;
-use super::budgets::Allowance;
+use super::budgets::{Allowance, allowances};
 use super::candidates::{Candidate, Class, KeepReason, Weighed, admit};
 use super::command::{Command, is_waiting};
 use super::drift::batch::Alone;
+use super::remembered::Remembered;
 use super::removal::{Refused, needed_by_waiting_pods, no_place};
 use super::roll::{Standing, Tries};
 use super::{Settings, marking};
@@ -19,8 +21,9 @@ use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
-    self, Beginning, Chain, Fit, Ground, Link, Mode, NewNode, OfferingKey, Place, Planned, Request, Solution,
-    Supply, To, Unschedulable, arrange, begin, go_on, moving_from, moving_pods, provisionable_pods,
+    self, Beginning, Chain, Differences, Fit, Footing, Ground, Link, Mode, NewNode, OfferingKey, Place,
+    Planned, Relied, Request, Solution, Supply, To, Unschedulable, arrange, begin, go_on, moving_from,
+    moving_pods, provisionable_pods,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::{FastMap, FastSet};
@@ -52,6 +55,8 @@ pub(crate) struct Round<'a> {
     pub turn: usize,
     /// How hard consolidation looks for nodes to give back.
     pub effort: Effort,
+    /// What it knows of single nodes from before, by the order in which their pods are offered to others.
+    pub remembered: [RefCell<Remembered>; 2],
     /// Whether it looked for nodes that can only go together.
     pub looked_together: bool,
     /// What is remembered of tries to replace drifted nodes.
@@ -79,6 +84,9 @@ pub(crate) struct Round<'a> {
     budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
     /// Nodes that were looked at as candidates.
     pub(super) weighed: RefCell<FastMap<NodeName, Weighed>>,
+    /// What every method asks of this picture, once one of them has.
+    admitted: [Option<Rc<Admitted>>; 2],
+    allowances: RefCell<BTreeMap<DisruptionReason, BTreeMap<PoolName, Allowance>>>,
     /// What would come for drifted nodes one by one.
     pub(super) alone: RefCell<Alone>,
     /// How rolls stand in this picture, as far as somebody asked.
@@ -87,6 +95,13 @@ pub(crate) struct Round<'a> {
     start: RefCell<Start>,
     /// What this round has changed, and what was changed before it.
     touched: Touched,
+}
+
+/// The nodes that may go, and why the others may not; both by name.
+#[derive(Default)]
+struct Admitted {
+    candidates: Vec<Candidate>,
+    refused: Vec<(NodeName, KeepReason)>,
 }
 
 /// How hard consolidation looks.
@@ -149,6 +164,7 @@ impl<'a> Round<'a> {
             planned: BTreeMap::new(),
             turn: 0,
             effort: Effort::Thorough { look: 0 },
+            remembered: Default::default(),
             looked_together: false,
             tries: Tries::default(),
             rolls_on_at: None,
@@ -164,6 +180,8 @@ impl<'a> Round<'a> {
             hosts: BTreeSet::new(),
             budgets_by_namespace,
             weighed: RefCell::default(),
+            admitted: [None, None],
+            allowances: RefCell::default(),
             alone: RefCell::default(),
             standings: RefCell::default(),
             start: RefCell::default(),
@@ -191,6 +209,8 @@ impl<'a> Round<'a> {
     /// The picture is another one.
     fn change(&mut self) {
         self.standings.get_mut().clear();
+        self.allowances.get_mut().clear();
+        self.admitted = [None, None];
         let touched = self.cluster.take_touched();
         let start = self.start.get_mut();
         start.begun = [None, None];
@@ -231,16 +251,30 @@ impl<'a> Round<'a> {
 
     /// Every node that may go, by name; the reasons of the others are noted.
     pub fn candidates(&mut self, class: Class) -> Vec<Candidate> {
-        let nodes: Vec<_> = self.cluster.nodes.values().cloned().collect();
-        let mut admitted = Vec::new();
-        for node in nodes {
-            match admit(self, &node, class) {
-                Ok(candidate) => admitted.push(candidate),
-                Err(reason) if class == Class::Graceful => drop(self.notes.insert(node.name, reason)),
-                Err(_) => {}
+        let known = usize::from(class == Class::Graceful);
+        let admitted = match &self.admitted[known] {
+            Some(admitted) => admitted.clone(),
+            None => {
+                let mut admitted = Admitted::default();
+                for node in self.cluster.nodes.values() {
+                    match admit(self, node, class) {
+                        Ok(candidate) => admitted.candidates.push(candidate),
+                        Err(reason) => admitted.refused.push((node.name, reason)),
+                    }
+                }
+                self.admitted[known].insert(Rc::new(admitted)).clone()
             }
+        };
+        if class == Class::Graceful {
+            self.notes.extend(admitted.refused.iter().cloned());
         }
-        admitted
+        admitted.candidates.clone()
+    }
+
+    /// What the budgets of every pool allow for `reason` in this picture.
+    pub fn allowances(&self, reason: DisruptionReason) -> BTreeMap<PoolName, Allowance> {
+        let mut known = self.allowances.borrow_mut();
+        known.entry(reason).or_insert_with(|| allowances(&self.cluster, reason, self.now)).clone()
     }
 
     pub fn note(&mut self, node: NodeName, code: &'static str, message: impl Into<String>) {
@@ -395,6 +429,28 @@ impl<'a> Round<'a> {
             }
         }
         Ok(link)
+    }
+
+    /// Whether answers of other pictures can be compared with those of this one: of pods that stand for room, of defaults that depend on
+    /// other objects and of what nobody can read they rely on more.
+    pub fn is_followable(&self) -> bool {
+        self.room.is_empty()
+            && self.scheduling.default_spreads.is_empty()
+            && self.cluster.strangers.is_empty()
+    }
+
+    /// What answers rely on as long as nothing was taken up in `chain`. `None`: more than can be compared.
+    pub fn footing(&self, chain: &Chain) -> Option<Footing> {
+        let mut start = self.start.borrow_mut();
+        let (ground, begun) = self.begun(&mut start, true);
+        chain.footing(ground).filter(|_| begun.homeless.is_empty())
+    }
+
+    /// Whether an answer that relied on this, in a picture that has these `differences` from this one, is the same here.
+    pub fn still_answers(&self, chain: &Chain, differences: &mut Differences, relied: &Relied) -> bool {
+        let mut start = self.start.borrow_mut();
+        let (ground, _) = self.begun(&mut start, true);
+        chain.still_answers(relied, differences, ground)
     }
 
     /// New nodes of `link`, by their numbers.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::budgets::{self, Allowance, allowances};
+use super::budgets;
 use super::candidates::KeepReason;
 use super::command::{is_waiting, replacement_patience};
 use super::roll::{self, Standing};
@@ -51,7 +51,6 @@ impl Span {
 /// What many nodes of one picture ask for in common.
 pub(super) struct Spans<'r, 'a> {
     round: &'r Round<'a>,
-    allowances: BTreeMap<DisruptionReason, BTreeMap<PoolName, Allowance>>,
     closings: BTreeMap<(PoolName, DisruptionReason), Span>,
     patience: SignedDuration,
 }
@@ -59,12 +58,7 @@ pub(super) struct Spans<'r, 'a> {
 impl<'r, 'a> Spans<'r, 'a> {
     pub fn new(round: &'r Round<'a>) -> Self {
         let waiting = round.cluster.claims.values().filter(|claim| is_waiting(claim)).count();
-        Self {
-            round,
-            allowances: BTreeMap::new(),
-            closings: BTreeMap::new(),
-            patience: replacement_patience(waiting),
-        }
+        Self { round, closings: BTreeMap::new(), patience: replacement_patience(waiting) }
     }
 
     /// From when to when `node` stays for `reason`, or until it goes for its age.
@@ -131,9 +125,7 @@ impl<'r, 'a> Spans<'r, 'a> {
     fn limited(&mut self, claim: &NodeClaim, pool: &NodePool, reason: DisruptionReason) -> Span {
         let round = self.round;
         let closing = *self.closings.entry((pool.name, reason)).or_insert_with(|| {
-            let known = self.allowances.entry(reason);
-            let all = known.or_insert_with(|| allowances(&round.cluster, reason, round.now));
-            all.get(&pool.name).map_or_else(Span::default, |allowance| {
+            round.allowances(reason).get(&pool.name).map_or_else(Span::default, |allowance| {
                 let since = budgets::closed_since(pool, reason, round.now);
                 Span::new(since, budgets::opens(pool, reason, allowance, round.now))
             })

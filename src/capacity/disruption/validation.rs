@@ -6,7 +6,6 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::balanced::Totals;
-use super::budgets::allowances;
 use super::candidates::{Candidate, Class, admit};
 use super::command::{Command, Method};
 use super::round::Round;
@@ -52,7 +51,7 @@ pub(crate) fn validate(round: &mut Round, command: &Command) -> Result<Command, 
             Err((change, why)) => return Err((change, format!("{node}: {why}"))),
         }
     }
-    let mut allowances = allowances(&round.cluster, command.reason(), round.now);
+    let mut allowances = round.allowances(command.reason());
     let mut within = Vec::new();
     for candidate in standing {
         let allowance = allowances.entry(candidate.pool).or_default();

@@ -1,5 +1,6 @@
 //! The work that looks at the whole cluster, and when it is worth doing: placing pods, judging nodes.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::decision::{Plan, Steps};
 use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
+use crate::capacity::disruption::remembered::Remembered;
 use crate::capacity::disruption::round::{Effort, Round};
 use crate::capacity::disruption::{self, renewal, returning, validation};
 use crate::capacity::pool_status;
@@ -69,7 +71,7 @@ impl Provisioning {
         if known == revision {
             return None;
         }
-        let waits = cluster.waiting_pods().next().is_some();
+        let waits = cluster.has_waiting_pods();
         waits.then(|| at + RETRY_AFTER).or_else(|| keeps_room.then(|| at + ROOM_AFTER))
     }
 
@@ -112,6 +114,7 @@ pub(super) struct Disrupting {
     pub held: Held,
     pub explained: Explained,
     lasting: Lasting,
+    remembered: [Remembered; 2],
 }
 
 impl Disrupting {
@@ -337,7 +340,9 @@ impl Engine {
             true => Effort::Quick,
             false => Effort::Thorough { look: self.disrupting.looks },
         };
+        round.remembered = std::mem::take(&mut self.disrupting.remembered).map(RefCell::new);
         let mut plan = disruption::plan_in(&mut round, COMMANDS_MAX);
+        self.disrupting.remembered = std::mem::take(&mut round.remembered).map(RefCell::into_inner);
         let (effort, looked_together) = (round.effort, round.looked_together);
         let doubted: Vec<Timestamp> =
             round.doubted.values().chain(round.regretted.values()).copied().collect();

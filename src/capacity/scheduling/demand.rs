@@ -154,6 +154,13 @@ impl Demands {
         levels.last().cloned()
     }
 
+    /// Whether nothing about other pods, and no volume, matters to pods of `demand`, as far as they say so themselves.
+    pub fn is_plain(&self, demand: &Demand) -> bool {
+        demand.shape.volumes.is_empty()
+            && demand.standing.shuns.is_empty()
+            && self.levels[demand.id].iter().all(|level| level.owned.is_empty())
+    }
+
     /// Nobody has asked the node with this number yet.
     pub fn forget_room(&mut self, room: usize) {
         for (asked, refused) in &mut self.asked {

@@ -63,6 +63,8 @@ pub(crate) struct Ground {
     pub(super) charges: FastMap<(OutlookId, usize), Resources>,
     /// How much was remembered when it was made.
     began_with: usize,
+    /// Which of all grounds it is: numbers mean something in one of them only.
+    identity: Arc<()>,
 }
 
 /// What nodes and claims come to.
@@ -172,6 +174,7 @@ impl Ground {
             sellers: Sellers::default(),
             charges: FastMap::default(),
             began_with: 0,
+            identity: Arc::default(),
         };
         ground.take_in(cluster, facts);
         ground.began_with = ground.remembered();
@@ -285,6 +288,10 @@ impl Ground {
         if let Place::Node(name) = place {
             self.bind(cluster, name);
         }
+    }
+
+    pub(super) fn identity(&self) -> &Arc<()> {
+        &self.identity
     }
 
     fn remembered(&self) -> usize {

@@ -92,7 +92,46 @@ pub(super) struct Rooms {
     /// Those that take only pods that were planned there.
     pub shut: Marks,
     /// In what order they are asked, if not in that of their names.
-    pub order: Option<Rc<[usize]>>,
+    pub order: Option<Queue>,
+}
+
+/// An order in which rooms are asked.
+#[derive(Clone)]
+pub(super) struct Queue {
+    rooms: Rc<[usize]>,
+    /// By room.
+    positions: Rc<[usize]>,
+}
+
+/// So many times fewer rooms than all are put in order by themselves.
+const FEW: usize = 16;
+
+impl Queue {
+    pub fn new(rooms: impl Iterator<Item = usize>) -> Self {
+        let rooms: Rc<[usize]> = rooms.collect();
+        let mut positions = vec![usize::MAX; rooms.iter().max().map_or(0, |most| most + 1)];
+        for (position, room) in rooms.iter().enumerate() {
+            positions[*room] = position;
+        }
+        Self { rooms, positions: positions.into() }
+    }
+
+    pub fn rooms(&self) -> &[usize] {
+        &self.rooms
+    }
+
+    /// Those of `open` that are in it.
+    pub fn of<'a>(&'a self, open: &'a Marks) -> impl Iterator<Item = usize> + 'a {
+        let are_few = open.count() * FEW < self.rooms.len();
+        let mut few: Vec<usize> = match are_few {
+            true => open.iter().filter_map(|room| self.positions.get(room).copied()).collect(),
+            false => Vec::new(),
+        };
+        few.sort_unstable();
+        let few = few.into_iter().filter_map(|position| self.rooms.get(position).copied());
+        let all = (!are_few).then(|| self.rooms.iter().copied().filter(|room| open.contains(*room)));
+        few.chain(all.into_iter().flatten())
+    }
 }
 
 impl Rooms {
@@ -128,6 +167,17 @@ impl Rooms {
         self.open.remove(room);
         self.settled.remove(room);
         self.shut.remove(room);
+    }
+
+    /// Where in the order the room is.
+    pub fn position(&self, room: usize) -> Option<usize> {
+        let position = self.order.as_ref()?.positions.get(room).copied()?;
+        (position != usize::MAX).then_some(position)
+    }
+
+    /// A row for each room, one after the other.
+    pub fn rows(&self) -> &[i64] {
+        &self.left
     }
 
     pub fn row(&self, at: usize) -> &[i64] {

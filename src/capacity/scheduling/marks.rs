@@ -47,6 +47,10 @@ impl Marks {
         self.0.iter().all(|word| *word == 0)
     }
 
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     pub fn keep_only(&mut self, others: &Self) {
         for (at, word) in self.0.iter_mut().enumerate() {
             *word &= others.0.get(at).copied().unwrap_or(0);

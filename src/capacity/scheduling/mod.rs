@@ -65,7 +65,9 @@ pub use pods::{
 };
 pub(crate) use pods::{judged, moving_from};
 pub use room::usage_by_pool;
-pub(crate) use search::{Beginning, Chain, Fit, Link, To, arrange, begin, go_on, solve_on};
+pub(crate) use search::{
+    Beginning, Chain, Differences, Fit, Footing, Link, Relied, To, arrange, begin, go_on, solve_on,
+};
 pub use search::{solve, solve_bounded};
 pub use supply::{OfferingKey, Supply};
 pub use volumes::{UnsupportedStorage, VolumeFault};

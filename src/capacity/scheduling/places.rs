@@ -21,6 +21,17 @@ pub(super) struct Places {
     in_order: usize,
     /// The others, in order.
     late: Vec<usize>,
+    /// By number.
+    changes: Vec<Changes>,
+}
+
+/// How often something changed at one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// Anything, and be it a word in the status of a pod there.
+    pub all: u32,
+    /// What it refuses for what it is.
+    pub of_itself: u32,
 }
 
 /// What became of numbers when something changed at a place.
@@ -41,8 +52,13 @@ impl Places {
             present: Marks::all(rooms.len()),
             in_order: rooms.len(),
             late: Vec::new(),
+            changes: vec![Changes::default(); rooms.len()],
             rooms,
         }
+    }
+
+    pub fn changes(&self) -> &[Changes] {
+        &self.changes
     }
 
     pub fn rooms(&self) -> &[Room] {
@@ -72,10 +88,14 @@ impl Places {
             let (is_alike, suits_alike) = (former.is_labelled_as(room), former.suits_as(room));
             moved.come = (!is_alike).then_some(at);
             moved.differs = (!suits_alike).then_some(at);
+            self.changes[at].all += 1;
+            self.changes[at].of_itself += u32::from(!suits_alike);
         } else if let Some(at) = known {
             self.rooms[at].is_vacant = true;
             self.numbers.remove(&place);
             self.present.remove(at);
+            self.changes[at].all += 1;
+            self.changes[at].of_itself += 1;
             self.late.retain(|late| *late != at);
             moved.left = Some(at);
         }
@@ -94,6 +114,7 @@ impl Places {
                 self.numbers.insert(place, at);
                 self.present.insert(at);
                 self.rooms.push(room);
+                self.changes.push(Changes::default());
                 moved.come = Some(at);
             }
         }

@@ -18,6 +18,7 @@ mod by_price;
 mod by_priority;
 mod chain;
 mod keeping;
+mod footing;
 mod turn;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,6 +28,7 @@ use std::sync::Arc;
 use fixedbitset::FixedBitSet;
 
 pub(crate) use self::chain::{Chain, Link, To};
+pub(crate) use self::footing::{Differences, Footing, Relied};
 use self::turn::{By, Turn, sooner};
 use super::amounts::{self, Amounts};
 use super::bin::{Admission, Bin, Guest, Surroundings};
@@ -586,7 +588,7 @@ impl<'a, 'g> Search<'a, 'g> {
         let Ground { book, outlooks, templates, places, demands, .. } = &mut *self.ground;
         let Layout { rooms, topology, too_full, .. } = &mut self.layout;
         let memory = &mut self.records[demand.id].memory[at];
-        let too_full = &mut Rc::make_mut(&mut too_full[demand.size]).0;
+        let too_full = &mut too_full[demand.size];
         let all = if demand.is_homeless { &rooms.open } else { &rooms.settled };
         let mut open = match only {
             Some(room) => {
@@ -595,13 +597,15 @@ impl<'a, 'g> Search<'a, 'g> {
             None => all.clone(),
         };
         open.take_away(&memory.rooms);
-        open.take_away(too_full);
+        open.take_away(&too_full.0);
         let (asked, refused) = demands.asked(level.id);
         open.take_away(refused);
         topology.narrow_rooms(stances, &mut open, book);
+        if open.is_clear() {
+            return None;
+        }
         let mut sight = Sight { book, outlooks, templates, rooms: places.rooms() };
-        let given =
-            rooms.order.iter().flat_map(|order| order.iter().copied()).filter(|at| open.contains(*at));
+        let given = rooms.order.iter().flat_map(|order| order.of(&open));
         let by_name = rooms.order.is_none().then(|| places.in_order(&open)).into_iter().flatten();
         for index in given.chain(by_name) {
             let room = places.room(index);
@@ -613,7 +617,7 @@ impl<'a, 'g> Search<'a, 'g> {
                 }
             }
             if !amounts::fits(&demand.requests, rooms.row(index)) {
-                too_full.insert(index);
+                Rc::make_mut(too_full).0.insert(index);
                 continue;
             }
             if !(level.shape.host_ports.is_empty() && volumes.attached.is_empty()) {

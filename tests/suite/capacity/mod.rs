@@ -13,6 +13,7 @@ mod drift;
 mod static_drift;
 mod unconsolidatable;
 mod passes;
+mod remembered;
 mod gauges;
 mod disruption;
 mod consolidation;

@@ -1,12 +1,18 @@
 //! Questions one after the other, each about the pods of one more node that goes. What was placed for earlier ones stays where it is, so a
 //! question costs what is new in it: the pods of that node, and those that an earlier one had put there.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use super::super::amounts;
+use super::super::demand::DemandId;
 use super::super::ground::Ground;
-use super::super::layout::Layout;
+use super::super::layout::{Layout, Queue};
+use super::super::marks::Marks;
 use super::super::sellers::new_node;
 use super::super::{NewNode, Place, Request, Settings, Unschedulable};
+use super::footing::{Differences, Footing, Relied, is_plain};
 use super::{Beginning, Change, Fit, Search, prepare};
 use crate::model::hash::FastMap;
 use crate::model::pod::Pod;
@@ -14,8 +20,12 @@ use crate::model::pod::Pod;
 /// All that was placed by the questions that were taken up.
 pub(crate) struct Chain {
     layout: Layout,
+    /// Sizes of requests for which it was found out which nodes are too full.
+    judged: Marks,
     /// By room: which placement it was, and of whom.
     on_rooms: FastMap<usize, Vec<(usize, Arc<Pod>)>>,
+    /// What the last answer relied on; `None`: on more than can be followed.
+    pub relied: Option<Relied>,
 }
 
 /// What one more question comes to. It counts once it is taken up.
@@ -40,8 +50,8 @@ impl Chain {
     /// Goes on from `beginning`. Pods are offered to what is at `order` in that order, and to nothing else that is there.
     pub fn after(beginning: &Beginning, ground: &Ground, order: &[Place]) -> Self {
         let mut layout = beginning.layout.clone();
-        layout.rooms.order = Some(order.iter().filter_map(|place| ground.number(*place)).collect());
-        Self { layout, on_rooms: beginning.on_rooms.clone() }
+        layout.rooms.order = Some(Queue::new(order.iter().filter_map(|place| ground.number(*place))));
+        Self { layout, judged: Marks::default(), on_rooms: beginning.on_rooms.clone(), relied: None }
     }
 
     /// How many new nodes there are.
@@ -52,6 +62,7 @@ impl Chain {
     /// Where the pods of `request` go, after all that was taken up, without what it takes away.
     pub fn ask(&mut self, ground: &mut Ground, request: &Request, fit: Fit) -> Link {
         prepare(&mut self.layout, ground, request);
+        self.find_too_full(ground, request);
         let mut change = Change::of(ground, request);
         let emptied: Vec<usize> = change.closed.iter().copied().collect();
         let mut pods = request.pods.to_vec();
@@ -65,7 +76,17 @@ impl Chain {
         let mut search = Search { fit, ..Search::new(&request, ground, self.layout.clone(), change) };
         search.run();
         let left = search.unschedulable();
-        let Search { ground, layout, on_rooms, on_bins, .. } = search;
+        let Search { ground, layout, on_rooms, on_bins, demands, .. } = search;
+        let reached = reached(&demands, &on_rooms, &layout);
+        self.relied = match emptied.as_slice() {
+            [room]
+                if !self.on_rooms.contains_key(room)
+                    && reached.iter().all(|(demand, _)| is_plain(*demand, &layout, ground)) =>
+            {
+                Some(Relied { room: *room, used: on_rooms.keys().copied().collect(), demands: reached })
+            }
+            _ => None,
+        };
         let rooms = on_rooms.iter().flat_map(|(room, placed)| {
             placed.iter().map(|(placement, pod)| (*room, *placement, pods[*pod].clone()))
         });
@@ -79,6 +100,35 @@ impl Chain {
         Link { layout, on_rooms, emptied, moved, left }
     }
 
+    /// What answers rely on, as long as none was taken up.
+    pub fn footing(&self, ground: &Ground) -> Option<Footing> {
+        Footing::of(&self.layout, ground)
+    }
+
+    /// Whether an answer that relied on this, in a picture from which this one has these `differences`, would be the same here.
+    pub fn still_answers(&self, relied: &Relied, differences: &mut Differences, ground: &mut Ground) -> bool {
+        differences.spare(relied, &self.layout, ground) && !self.on_rooms.contains_key(&relied.room)
+    }
+
+    /// Which nodes are too full for pods of `request`: every question that comes after would find the same.
+    fn find_too_full(&mut self, ground: &mut Ground, request: &Request) {
+        for pod in request.pods {
+            let demand = ground.demand(request, pod);
+            let demand = ground.demands.get(demand);
+            if self.judged.contains(demand.size) {
+                continue;
+            }
+            self.judged.insert(demand.size);
+            let Layout { rooms, too_full, .. } = &mut self.layout;
+            if demand.size >= too_full.len() {
+                too_full.resize(demand.size + 1, Default::default());
+            }
+            let full = rooms.open.iter().filter(|room| !amounts::fits(&demand.requests, rooms.row(*room)));
+            let full: Marks = full.collect();
+            Rc::make_mut(&mut too_full[demand.size]).0.add_all(&full);
+        }
+    }
+
     /// What `link` says holds from here on.
     pub fn take_up(&mut self, link: Link) {
         self.layout = link.layout;
@@ -89,6 +139,26 @@ impl Chain {
             self.on_rooms.entry(room).or_default().push((placement, pod));
         }
     }
+}
+
+/// By demand: the last node that was asked by any of its pods; `None`: all were, because some pod found no place there. `demands`: by
+/// number of the pod.
+fn reached(
+    demands: &[DemandId],
+    on_rooms: &FastMap<usize, Vec<(usize, usize)>>,
+    layout: &Layout,
+) -> Vec<(DemandId, Option<usize>)> {
+    let mut rooms: Vec<Option<usize>> = vec![None; demands.len()];
+    for (room, placed) in on_rooms {
+        placed.iter().for_each(|(_, pod)| rooms[*pod] = Some(*room));
+    }
+    let mut reached: BTreeMap<DemandId, Option<usize>> = BTreeMap::new();
+    for (demand, room) in demands.iter().zip(rooms) {
+        let last = reached.entry(*demand).or_insert(room);
+        let position = |room: usize| layout.rooms.position(room);
+        *last = last.zip(room).map(|(one, other)| if position(other) > position(one) { other } else { one });
+    }
+    reached.into_iter().collect()
 }
 
 impl Link {
