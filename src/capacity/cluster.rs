@@ -63,7 +63,7 @@ pub struct Cluster {
     /// How many pods ask for each resource.
     requested: LateCopy<BTreeMap<ResourceName, usize>>,
     /// Pods of each DaemonSet that run or will, the newest last.
-    daemons: LateCopy<BTreeMap<ObjectKey, BTreeSet<(Option<Timestamp>, ObjectKey)>>>,
+    daemons: LateCopy<BTreeMap<ObjectKey, ByAge>>,
     waiting_pods: LateCopy<BTreeSet<ObjectKey>>,
     /// How many of the waiting pods have each shape.
     waiting_shapes: LateCopy<BTreeMap<Arc<PodShape>, usize>>,
@@ -74,6 +74,9 @@ pub struct Cluster {
     nodes_by_machine: LateCopy<ByMachine<NodeName>>,
     touched: Touched,
 }
+
+/// Pods from the oldest to the newest; those of unknown age first.
+type ByAge = BTreeSet<(Option<Timestamp>, ObjectKey)>;
 
 /// Which object speaks of which machine. There should be one; where there are several, all are known.
 #[derive(Clone, Debug)]

@@ -6,10 +6,13 @@
 //! nodes may be replaced by several. As long as budgets hold back nodes that might need nothing new, what is bought has to be worth it more.
 //!
 //! Of few candidates the best set is looked for in several ways, and the one that saves most is taken: by what saves most per
-//! disruption or most of all first, and with new nodes from the beginning or only for who needs them.
+//! disruption or most of all first, and with new nodes from the beginning or only for who needs them. Where budgets let nodes go only a few
+//! at a time, what is left in the end is looked for first (`ahead`).
 //!
 //! Pods are put where nobody will want to move them again soon: on nodes that stay for certain, then on those that are least worth
 //! emptying. Nodes whose pods share new ones go together in one command, and all that need nothing new in another.
+
+mod ahead;
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -40,6 +43,10 @@ const NODES_MAX: usize = 100;
 const TURNS_MAX: usize = 3;
 /// Of more pods than this, times nodes that may go, the first way to offer them is the only one.
 const TRIED_MAX: usize = 60_000;
+/// So few nodes are gone soon, and go in any order.
+const FEW: usize = 20;
+/// Of more nodes than that none is judged by itself: it takes too long.
+const MANY: usize = 250;
 /// Of so many candidates every pair is looked at at once: 276 simulations.
 const PAIRED_MAX: usize = 24;
 
@@ -74,7 +81,8 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let question = Question { totals: Totals::of(round), averages: Averages::of(&candidates) };
     let (sweep, mut rivals) = best_sweep(round, &question, &candidates, &allowances);
     let mut worth = sweep.worth();
-    let Sweep { groups, destinations, refused, over_budget, turned_down, allowances, .. } = sweep;
+    let mut sets = sweep.sets();
+    let Sweep { destinations, refused, over_budget, turned_down, allowances, .. } = sweep;
     round.moves.extend(turned_down.into_values());
     let hopeful = hopeful(&refused);
     for (candidate, why) in refused {
@@ -85,7 +93,6 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
         note(round, &candidate, KeepReason::limited(allowance, candidate.pool, REASON));
         hold_if_it_would_go(round, &question.totals, &candidate, allowance);
     }
-    let mut sets = sets(&groups);
     if sets.is_empty()
         && let Effort::Thorough { look } = round.effort
     {
@@ -117,25 +124,60 @@ struct Choice {
     rivals: Vec<Rival>,
 }
 
-/// The way to offer `candidates` that is worth most, the first of equals, and what the others come to. Where budgets do not let all go, who
-/// saves most per disruption goes first.
+/// What is worth most of `candidates` within the budgets of the moment, and what else was found on the way.
 fn best_sweep<'r, 'a>(
     round: &'r Round<'a>,
     question: &'r Question,
     candidates: &[Candidate],
     allowances: &BTreeMap<PoolName, Allowance>,
 ) -> (Sweep<'r, 'a>, Vec<Rival>) {
-    let knowing = |turn, filling, memory| {
-        Sweep::over(round, question, candidates, (turn, filling), allowances.clone(), Some(memory))
+    let memory = Some(&round.remembered);
+    let (now, rivals) = best_way(round, question, candidates, Field::of(candidates), allowances, memory);
+    // Where nobody goes now, nobody of whom budgets let go has a place: looking ahead finds them none either.
+    if now.groups.is_empty() {
+        return (now, rivals);
+    }
+    ahead::towards_the_end(round, question, candidates, allowances).unwrap_or((now, rivals))
+}
+
+/// Nodes that may go in the end.
+#[derive(Clone, Copy)]
+struct Field<'c> {
+    all: &'c [Candidate],
+    /// Those of them that take pods; `None`: all that are offered, as long as they are there.
+    takers: Option<&'c [Candidate]>,
+}
+
+impl<'c> Field<'c> {
+    fn of(all: &'c [Candidate]) -> Self {
+        Self { all, takers: None }
+    }
+}
+
+/// The way to offer `candidates` that is worth most, the first of equals, and what the others come to. Where budgets do not let all go, who
+/// saves most per disruption goes first.
+fn best_way<'r, 'a>(
+    round: &'r Round<'a>,
+    question: &'r Question,
+    candidates: &[Candidate],
+    field: Field,
+    allowances: &BTreeMap<PoolName, Allowance>,
+    memory: Option<&'r [RefCell<Remembered>; 2]>,
+) -> (Sweep<'r, 'a>, Vec<Rival>) {
+    let sweep = |offered: &[Candidate], turn, filling, memory| {
+        let takers = field.takers.unwrap_or(offered);
+        let order = preferred(round, field.all, takers, filling);
+        let sweep = Sweep::over(round, question, offered, turn, &order, allowances.clone(), memory);
+        Sweep { is_step: sweep.is_step && (FEW + 1..=MANY).contains(&field.all.len()), ..sweep }
     };
-    let [least_likely, dearest] = &round.remembered;
-    let first = knowing(Turn::Free, Filling::LeastLikely, least_likely);
+    let [least_likely, dearest] = memory.map_or([None; 2], |memory| memory.each_ref().map(Some));
+    let first = sweep(candidates, Turn::Free, Filling::LeastLikely, least_likely);
     let pods: usize = candidates.iter().map(|one| round.cluster.pods_of(one.node).count()).sum();
     if candidates.len() == 1 || pods * candidates.len() > TRIED_MAX {
         return (first, Vec::new());
     }
     // Where nobody goes, everybody that budgets let go was asked in the same picture, and no order of asking can change the answer.
-    if first.groups.is_empty() && knowing(Turn::Paid, Filling::Dearest, dearest).groups.is_empty() {
+    if first.groups.is_empty() && sweep(candidates, Turn::Paid, Filling::Dearest, dearest).groups.is_empty() {
         return (first, Vec::new());
     }
     let mut dearest_first = candidates.to_vec();
@@ -151,9 +193,7 @@ fn best_sweep<'r, 'a>(
         })
     });
     let mut rivals = Vec::new();
-    let sweeps = ways.skip(1).map(|(order, turn, filling)| {
-        Sweep::over(round, question, order, (turn, filling), allowances.clone(), None)
-    });
+    let sweeps = ways.skip(1).map(|(order, turn, filling)| sweep(order, turn, filling, None));
     let best = sweeps.fold(first, |best, other| {
         let (best, lost) = if other.worth() > best.worth() { (other, best) } else { (best, other) };
         rivals.extend(lost.rivals());
@@ -304,19 +344,22 @@ struct Sweep<'r, 'a> {
     over_budget: Vec<Candidate>,
     /// The moves with which candidates would have disrupted a balanced pool too much.
     turned_down: BTreeMap<NodeName, Move>,
+    /// It is one of several steps of many nodes, because budgets do not let all go at once.
+    is_step: bool,
 }
 
 impl<'r, 'a> Sweep<'r, 'a> {
-    /// `candidates`: in the order in which they are offered, first in `turn`.
+    /// `candidates`: in the order in which they are offered, first in `turn`. `order`: that in which pods are offered to what is there.
     fn over(
         round: &'r Round<'a>,
         question: &'r Question,
         candidates: &[Candidate],
-        (mut turn, filling): (Turn, Filling),
+        mut turn: Turn,
+        order: &[Place],
         allowances: BTreeMap<PoolName, Allowance>,
         memory: Option<&'r RefCell<Remembered>>,
     ) -> Self {
-        let chain = round.chain(&preferred(round, candidates, filling));
+        let chain = round.chain(order);
         if let Some(memory) = memory {
             memory.borrow_mut().follow(round, &chain);
         }
@@ -333,6 +376,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
             refused: Vec::new(),
             over_budget: Vec::new(),
             turned_down: BTreeMap::new(),
+            is_step: false,
         };
         let mut offered: Vec<Candidate> = candidates.to_vec();
         let open = |(_, allowance): &(&PoolName, &Allowance)| allowance.remaining() > 0;
@@ -345,12 +389,18 @@ impl<'r, 'a> Sweep<'r, 'a> {
             if sweep.refused.is_empty() || (turn != Turn::Free && sweep.group_of.len() == before) {
                 break;
             }
-            let is_busy = sweep.over_budget.iter().any(|candidate| open.contains(&candidate.pool));
+            let is_busy = sweep.is_limited(&open);
             turn = if is_busy { Turn::Busy } else { Turn::Paid };
             offered =
                 std::mem::take(&mut sweep.refused).into_iter().map(|(candidate, _)| candidate).collect();
         }
+        sweep.is_step = sweep.is_limited(&open);
         sweep
+    }
+
+    /// Whether budgets hold back nodes of the pools `open`.
+    fn is_limited(&self, open: &BTreeSet<PoolName>) -> bool {
+        self.over_budget.iter().any(|candidate| open.contains(&candidate.pool))
     }
 
     /// What is saved, less what moving pods has to be worth.
@@ -359,11 +409,30 @@ impl<'r, 'a> Sweep<'r, 'a> {
         self.groups.iter().filter(|group| !group.candidates.is_empty()).map(worth).sum()
     }
 
+    /// The sets of nodes that go at once: those that need nothing new as many together as may be, then the others.
+    fn sets(&self) -> Vec<Vec<Candidate>> {
+        let (with, without) = parted(&self.groups);
+        self.alone(without)
+            .into_iter()
+            .chain(with.into_iter().map(|group| group.candidates.clone()))
+            .collect()
+    }
+
+    /// Nodes that need nothing new, as many together as may be. Of a step each goes by itself, what saves most per disruption first: the
+    /// others wait for these to be gone.
+    fn alone(&self, groups: Vec<&Group>) -> Vec<Vec<Candidate>> {
+        let mut all: Vec<Candidate> = groups.into_iter().flat_map(|group| group.candidates.clone()).collect();
+        if self.is_step {
+            sort(&mut all);
+        }
+        all.chunks(if self.is_step { 1 } else { NODES_MAX }).map(<[Candidate]>::to_vec).collect()
+    }
+
     /// The sets that it would let go.
     fn rivals(&self) -> Vec<Rival> {
         let worth = self.worth();
         let (with, without) = parted(&self.groups);
-        let deleted = alone(without).into_iter().map(|set| {
+        let deleted = self.alone(without).into_iter().map(|set| {
             let price = set.iter().map(|candidate| candidate.price).sum();
             Rival::of(&set, price, worth)
         });
@@ -562,15 +631,16 @@ fn needs_replacement() -> Refused {
     ("NeedsReplacement", "its pods need a new node".into())
 }
 
-/// The order in which pods are offered to what is there: to what stays in any case, to `candidates` by `filling`, to what is not ready.
-fn preferred(round: &Round, candidates: &[Candidate], filling: Filling) -> Vec<Place> {
-    let movable: BTreeSet<Place> = candidates.iter().map(|candidate| Place::Node(candidate.node)).collect();
+/// The order in which pods are offered to what is there: to what stays in any case, to `takers` by `filling`, to what is not ready; and to
+/// none else of `all` that may go.
+fn preferred(round: &Round, all: &[Candidate], takers: &[Candidate], filling: Filling) -> Vec<Place> {
+    let movable: BTreeSet<Place> = all.iter().map(|candidate| Place::Node(candidate.node)).collect();
     let (ready, starting): (Vec<Place>, Vec<Place>) = round
         .places()
         .into_iter()
         .filter(|place| !movable.contains(place))
         .partition(|place| round.is_reliable(place));
-    let mut movable: Vec<&Candidate> = candidates.iter().rev().collect();
+    let mut movable: Vec<&Candidate> = takers.iter().rev().collect();
     if filling == Filling::Dearest {
         movable.sort_by_key(|candidate| Reverse(candidate.price));
     }
@@ -578,22 +648,10 @@ fn preferred(round: &Round, candidates: &[Candidate], filling: Filling) -> Vec<P
     ready.into_iter().chain(movable).chain(starting).collect()
 }
 
-/// The sets of nodes that go at once: those that need nothing new as many together as may be, then the others.
-fn sets(groups: &[Group]) -> Vec<Vec<Candidate>> {
-    let (with, without) = parted(groups);
-    alone(without).into_iter().chain(with.into_iter().map(|group| group.candidates.clone())).collect()
-}
-
 /// The groups that still stand: those that need new nodes, and the others.
 fn parted(groups: &[Group]) -> (Vec<&Group>, Vec<&Group>) {
     let standing = groups.iter().filter(|group| !group.candidates.is_empty());
     standing.partition(|group| !group.new_nodes.is_empty())
-}
-
-/// Nodes that need nothing new, as many together as may be.
-fn alone(groups: Vec<&Group>) -> Vec<Vec<Candidate>> {
-    let all: Vec<Candidate> = groups.into_iter().flat_map(|group| group.candidates.clone()).collect();
-    all.chunks(NODES_MAX).map(<[Candidate]>::to_vec).collect()
 }
 
 /// Starts the removal of `set`, or of as much of it as holds in the picture that earlier commands have left.

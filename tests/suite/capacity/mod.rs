@@ -30,6 +30,7 @@ mod unreadable;
 mod kept;
 mod explanations;
 mod ways;
+mod ahead;
 mod lifetimes;
 mod joining;
 mod ending;
