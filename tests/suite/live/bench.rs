@@ -213,18 +213,23 @@ impl Bench {
         counts
     }
 
-    /// All of so many pods were evicted, none of them twice. Of an eviction whose asker was killed before the answer nobody
-    /// can say whether it took place.
+    /// All of at least so many pods were evicted, none of them twice.
     pub fn expect_moved_once(&self, pods: usize) {
+        let moved = self.moved_once();
+        assert!(moved.len() >= pods, "every pod was moved: {moved:?}\n{}", self.logs());
+    }
+
+    /// The pods that were evicted, by uid; none of them was twice. Of an eviction whose asker was killed before the answer nobody
+    /// can say whether it took place: its pod counts.
+    pub fn moved_once(&self) -> BTreeSet<String> {
         let evictions = self.evictions();
         assert!(evictions.values().all(|times| *times == 1), "no pod is evicted twice: {evictions:?}");
         let requests = self.requests();
         let broken_off = requests.iter().filter(|request| {
             request["objectRef"]["subresource"] == "eviction" && request["responseStatus"]["code"] == 504
         });
-        let broken_off = broken_off.map(|request| text(request, EVICTED_UID));
-        let moved: BTreeSet<&str> = evictions.keys().map(String::as_str).chain(broken_off).collect();
-        assert!(moved.len() >= pods, "every pod was moved: {moved:?}\n{}", self.logs());
+        let broken_off = broken_off.map(|request| text(request, EVICTED_UID).to_owned());
+        evictions.into_keys().chain(broken_off).collect()
     }
 
     /// Whatever was bought is known to a claim, and the other way round; nobody waits for a machine.
