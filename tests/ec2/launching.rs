@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use provisor::io::cloud::{Bought, CloudProvider, LaunchOrder};
 use provisor::model::name::{ProviderId, TypeName, Zone};
-use provisor::model::observation::LaunchFailure;
+use provisor::model::observation::{Instance, LaunchFailure};
 use provisor::model::offering::CapacityType;
 use serde_json::{Value, json};
 
@@ -130,22 +130,39 @@ async fn a_lost_answer_costs_no_second_machine() {
         let lost = provider.launch(order("a", &["m5.large a spot"])).await;
         assert!(matches!(lost, Err(LaunchFailure::Transient { .. })), "{lost:?}");
         // A new process with other prices: the token is taken, and the machine does not show yet.
-        let restarted = cloud.provider();
-        let mut last = None;
-        for _ in 0..40 {
-            match restarted.launch(order("a", &[other])).await {
-                Ok(instance) => {
-                    last = Some(instance);
-                    break;
-                }
-                Err(LaunchFailure::Transient { .. }) => {
-                    tokio::time::sleep(std::time::Duration::from_millis(500)).await
-                }
-                Err(other) => panic!("{other:?}"),
-            }
-        }
-        let instance = last.expect("it shows in the end").instance;
+        let instance = launched_in_the_end(&cloud.provider(), || order("a", &[other])).await;
         assert_eq!(instance.instance_type.as_str(), "m5.large");
+        assert_eq!(cloud.machines().await.len(), 1);
+    }
+}
+
+/// The machine that comes of it when the same is ordered as long as something passing stands against it.
+async fn launched_in_the_end(provider: &impl CloudProvider, order: impl Fn() -> LaunchOrder) -> Instance {
+    for _ in 0..40 {
+        match provider.launch(order()).await {
+            Ok(bought) => return bought.instance,
+            Err(LaunchFailure::Transient { .. }) => {
+                tokio::time::sleep(std::time::Duration::from_millis(500)).await
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    panic!("it never shows");
+}
+
+/// EC2 keeps no token of an order that it refuses as a whole. So the next order goes under the same one: a new process, which knows
+/// nothing of the refusal and does not see the machine yet, finds the token taken.
+#[tokio::test]
+async fn an_order_after_one_that_was_refused_as_a_whole_costs_no_second_machine() {
+    for refusal in ["MaxSpotInstanceCountExceeded", "AuthFailure.ServiceLinkedRoleCreationNotPermitted"] {
+        let cloud = Emulator::furnished().await;
+        cloud.fail("CreateFleet", refusal, 400, 1).await;
+        cloud.control("delays", json!({ "visible": 6 })).await;
+        let ordered = || order("a", &["m5.large a spot", "m5.large a on-demand"]);
+        let first = cloud.provider().launch(ordered()).await.expect("on demand").instance;
+        assert_eq!(first.capacity_type, CapacityType::OnDemand);
+        let again = launched_in_the_end(&cloud.provider(), ordered).await;
+        assert_eq!(again.provider_id, first.provider_id, "{refusal}");
         assert_eq!(cloud.machines().await.len(), 1);
     }
 }

@@ -246,8 +246,9 @@ impl Shared {
             Err(failure) => match failure.refusal {
                 Refusal::TemplateGone => Outcome::TemplateGone,
                 Refusal::OtherOrder => Outcome::OtherOrder,
+                // Of an order that it refuses as a whole EC2 keeps no token: the next one goes under the same, so that a successor who
+                // knows nothing of it cannot buy under a token that is still free.
                 Refusal::SubnetFull => {
-                    self.use_up_token(order);
                     let subnets = &resolved.status.subnets;
                     let zones: BTreeSet<Zone> = round.iter().map(|option| option.zone).collect();
                     // It does not say which subnet it means: any that was asked for.
@@ -258,13 +259,9 @@ impl Shared {
                         _ => Outcome::SubnetFull,
                     }
                 }
-                Refusal::NoCapacity => {
-                    self.use_up_token(order);
-                    self.no_capacity(round, learned)
-                }
+                Refusal::NoCapacity => self.no_capacity(round, learned),
                 Refusal::NoSpotRole => {
                     self.close_spot(kinds, learned);
-                    self.use_up_token(order);
                     Outcome::NoCapacity
                 }
                 _ => Outcome::Failed(failure.of_launch()),
