@@ -760,14 +760,23 @@ impl Engine {
         }
     }
 
-    /// Before a node opens to all, its pods are told.
+    /// Pods have their room on a node once it has joined, and are told before it opens to all.
     fn nominate(&mut self, steps: &Steps, now: Timestamp, out: &mut Steps) {
-        let joined = steps.actions.iter().find_map(|planned| match &planned.action {
-            Action::UpdateClaim { claim, change } => Some((*claim, change.node?)),
+        for planned in &steps.actions {
+            if let Action::UpdateClaim { claim, change: ClaimChange { node: Some(node), .. } } =
+                &planned.action
+            {
+                self.nominations.promise(&self.plans, *claim, *node, &mut self.cluster, now);
+            }
+        }
+        let opens = steps.actions.iter().find_map(|planned| match &planned.action {
+            Action::UpdateNode { node, change } if change.remove_taints.contains(&Taint::unregistered()) => {
+                Some(*node)
+            }
             _ => None,
         });
-        if let Some((claim, node)) = joined {
-            let told = self.nominations.tell(&self.plans, claim, node, &mut self.cluster, now);
+        if let Some(node) = opens {
+            let told = self.nominations.tell(node, &self.cluster, now);
             self.take(told, now, out);
         }
     }
@@ -799,7 +808,15 @@ impl Engine {
         let supply = self.supply();
         let sold_out = self.shortages.offerings();
         let patience = self.settings.patience;
-        let context = Context { cluster: &self.cluster, supply: &supply, sold_out: &sold_out, patience, now };
+        let is_promised = self.nominations.is_promised(&self.plans, claim.name, &self.cluster);
+        let context = Context {
+            cluster: &self.cluster,
+            supply: &supply,
+            sold_out: &sold_out,
+            patience,
+            is_promised,
+            now,
+        };
         let mut steps = lifecycle::advance(&context, &mut self.launches, claim);
         if !steps.actions.is_empty() {
             return steps;

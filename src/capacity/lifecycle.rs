@@ -44,6 +44,8 @@ const ANSWER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// First and longest wait between launches that failed for a passing reason.
 const RETRY_LEAST: SignedDuration = SignedDuration::from_secs(1);
 const RETRY_MOST: SignedDuration = SignedDuration::from_secs(60);
+/// A node that is not ready so long after it joined opens all the same: something that it needs may not run on a closed one.
+const CLOSED_MOST: SignedDuration = SignedDuration::from_secs(30);
 
 /// A claim is ready when all of these are true.
 pub(crate) const PARTS_OF_READY: [ConditionType; 3] =
@@ -104,6 +106,8 @@ pub(crate) struct Context<'a> {
     pub supply: &'a Supply,
     pub sold_out: &'a BTreeSet<OfferingKey>,
     pub patience: Patience,
+    /// Pods wait for the machine of this claim, and are to be told its node.
+    pub is_promised: bool,
     pub now: Timestamp,
 }
 
@@ -327,7 +331,11 @@ fn register(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
     let now = context.now;
     let nodes: Vec<&Arc<Node>> = context.cluster.nodes_of(claim).collect();
     match nodes.as_slice() {
-        [node] => sync_node(claim, node, now, steps),
+        [node] => {
+            let closed = closed_until(context, claim, node);
+            closed.into_iter().for_each(|until| steps.wake(until));
+            sync_node(claim, node, closed.is_some(), now, steps);
+        }
         found => {
             let deadline = waited_since(claim, now) + context.patience.registration;
             if now >= deadline {
@@ -371,8 +379,22 @@ fn note_missing_node(claim: &NodeClaim, found: &[&Arc<Node>], now: Timestamp, st
     steps.push(Action::UpdateClaim { claim: claim.name, change }, reason, shown);
 }
 
-/// The node of a claim gets all that the claim says of it, and opens.
-fn sync_node(claim: &NodeClaim, node: &Node, now: Timestamp, steps: &mut Steps) {
+/// Until when a node that has joined stays closed, although its claim knows it.
+///
+/// kube-scheduler forgets which node a pod was told of when it tries the pod before that node is ready (`nominations.rs`), and
+/// then others take the room. So what it was bought for is told when it is ready, and it opens in the same breath.
+fn closed_until(context: &Context, claim: &NodeClaim, node: &Node) -> Option<Timestamp> {
+    let stands = |taint: &&Taint| taint.is_ephemeral() && !taint.is_same(&Taint::unregistered());
+    let could_take_pods = node.is_ready() && !node.taints.iter().any(|taint| stands(&taint));
+    if !context.is_promised || could_take_pods {
+        return None;
+    }
+    let joined = claim.conditions.true_since(ConditionType::Registered).unwrap_or(context.now);
+    Some(joined + CLOSED_MOST).filter(|until| context.now < *until)
+}
+
+/// The node of a claim gets all that the claim says of it, and opens if it is not to stay closed.
+fn sync_node(claim: &NodeClaim, node: &Node, stays_closed: bool, now: Timestamp, steps: &mut Steps) {
     let is_marked = node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()));
     if !is_marked && !node.labels.contains_key(&*label::REGISTERED) {
         let message = format!(
@@ -401,7 +423,7 @@ fn sync_node(claim: &NodeClaim, node: &Node, now: Timestamp, steps: &mut Steps) 
         labels,
         annotations: claim.annotations.clone(),
         add_taints: if keeps_taints { Vec::new() } else { missing },
-        remove_taints: vec![Taint::unregistered()],
+        remove_taints: if stays_closed { Vec::new() } else { vec![Taint::unregistered()] },
         add_finalizer: true,
         owner: Some(claim.name),
     };
@@ -420,11 +442,21 @@ fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
         [node] => Some(*node),
         _ => None,
     };
-    if let Some(node) =
-        node.filter(|node| node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered())))
-    {
-        // The claim was written and the node was not, before a crash: it is done again.
-        return sync_node(claim, node, context.now, steps);
+    let is_closed = |node: &Node| node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()));
+    if let Some(node) = node.filter(|node| is_closed(node)) {
+        let closed = closed_until(context, claim, node);
+        if !node.labels.contains_key(&*label::REGISTERED) {
+            // The claim was written and the node was not, before a crash: it is done again.
+            return sync_node(claim, node, closed.is_some(), context.now, steps);
+        }
+        match closed {
+            Some(until) => steps.wake(until),
+            None => {
+                let change =
+                    NodeChange { remove_taints: vec![Taint::unregistered()], ..NodeChange::default() };
+                return steps.push(Action::UpdateNode { node: node.name, change }, "Opened", "pods may come");
+            }
+        }
     }
     let (status, reason, message) = match node.map(|node| missing_for_initialization(claim, node)) {
         None => {

@@ -3,8 +3,9 @@
 //! A node opens to every pod that waits: kube-scheduler spreads small ones over it, those that it was bought for find it full,
 //! and another is bought for them. A pod's `status.nominatedNodeName` makes kube-scheduler try that node first for the pod,
 //! and keep its room from pods of the same or a lower priority (KEP-1923; KEP-5278 says that a provisioner may write it).
-//! It stays a wish: kube-scheduler clears it when it tries the pod before it has seen that the node is ready, so the pod is told again as
-//! long as its room is free; and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
+//! It stays a wish: kube-scheduler clears it when it tries the pod before it has seen that the node is ready. So a node that pods
+//! wait for stays closed until it is ready, and they are told right before it opens (`lifecycle.rs`); whoever forgets it all the same is told
+//! again as long as its room is free; and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
 //!
 //! Each pod that is told is a request to the API server, and kube-scheduler judges every node with and without those that are
 //! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one not all others.
@@ -62,8 +63,10 @@ pub(crate) struct Nominations {
 #[derive(Clone, Copy, Debug)]
 struct Told {
     node: NodeName,
-    /// When it was written last.
+    /// When it was written last; before that, when it got its room.
     at: Timestamp,
+    /// Its node opened only after it was written.
+    is_before_opening: bool,
     /// The pod was seen with it.
     is_heard: bool,
     /// When kube-scheduler was last seen to have cleared it.
@@ -98,33 +101,50 @@ impl Nominations {
         self.crowds.remove(&claim);
     }
 
-    /// The machine of `claim` has become `node`: the pods that are planned there are told before it opens to all, and have their
-    /// room from now on.
-    pub fn tell(
+    /// Whether pods wait for the machine of `claim`, and are to be told its node.
+    pub fn is_promised(&self, plans: &Plans, claim: ClaimName, cluster: &Cluster) -> bool {
+        let mut planned = plans.pods_of(claim).filter_map(|key| cluster.pods.get(&key));
+        self.is_wanted && planned.any(|pod| pod.node.is_none() && pod.deleted.is_none())
+    }
+
+    /// The machine of `claim` has become `node`: the pods that are planned there have their room from now on.
+    pub fn promise(
         &mut self,
         plans: &Plans,
         claim: ClaimName,
         node: NodeName,
         cluster: &mut Cluster,
         now: Timestamp,
-    ) -> Steps {
-        let mut steps = Steps::default();
-        let waits =
-            |pod: &&Arc<Pod>| pod.node.is_none() && pod.deleted.is_none() && pod.nominated_node.is_none();
+    ) {
         let smallest = self.crowds.get(&claim).cloned().flatten();
         let fits_anywhere =
             |pod: &Arc<Pod>| smallest.as_deref() == Some(&pod.shape.requests) && pod.shape.fits_anywhere();
         let planned = plans.pods_of(claim).filter(|_| self.is_wanted);
-        let planned = planned.filter_map(|key| cluster.pods.get(&key).filter(waits));
+        let planned = planned.filter_map(|key| cluster.pods.get(&key).filter(|pod| has_no_node(pod)));
         let mut pods: Vec<Arc<Pod>> = planned.filter(|pod| !fits_anywhere(pod)).cloned().collect();
-        // Where there is no time for all, small ones find another place more easily.
-        pods.sort_by_key(|pod| Reverse((pod.shape.requests.cpu(), pod.shape.requests.memory())));
+        largest_first(&mut pods);
         for pod in pods.into_iter().take(TOLD_MAX.saturating_sub(cluster.expected())) {
+            let told = Told { node, at: now, is_before_opening: false, is_heard: false, cleared: None };
+            self.told.insert(pod.uid, told);
+            cluster.expect(pod.key, node);
+        }
+    }
+
+    /// `node` opens to all: those that have room there are told before.
+    pub fn tell(&mut self, node: NodeName, cluster: &Cluster, now: Timestamp) -> Steps {
+        let mut steps = Steps::default();
+        let Some(claim) = cluster.nodes.get(&node).and_then(|node| cluster.claim_of(node)) else {
+            return steps;
+        };
+        let guests = cluster.guests_of(node).filter(|pod| has_no_node(pod));
+        let mut pods: Vec<Arc<Pod>> = guests.cloned().collect();
+        largest_first(&mut pods);
+        for pod in pods {
+            let Some(told) = self.told.get_mut(&pod.uid).filter(|told| !told.is_heard) else { continue };
+            (told.at, told.is_before_opening) = (now, true);
+            let message = format!("{} was bought for it", claim.name);
+            self.unheard.insert(pod.key, now + UNHEARD);
             let (key, uid) = (pod.key, pod.uid);
-            self.told.insert(uid, Told { node, at: now, is_heard: false, cleared: None });
-            self.unheard.insert(key, now + UNHEARD);
-            cluster.expect(key, node);
-            let message = format!("{claim} was bought for it");
             steps.push(
                 Action::NominatePod { pod: key, uid, node, before_opening: true },
                 "Nominated",
@@ -149,7 +169,7 @@ impl Nominations {
                 continue;
             };
             self.unheard.insert(key, now + UNHEARD);
-            self.told.entry(uid).and_modify(|told| told.at = now);
+            self.told.entry(uid).and_modify(|told| (told.at, told.is_before_opening) = (now, false));
             let message = match room {
                 Room::Coming => "kube-scheduler tried it before its node was ready",
                 Room::Free => "kube-scheduler did not bind it yet, and its room is free",
@@ -210,7 +230,7 @@ impl Nominations {
     }
 
     /// Whether kube-scheduler has surely not tried the pod since `node` is ready: it has never said so of it, or it would have
-    /// bound it or cleared what was written before. One that was told while the node opened may have been tried just before,
+    /// bound it or cleared what was written before. One that was told while its open node got ready may have been tried just before,
     /// and is not tried again soon.
     fn is_untried(&self, pod: ObjectKey, node: &Node, cluster: &Cluster) -> bool {
         let known = cluster.pods.get(&pod);
@@ -220,7 +240,9 @@ impl Nominations {
         let told = known.and_then(|pod| self.told.get(&pod.uid));
         let ready = node.conditions.iter().find(|condition| &*condition.kind == "Ready");
         let ready = ready.filter(|ready| &*ready.status == "True").and_then(|ready| ready.since);
-        told.zip(ready).is_some_and(|(told, ready)| told.is_heard && told.at + EVIDENCE <= ready)
+        let came_first =
+            |told: &Told| told.is_before_opening || ready.is_some_and(|ready| told.at + EVIDENCE <= ready);
+        told.is_some_and(|told| told.is_heard && came_first(told))
     }
 
     /// `pod` as it counts: one that we nominated waits like any other until it is bound. One that kube-scheduler nominated
@@ -256,10 +278,10 @@ impl Nominations {
             (!is_left).then_some((pod.clone(), node))
         });
         let ours: Vec<(Arc<Pod>, NodeName)> = ours.collect();
-        self.told.extend(
-            ours.iter()
-                .map(|(pod, node)| (pod.uid, Told { node: *node, at: now, is_heard: true, cleared: None })),
-        );
+        self.told.extend(ours.iter().map(|(pod, node)| {
+            let told = Told { node: *node, at: now, is_before_opening: false, is_heard: true, cleared: None };
+            (pod.uid, told)
+        }));
         ours.into_iter().map(|(pod, _)| self.as_counted(pod, now)).collect()
     }
 
@@ -275,6 +297,15 @@ impl Nominations {
         }
         self.unheard.remove(&pod.key);
     }
+}
+
+fn has_no_node(pod: &Pod) -> bool {
+    pod.node.is_none() && pod.deleted.is_none() && pod.nominated_node.is_none()
+}
+
+/// Where there is no time for all, small ones find another place more easily.
+fn largest_first(pods: &mut [Arc<Pod>]) {
+    pods.sort_by_key(|pod| Reverse((pod.shape.requests.cpu(), pod.shape.requests.memory())));
 }
 
 /// The least of `requests`, if all others ask for at least as much of everything.

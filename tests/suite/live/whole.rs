@@ -109,10 +109,9 @@ fn a_commit_becomes_nodes_for_pods_and_everything_is_given_back() {
     assert_eq!(running.stop(), 130, "asked to end, it ends");
 }
 
-/// Pods that may go anywhere run where they were planned. kube-scheduler forgets the plan of a pod that it tries before its node
-/// is ready, and is told it again; a pod that it tries in the very moment in which the node opens may run elsewhere, and then
-/// what was packed tightly may need one node more, which stays empty if the pod finds room after all. Equal pods stand for each
-/// other.
+/// Pods that may go anywhere run where they were planned: their nodes open once they are ready and the pods are told. A pod that
+/// kube-scheduler tries in the very moment in which a node opens may run elsewhere, and then what was packed tightly may need one
+/// node more, which stays empty if the pod finds room after all. Equal pods stand for each other.
 #[test]
 fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     let bench = Bench::new();
@@ -131,7 +130,7 @@ fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     assert!(planned.len() > 1, "one node alone shows nothing");
     let (elsewhere, made) = (bench.pods_elsewhere(&log), bench.claims_made().len());
     eprintln!("{elsewhere} of 50 pods run elsewhere than planned; {made} bought, {} planned", planned.len());
-    assert!(elsewhere <= 20, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
+    assert!(elsewhere <= 10, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
     assert!(made <= planned.len() + 1, "{made} were bought, {} were planned\n{log}", planned.len());
     let pods = bench.pods();
     let used: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
