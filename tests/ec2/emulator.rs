@@ -239,6 +239,8 @@ pub fn class(more: Value) -> Arc<NodeClass> {
     for (key, value) in more.as_object().into_iter().flatten() {
         spec[key] = value.clone();
     }
+    // What is said to be nothing is left out.
+    spec.as_object_mut().expect("a specification").retain(|_, value| !value.is_null());
     let manifest = json!({
         "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": { "name": "default" }, "spec": spec,
     });

@@ -167,6 +167,21 @@ async fn an_order_after_one_that_was_refused_as_a_whole_costs_no_second_machine(
     }
 }
 
+/// A new process looks for what an earlier one may have bought for each claim: all of them at once.
+#[tokio::test]
+async fn machines_of_several_claims_are_looked_for_in_one_call() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let launches = names.map(|name| provider.launch(order(name, &["m5.large a spot"])));
+    for bought in futures_util::future::join_all(launches).await {
+        bought.expect("a machine");
+    }
+    assert_eq!(cloud.machines().await.len(), names.len());
+    let asked = cloud.calls("DescribeInstances").await.len();
+    assert!(asked > 0 && asked < names.len() / 2, "{asked} calls for {} claims", names.len());
+}
+
 #[tokio::test]
 async fn what_is_sold_out_is_passed_over() {
     let cloud = Emulator::furnished().await;

@@ -63,6 +63,101 @@ async fn images_are_found_by_id_name_and_tag() {
     }
 }
 
+/// Rows: AWS-138
+#[tokio::test]
+async fn aws_138_the_alias_of_bottlerocket_finds_an_image_for_every_kind_of_machine() {
+    let cloud = Emulator::furnished().await;
+    let mut parameters = json!({});
+    let mut known = Vec::new();
+    for (suffix, machine, arch) in [
+        ("", "x86_64", ArchitectureValues::X8664),
+        ("", "arm64", ArchitectureValues::Arm64),
+        ("-nvidia", "x86_64", ArchitectureValues::X8664),
+        ("-nvidia", "arm64", ArchitectureValues::Arm64),
+    ] {
+        let image = cloud.image(&format!("bottlerocket{suffix}-{machine}"), arch).await;
+        parameters[format!("/aws/service/bottlerocket/aws-k8s-1.34{suffix}/{machine}/latest/image_id")] =
+            json!(image);
+        known.push(image);
+    }
+    cloud.control("parameters", parameters).await;
+    let spec = json!({ "amiSelectorTerms": [{ "alias": "bottlerocket@latest" }] });
+    let status = cloud.provider().resolve(class(spec)).await.expect("an answer");
+    assert_eq!(failed(&status), Vec::<String>::new());
+    let found: Vec<&str> = status.images.iter().map(|image| image.id.as_str()).collect();
+    let times = |image: &String| found.iter().filter(|id| **id == image.as_str()).count();
+    // The plain one of x86 serves machines with Neuron devices, too.
+    assert_eq!(known.iter().map(times).collect::<Vec<_>>(), [2, 1, 1, 1], "{found:?} of {known:?}");
+}
+
+/// Rows: AWS-444, AWS-445
+#[tokio::test]
+async fn aws_444_subnets_and_security_groups_are_found_by_id_name_and_tags() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let all = provider.resolve(class(json!({}))).await.expect("an answer");
+    let mut subnets: Vec<String> = all.subnets.iter().map(|subnet| subnet.id.to_string()).collect();
+    subnets.sort();
+    let [one, two, _] = subnets.as_slice() else { panic!("three subnets: {subnets:?}") };
+    let marked =
+        cloud.ec2.create_tags().resources(two).tags(super::emulator::tag("role", "edge")).send().await;
+    marked.expect("tags");
+    let by_tag = json!({ "tags": { "role": "edge" } });
+    for (terms, expected) in [
+        (json!([{ "id": one }]), vec![one]),
+        (json!([{ "id": one }, { "id": two }]), vec![one, two]),
+        (json!([by_tag]), vec![two]),
+        (json!([{ "tags": { "net": "nodes", "role": "*" } }]), vec![two]),
+        (json!([{ "id": one }, by_tag]), vec![one, two]),
+        (json!([{ "tags": { "net": "*" } }]), subnets.iter().collect()),
+    ] {
+        let status = provider.resolve(class(json!({ "subnetSelectorTerms": terms }))).await;
+        let mut found: Vec<String> =
+            status.expect("an answer").subnets.iter().map(|subnet| subnet.id.to_string()).collect();
+        found.sort();
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{terms}");
+    }
+    let group = all.security_groups[0].id.to_string();
+    let other = cloud.ec2.create_security_group().group_name("edge").description("edge").send().await;
+    let other = other.expect("a group").group_id().expect("an id").to_owned();
+    let both = if group < other { vec![&group, &other] } else { vec![&other, &group] };
+    for (terms, expected) in [
+        (json!([{ "id": other }]), vec![&other]),
+        (json!([{ "name": "edge" }]), vec![&other]),
+        (json!([{ "name": "edge" }, { "name": "nodes" }]), both.clone()),
+        (json!([{ "name": "edge" }, { "tags": { "net": "nodes" } }]), both),
+        (json!([{ "tags": { "net": "nodes" } }]), vec![&group]),
+    ] {
+        let status = provider.resolve(class(json!({ "securityGroupSelectorTerms": terms }))).await;
+        let mut found: Vec<String> =
+            status.expect("an answer").security_groups.iter().map(|group| group.id.to_string()).collect();
+        found.sort();
+        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{terms}");
+    }
+}
+
+/// Rows: AWS-172, AWS-296
+#[tokio::test]
+async fn aws_172_a_profile_that_is_named_is_used_and_iam_is_not_asked() {
+    let cloud = Emulator::furnished().await;
+    let furnished = cloud.every_call().await.len();
+    let class = class(json!({ "role": null, "instanceProfile": "theirs" }));
+    let provider = cloud.provider();
+    let status = provider.resolve(class.clone()).await.expect("an answer");
+    assert_eq!(failed(&status), Vec::<String>::new());
+    assert_eq!(status.instance_profile.as_ref().map(|name| name.as_str()), Some("theirs"));
+    provider.launch(LaunchOrder { class, ..order("a", &["m5.large a spot"]) }).await.expect("a machine");
+    let template = cloud.calls("CreateLaunchTemplate").await.pop().expect("a template");
+    let named = &template["parameters"]["LaunchTemplateData.IamInstanceProfile.Name"];
+    assert_eq!(named, "theirs", "{template}");
+    let is_about_roles = |call: &Value| {
+        let action = call["action"].as_str().unwrap_or_default();
+        action.contains("InstanceProfile") || action.contains("Role")
+    };
+    let asked = cloud.every_call().await.split_off(furnished);
+    assert!(!asked.iter().any(is_about_roles), "{asked:?}");
+}
+
 /// Rows: AWS-149, AWS-152, AWS-282
 #[tokio::test]
 async fn a_class_says_what_is_wrong_with_it_and_buys_nothing() {

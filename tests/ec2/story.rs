@@ -51,7 +51,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     let log = running.log();
     let elsewhere = bench.pods_elsewhere(&log);
     eprintln!("{elsewhere} of 50 pods run elsewhere than planned");
-    assert!(elsewhere <= 20, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
+    assert!(elsewhere <= 10, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
     for node in &nodes {
         let label = |key: &str| node["metadata"]["labels"][key].as_str().unwrap_or_default();
         assert_eq!((label("karpenter.sh/nodepool"), label("generation")), ("general", "one"));
