@@ -344,7 +344,7 @@ impl<P: CloudProvider> Hands<P> {
                 }
                 Ok(())
             }
-            Action::Evict { pod, uid } => match evict(writer.kube(), *pod, *uid, None).await {
+            Action::Evict { pod, uid } => match evict(writer.kube(), *pod, *uid).await {
                 Ok(Eviction::Granted) => {
                     self.see(Observation::Evicted { pod: *pod });
                     Ok(())

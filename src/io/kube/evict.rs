@@ -17,22 +17,13 @@ pub enum Eviction {
     Blocked(EvictionBlock, String),
 }
 
-/// Asks that `pod` be evicted; `grace_seconds` replaces the pod's own.
-pub async fn evict(
-    kube: &Kube,
-    pod: ObjectKey,
-    uid: Uid,
-    grace_seconds: Option<u32>,
-) -> Result<Eviction, KubeError> {
-    let mut options = json!({ "preconditions": { "uid": uid.as_str() } });
-    if let Some(seconds) = grace_seconds {
-        options["gracePeriodSeconds"] = seconds.into();
-    }
+/// Asks that `pod` be evicted. It gets the grace that it asks for itself: who has less time is deleted, not evicted.
+pub async fn evict(kube: &Kube, pod: ObjectKey, uid: Uid) -> Result<Eviction, KubeError> {
     let eviction = json!({
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": { "name": pod.name.as_str(), "namespace": pod.namespace.as_str() },
-        "deleteOptions": options,
+        "deleteOptions": { "preconditions": { "uid": uid.as_str() } },
     });
     let resource = Kind::Pod.resource();
     let below = (pod.name.as_str(), "eviction");

@@ -304,7 +304,11 @@ impl Watcher {
                 }
                 WatchEvent::Bookmark(mark) => version = mark.metadata.resource_version,
                 WatchEvent::Error(status) if status.code == 410 => return Ok(End::TooOld),
-                WatchEvent::Error(status) => return Err(unreachable(status.message)),
+                // What was told until then stands: from an older version pods that are gone would be told of again.
+                WatchEvent::Error(status) => {
+                    self.complain(&unreachable(status.message));
+                    return Ok(End::Resumable(version));
+                }
             }
         }
     }
@@ -332,4 +336,89 @@ fn note_version(object: &Value, version: &mut String) {
 async fn rest(pause: &mut Duration) {
     tokio::time::sleep(*pause).await;
     *pause = (*pause * 2).min(PAUSE_MOST);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::kube::Address;
+    use serde_json::json;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    /// The first line of a request.
+    fn asked(stream: &TcpStream) -> String {
+        let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+        let first = lines.next().unwrap_or_default();
+        lines.take_while(|line| !line.is_empty()).for_each(drop);
+        first
+    }
+
+    fn answer(mut stream: TcpStream, documents: &[Value]) {
+        let body: String = documents.iter().map(|document| format!("{document}\n")).collect();
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close";
+        write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).expect("somebody listens");
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_breaks_with_an_error_goes_on_from_what_it_had_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let kubeconfig = folder.path().join("kubeconfig");
+        let file = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{ "name": "test", "cluster": { "server": format!("http://{address}") } }],
+            "users": [{ "name": "test", "user": {} }],
+            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+        });
+        std::fs::write(&kubeconfig, file.to_string()).expect("written");
+        let server = std::thread::spawn(move || {
+            let next = || {
+                let (stream, _) = listener.accept().expect("a connection");
+                (asked(&stream), stream)
+            };
+            let (_, list) = next();
+            answer(list, &[json!({ "metadata": { "resourceVersion": "10" }, "items": [] })]);
+            let (first, watch) = next();
+            let pod = |version: &str| {
+                json!({
+                    "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [] }, "status": {},
+                    "metadata": { "name": "a", "namespace": "b", "uid": "c", "resourceVersion": version },
+                })
+            };
+            let status = json!({
+                "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+                "message": "etcdserver: leader changed", "reason": "InternalError", "code": 500,
+            });
+            let news = [("ADDED", pod("11")), ("DELETED", pod("12")), ("ERROR", status)];
+            answer(watch, &news.map(|(kind, object)| json!({ "type": kind, "object": object })));
+            (first, next().0)
+        });
+        let address = Address { kubeconfig: Some(kubeconfig), context: None };
+        let kube = Kube::connect(&address, 1000).await.expect("a connection");
+        let (sender, mut events) = mpsc::channel(WAITING_MAX);
+        let mut watcher = Watcher {
+            kind: Kind::Pod,
+            kube,
+            intake: Arc::new(Intake::default()),
+            events: sender,
+            known: BTreeSet::new(),
+            is_listed: false,
+            complained: BTreeSet::new(),
+        };
+        let watching = tokio::spawn(async move { watcher.run::<Trimmed>(|| ()).await });
+        let (first, next) =
+            tokio::task::spawn_blocking(|| server.join()).await.expect("it ends").expect("both");
+        watching.abort();
+        assert!(first.contains("watch=") && first.contains("resourceVersion=10"), "{first}");
+        assert!(next.contains("watch=") && next.contains("resourceVersion=12"), "{next}");
+        let mut told = Vec::new();
+        while let Ok(event) = events.try_recv() {
+            if let Event::Changed(change) = event {
+                told.push((change.version.0, change.is_gone));
+            }
+        }
+        assert_eq!(told, [(11, false), (12, true)]);
+    }
 }

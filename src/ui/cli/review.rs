@@ -57,7 +57,7 @@ simulation.toml (the base's, at its peak) is played; without either, only object
 quality) and github (annotations) are for programs that collect findings.
 
 Exit codes: 0 pass, 1 a gate failed or the proposal cannot be merged, 2 the proposal is not valid or the input is wrong,
-3 the outside world failed, 5 the snapshot is too old.
+3 the outside world failed, 5 the snapshot is too old and no gate failed.
 
 Examples:
   provisor review --base origin/main --head HEAD
@@ -255,7 +255,7 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
     let rules = Rules { standing: Guardrails::read(&base), proposed: Guardrails::read(&merged) };
     let judged = RenderSettings { standing: Some(Arc::new(Guardrails::read(&base))), ..settings.clone() };
     let source = demand::source(args, &base, &merged, &names, console)?;
-    let is_stale = is_stale(args, &source, console);
+    let stale = stale(args, &source, console);
     let progress = Progress::start(console, "playing both revisions");
     let mut environments = Vec::new();
     let mut diagnostics: Vec<Remark> =
@@ -287,6 +287,7 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
         .collect();
     diagnostics.retain(|remark| !told.contains(&(remark.code.clone(), remark.message.clone())));
     diagnostics.extend(source.remarks.iter().cloned());
+    diagnostics.extend(stale.clone());
     let gates = judge(&args.gates.gates(), &environments, &without_base);
     let passed = gates.iter().all(|gate| gate.passed);
     let review = Review {
@@ -304,10 +305,15 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
         assumptions: source.assumptions(),
     };
     print(args, &review, console)?;
-    Ok(match (passed, is_stale) {
-        (_, true) => Exit::Stale,
-        (false, _) => Exit::No,
-        (true, false) => Exit::Done,
+    Ok(match (passed, stale) {
+        (true, None) => Exit::Done,
+        (true, Some(_)) => Exit::Stale,
+        (false, None) => Exit::No,
+        // "No" is an answer; that it may be out of date is said beside it.
+        (false, Some(_)) => {
+            console.notice("a gate failed, on a snapshot that is too old: the exit code is that of the gate");
+            Exit::No
+        }
     })
 }
 
@@ -454,21 +460,24 @@ fn side(revision: &Revision) -> Side {
     }
 }
 
-/// Whether the snapshot is too old to be believed; if it is merely old, a notice says so.
-fn is_stale(args: &Args, source: &Source, console: &Console) -> bool {
-    let Some(moment) = source.data_as_of else { return false };
+/// Why the snapshot is too old to be believed; if it is merely old, a notice says so.
+fn stale(args: &Args, source: &Source, console: &Console) -> Option<Remark> {
+    let moment = source.data_as_of?;
     let now = args.now.unwrap_or_else(crate::io::clock::now_in_seconds);
     let age = now.duration_since(moment);
     let most = args.max_snapshot_age.unwrap_or(SNAPSHOT_AGE_MAX);
     if age <= most {
-        return false;
+        return None;
     }
-    let days = age.as_hours() / 24;
-    console.notice(&format!(
-        "the snapshot is of {moment}, {} ago: the cluster may look different by now",
-        counted(days, "day")
-    ));
-    args.strict || args.max_snapshot_age.is_some()
+    let ago = match age.as_hours() {
+        0 => counted(age.as_mins(), "minute"),
+        hours @ 1..24 => counted(hours, "hour"),
+        hours => counted(hours / 24, "day"),
+    };
+    let message = format!("the snapshot is of {moment}, {ago} ago: the cluster may look different by now");
+    console.notice(&message);
+    let is_strict = args.strict || args.max_snapshot_age.is_some();
+    is_strict.then(|| Remark { code: "SnapshotTooOld".into(), message, origin: None })
 }
 
 impl Source {

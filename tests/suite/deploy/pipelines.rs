@@ -101,6 +101,158 @@ fn the_job_of_a_fork_reviews_against_the_project_that_it_is_proposed_to() {
     assert!(of_branch.contains(&base(&old)), "{old}: {of_branch}");
 }
 
+/// What became of a job on GitHub.
+struct Job {
+    /// Of the step that failed.
+    code: Option<i32>,
+    summary: String,
+    said: String,
+    /// `review.json`, if a step keeps it.
+    kept: Option<String>,
+}
+
+/// Runs the steps of `github.yaml` as GitHub does: one after the other until one fails, with what its expressions stand for.
+fn run_on_github(upstream: &Proposal, base: &str, head: &str, from: &str, forge: &Forge) -> Job {
+    let work = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| work.path().join(name);
+    std::fs::create_dir(at("bin")).expect("a folder");
+    let programs = [
+        ("provisor", assert_cmd::cargo::cargo_bin("provisor")),
+        ("provisor-comment", ci("provisor-comment")),
+    ];
+    for (name, program) in programs {
+        std::os::unix::fs::symlink(program, at("bin").join(name)).expect("linked");
+    }
+    let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").expect("a path"));
+    for file in ["output", "summary"] {
+        std::fs::write(at(file), "").expect("written");
+    }
+    let text = std::fs::read_to_string(ci("github.yaml")).expect("it is there");
+    let workflow: Value = serde_saphyr::from_str(&text).expect("YAML");
+    let mut job = Job { code: None, summary: String::new(), said: String::new(), kept: None };
+    for step in workflow["jobs"]["review"]["steps"].as_array().expect("steps") {
+        let is_own = from == "shop/fleet";
+        let same = "github.event.pull_request.head.repo.full_name == github.repository";
+        match step["if"].as_str() {
+            None => {}
+            Some(condition) if condition == same => {
+                if !is_own {
+                    continue;
+                }
+            }
+            Some(condition) if condition == same.replace("==", "!=") => {
+                if is_own {
+                    continue;
+                }
+            }
+            Some(condition) => panic!("nobody knows what `{condition}` is"),
+        }
+        if let Some(action) = step["uses"].as_str() {
+            if action.starts_with("actions/checkout@") {
+                assert_eq!(step["with"]["fetch-depth"], 0, "both sides are looked at");
+                let project = upstream.git(&["rev-parse", "--show-toplevel"]);
+                let cloned = Command::new("git").args(["clone", "--quiet", &project]).arg(at("job")).status();
+                assert!(cloned.expect("git").success());
+            } else {
+                assert!(action.starts_with("actions/upload-artifact@"), "{action}");
+                let file = at("job").join(step["with"]["path"].as_str().expect("a path"));
+                job.kept = Some(std::fs::read_to_string(file).expect("it is kept"));
+            }
+            continue;
+        }
+        let outputs = std::fs::read_to_string(at("output")).expect("it is there");
+        let fill_in = |text: &str| match text {
+            "${{ github.event.pull_request.base.sha }}" => base.to_owned(),
+            "${{ github.event.pull_request.head.sha }}" => head.to_owned(),
+            "${{ github.event.pull_request.number }}" => "7".to_owned(),
+            "${{ github.token }}" => "secret".to_owned(),
+            "${{ steps.review.outputs.code }}" => {
+                let code = outputs.lines().find_map(|line| line.strip_prefix("code="));
+                code.unwrap_or_default().to_owned()
+            }
+            plain => {
+                assert!(!plain.contains("${{"), "nobody knows what `{plain}` is");
+                plain.to_owned()
+            }
+        };
+        let given = step["env"].as_object().into_iter().flatten();
+        let given = given.map(|(name, value)| (name, fill_in(value.as_str().expect("text"))));
+        let script = step["run"].as_str().expect("a step uses or runs something");
+        assert!(!script.contains("${{"), "what others wrote is no part of a script: {script}");
+        let mut forge_of = forge.github("31");
+        forge_of.retain(|(name, _)| !["PULL_REQUEST", "GITHUB_TOKEN"].contains(name));
+        let ran = Command::new("bash")
+            .args(["-e", "-c", script])
+            .current_dir(at("job"))
+            .env_remove("CI_API_V4_URL")
+            .env_remove("GITHUB_EVENT_NAME")
+            .env_remove("GITHUB_EVENT_PATH")
+            .env_remove("PULL_REQUEST")
+            .env_remove("GITHUB_TOKEN")
+            .env("PATH", &path)
+            .env("GITHUB_OUTPUT", at("output"))
+            .env("GITHUB_STEP_SUMMARY", at("summary"))
+            .envs(forge_of)
+            .envs(given)
+            .output()
+            .expect("bash runs");
+        job.said += &String::from_utf8_lossy(&ran.stdout);
+        job.said += &String::from_utf8_lossy(&ran.stderr);
+        if !ran.status.success() {
+            job.code = ran.status.code();
+            break;
+        }
+    }
+    job.summary = std::fs::read_to_string(at("summary")).expect("it is there");
+    job
+}
+
+#[test]
+fn the_steps_of_the_workflow_comment_before_they_fail_and_leave_a_forks_review_to_be_fetched() {
+    let mut upstream = Proposal::new(&[
+        ("fleet.toml", "name = \"shop\"\n"),
+        (
+            "environments/prod.toml",
+            "[pools.general]\nstrategy = \"spot\"\nlimits = { cpu = \"100\" }\n\n[pools.more]\nstrategy = \"spot\"\n",
+        ),
+    ]);
+    let (base, prod) = (upstream.git(&["rev-parse", "HEAD"]), "environments/prod.toml");
+    let harmless = upstream.edit(prod, "\"100\"", "\"50\"");
+    let refused = upstream.edit(prod, "[pools.more]\nstrategy = \"spot\"\n", "");
+    let invalid = upstream.edit(prod, "\"50\"", "\"many\"");
+    for (head, code, says) in [
+        (&harmless, None, "limits.cpu"),
+        // A pool goes, and nobody knows of its pods.
+        (&refused, Some(1), "not known without a snapshot"),
+        (&invalid, Some(2), "Nothing was reviewed."),
+    ] {
+        let forge = Forge::new();
+        let job = run_on_github(&upstream, &base, head, "shop/fleet", &forge);
+        assert_eq!((job.code, &job.kept), (code, &None), "{}", job.said);
+        let [comment] = &forge.bodies()[..] else {
+            panic!("one comment: {:?}\n{}", forge.bodies(), job.said)
+        };
+        assert!(comment.contains(says), "{comment}");
+        assert_eq!(*comment, format!("{}<!-- provisor:run 31 -->\n", job.summary));
+        assert!(forge.requests().iter().all(|request| request.contains("Authorization: Bearer secret")));
+
+        // The token of a fork's run cannot write.
+        let forge = Forge::new();
+        let of_fork = run_on_github(&upstream, &base, head, "eve/fleet", &forge);
+        assert_eq!(of_fork.code, code, "{}", of_fork.said);
+        assert!(forge.requests().is_empty(), "{:?}", forge.requests());
+        assert_eq!(of_fork.summary, job.summary);
+        let folder = tempfile::tempdir().expect("a directory");
+        let file = folder.path().join("review.json");
+        std::fs::write(&file, of_fork.kept.expect("its review is kept")).expect("written");
+        let shown = upstream.review(&format!("--from {} --output markdown", file.display()));
+        let is_reviewed = code != Some(2);
+        assert_eq!(shown.status.code(), Some(if is_reviewed { 0 } else { 2 }));
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains(if is_reviewed { says } else { "left no review" }), "{shown}");
+    }
+}
+
 const FIRST: &str = "<!-- provisor:review set=default -->\nfirst";
 const SECOND: &str = "<!-- provisor:review set=default -->\n\"second\" `$HOME`\n";
 

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::bench::{Bench, CLAIMS, environment, text};
-use super::chronicle::{Chronicle, Moment};
+use super::chronicle::{Chronicle, Moment, Story};
 use super::kubelets::{DEAF, Kubelets, LEFT_TO_US};
 use crate::plane::collection_of;
 
@@ -74,6 +74,19 @@ fn asked(bench: &Bench, verb: &str, name: &str) -> Vec<Value> {
             && text(request, "/objectRef/subresource") != "status"
     });
     requests
+}
+
+/// Who is evicted has the time that it asks for itself: the request names none, and none is taken.
+fn expect_own_grace(story: &Story, name: &str, eviction: &Value) {
+    let options = &eviction["requestObject"]["deleteOptions"];
+    assert!(options["preconditions"]["uid"].is_string(), "{eviction}");
+    assert_eq!(options["gracePeriodSeconds"], Value::Null, "{eviction}");
+    let leaves = story.first("it is on its way out", "pods", |moment| {
+        moment.name() == name && !moment.object["metadata"]["deletionTimestamp"].is_null()
+    });
+    let (given, own) = ("/metadata/deletionGracePeriodSeconds", "/spec/terminationGracePeriodSeconds");
+    assert!(leaves.object.pointer(own).is_some_and(Value::is_u64), "{leaves:?}");
+    assert_eq!(leaves.object.pointer(given), leaves.object.pointer(own), "{name}");
 }
 
 fn moment_of(value: &Value, pointer: &str) -> Timestamp {
@@ -171,7 +184,8 @@ fn ter_015_pods_leave_in_their_order_and_in_time_and_nobody_waits_for_those_that
         assert!(gone < next, "{} is asked while {} is there\n{}", pair[1], pair[0], bench.logs());
     }
     for name in &order {
-        assert_eq!(asked(&bench, "create", name).len(), 1, "{name} is asked once");
+        let [eviction] = &asked(&bench, "create", name)[..] else { panic!("{name} is asked once") };
+        expect_own_grace(&story, name, eviction);
         assert!(asked(&bench, "delete", name).is_empty(), "there was time enough for {name}");
     }
     // Neither asked nor waited for.
@@ -221,6 +235,7 @@ fn ter_015_pods_leave_in_their_order_and_in_time_and_nobody_waits_for_those_that
         );
         assert!(last.revision < story.gone("nodes", &hurried), "{name} has its time");
     }
-    assert_eq!(asked(&bench, "create", "quick").len(), 1);
+    let [eviction] = &asked(&bench, "create", "quick")[..] else { panic!("it is asked once") };
+    expect_own_grace(&story, "quick", eviction);
     drop(running);
 }

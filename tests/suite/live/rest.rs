@@ -1,12 +1,12 @@
 //! How little is asked while nothing happens, how soon something is done when it does, and what a lost connection costs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::bench::{Bench, text};
+use super::bench::{Bench, EVICTED_UID, PATIENCE, environment, text};
 use crate::plane::Server;
 
 /// Everybody's requests are named once, at whatever stage they were recorded.
@@ -93,6 +93,62 @@ fn what_happened_while_nobody_listened_is_found_out() {
     // And it still listens.
     bench.scale("web", 2);
     bench.wait("all running", || bench.all_run(2));
+    bench.expect_untouched(&strangers);
+    assert_eq!(running.stop(), 130);
+}
+
+/// One process, from its start to its end: while it drains and buys, nobody answers it for a while, and then nobody knows any
+/// more what happened meanwhile.
+#[test]
+fn a_process_that_drains_and_buys_lives_through_an_outage_after_which_history_is_forgotten() {
+    let bench = Bench::new();
+    let strangers = bench.plant_strangers();
+    let running = bench.start_as(0, "3s", &["-v"]);
+    // Each pod of 9 CPUs needs a machine of its own.
+    bench.deploy("early", 3, "9", "1Gi");
+    bench.wait("all running", || bench.all_run(3));
+    bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
+    bench.deploy("late", 2, "9", "1Gi");
+    bench.wait("a node is drained while others are bought", || {
+        !bench.evictions_granted().is_empty() && bench.claims_made().len() > 3
+    });
+    let lists = || bench.requests_for("pods", "list").len();
+    let before = lists();
+    let cut_off = Timestamp::now();
+    bench.plane.kill(Server::Api);
+    let begun = Instant::now();
+    while running.log().matches("; trying again").count() < 3 {
+        assert!(begun.elapsed() < PATIENCE, "nobody answers, and nobody says so\n{}", running.log());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    bench.plane.forget_history();
+    bench.plane.revive(Server::Api);
+    bench.scale("late", 3);
+    bench.wait("listed anew", || {
+        let is_told = running.log().contains("pods changed meanwhile, and how is forgotten (410)");
+        is_told && lists() > before
+    });
+
+    let is_new = |node: &Value| text(node, "/metadata/labels/generation") == "two";
+    bench.wait("rolled, and all running", || {
+        let nodes = bench.nodes();
+        bench.all_run(6) && nodes.len() == 6 && nodes.iter().all(is_new) && bench.claims().len() == 6
+    });
+    bench.expect_one_machine_for_each_claim();
+    // Three at first, three for those that came later, and one for each of the first when it went.
+    let made = bench.claims_made();
+    assert_eq!(made.len(), 9, "{made:?}\n{}", bench.logs());
+    // Of an eviction that was granted just then the answer may have been lost: that it is asked for again is as it should be.
+    let mut asked: BTreeMap<String, Vec<Timestamp>> = BTreeMap::new();
+    for request in bench.evictions_granted() {
+        let at = text(&request, "/stageTimestamp").parse().expect("a moment");
+        asked.entry(text(&request, EVICTED_UID).to_owned()).or_default().push(at);
+    }
+    for (uid, times) in &asked {
+        let is_lost = |at: &Timestamp| cut_off.duration_since(*at).abs().as_secs() < 2;
+        let others = times.iter().filter(|at| !is_lost(at)).count();
+        assert!(others <= 1 && times.len() <= 2, "{uid} is evicted twice: {times:?}\n{}", bench.logs());
+    }
     bench.expect_untouched(&strangers);
     assert_eq!(running.stop(), 130);
 }

@@ -11,7 +11,8 @@ mod certificates;
 mod home;
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::sync::{Condvar, Mutex, OnceLock};
@@ -223,6 +224,25 @@ impl Plane {
     pub(crate) fn revive(&self, server: Server) {
         self.run(server);
         self.wait_until_ready().expect("the API answers again");
+    }
+
+    /// Has etcd forget all that was before now, as it does by itself every few minutes. Whoever watched since earlier, and was
+    /// not told all of it, has to list anew.
+    pub(crate) fn forget_history(&self) {
+        let now = self.ask_etcd("range", &json!({ "key": "YQ==" }))["header"]["revision"].clone();
+        self.ask_etcd("compaction", &json!({ "revision": now, "physical": true }));
+    }
+
+    fn ask_etcd(&self, what: &str, question: &Value) -> Value {
+        let (port, body) = (self.ports.etcd, question.to_string());
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("etcd listens");
+        let head = format!("POST /v3/kv/{what} HTTP/1.0\r\nHost: etcd\r\nContent-Type: application/json\r\n");
+        write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).expect("it is sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it answers");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("an answer has a head");
+        assert!(head.contains(" 200 "), "{what}: {answer}");
+        serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
     }
 
     fn run(&self, server: Server) {

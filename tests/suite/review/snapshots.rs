@@ -332,6 +332,20 @@ fn rev_021_an_old_snapshot_is_told_and_a_broken_one_is_an_error() {
     assert_eq!(at(old, "--strict").status.code(), Some(5));
     assert_eq!(at(old, "--max-snapshot-age 10d").status.code(), Some(0));
     assert_eq!(at("2026-03-02T12:00:00Z", "--max-snapshot-age 1h").status.code(), Some(5));
+    // "No" is an answer, however old what it is about: both are said, and neither hides the other.
+    let both = at(old, "--strict --max-nodes-replaced 0 --output json");
+    assert_eq!(both.status.code(), Some(1), "{}", said(&both));
+    let review: serde_json::Value = serde_json::from_slice(&both.stdout).expect("a document");
+    let codes: Vec<&str> =
+        review["diagnostics"].as_array().unwrap().iter().filter_map(|one| one["code"].as_str()).collect();
+    assert_eq!((&review["verdict"], &codes[..]), (&"fail".into(), &["SnapshotTooOld"][..]), "{review:#}");
+    let told = String::from_utf8_lossy(&both.stderr).into_owned();
+    assert!(
+        told.contains("8 days ago") && told.contains("a gate failed, on a snapshot that is too old"),
+        "{told}"
+    );
+    let comment = said(&at(old, "--strict --output markdown"));
+    assert!(comment.contains("`SnapshotTooOld`"), "{comment}");
     for broken in [
         "kind: [",
         "{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{\"kind\": \"Pod\"",

@@ -152,12 +152,39 @@ fn a_proposal_that_is_not_valid_is_an_error_with_its_place() {
 #[test]
 fn a_review_that_cannot_be_made_is_a_comment_that_says_so() {
     let proposal = fleet();
-    for arguments in ["--base nowhere", "--base HEAD --env nowhere", "--base HEAD --snapshot nowhere.yaml"] {
+    for (arguments, code) in
+        [("--base nowhere", 2), ("--base HEAD --env nowhere", 2), ("--base HEAD --snapshot nowhere.yaml", 2)]
+    {
         let output = proposal.review(&format!("{arguments} --output markdown"));
         let comment = String::from_utf8_lossy(&output.stdout);
         assert!(comment.starts_with("<!-- provisor:review set=default -->\n### ❌ provisor: "), "{comment}");
         assert!(comment.contains("nowhere") && comment.ends_with("\nNothing was reviewed.\n"), "{comment}");
-        assert!(matches!(output.status.code(), Some(2 | 3)), "{:?}", output.status);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {}", said(&output));
+    }
+}
+
+#[test]
+fn what_the_world_or_the_command_line_keeps_from_being_reviewed_has_a_code_of_its_own() {
+    let proposal = fleet();
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound");
+    let nobody = format!("--repo http://{deaf}/fleet.git --allow-insecure-http --base main --head next");
+    let missing = format!("--base {}", "0123456789".repeat(4));
+    for (arguments, code) in [
+        (nobody.as_str(), 3),
+        // It is no revision of this repository: asking again does not help.
+        (&missing, 2),
+        ("--base HEAD --nowhere", 64),
+        ("", 64),
+        ("--base HEAD --fail-on everything", 64),
+        ("--base HEAD --max-cost-increase much", 64),
+        ("--base HEAD --max-snapshot-age 1h", 64),
+        ("--base HEAD --from review.json", 64),
+        ("--base HEAD --limit files=many", 64),
+        ("--base HEAD --output markdwn", 64),
+    ] {
+        let output = proposal.review(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {}", said(&output));
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments}: {}", said(&output));
     }
 }
 
