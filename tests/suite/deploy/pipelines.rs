@@ -133,19 +133,14 @@ fn run_on_github(upstream: &Proposal, base: &str, head: &str, from: &str, forge:
     for step in workflow["jobs"]["review"]["steps"].as_array().expect("steps") {
         let is_own = from == "shop/fleet";
         let same = "github.event.pull_request.head.repo.full_name == github.repository";
-        match step["if"].as_str() {
-            None => {}
-            Some(condition) if condition == same => {
-                if !is_own {
-                    continue;
-                }
-            }
-            Some(condition) if condition == same.replace("==", "!=") => {
-                if is_own {
-                    continue;
-                }
-            }
+        let runs = match step["if"].as_str() {
+            None => true,
+            Some(condition) if condition == same => is_own,
+            Some(condition) if condition == same.replace("==", "!=") => !is_own,
             Some(condition) => panic!("nobody knows what `{condition}` is"),
+        };
+        if !runs {
+            continue;
         }
         if let Some(action) = step["uses"].as_str() {
             if action.starts_with("actions/checkout@") {
