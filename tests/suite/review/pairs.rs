@@ -250,9 +250,9 @@ fn comes_true(pair: &Pair) -> Value {
 }
 
 /// Other machines are slow, other ties fall otherwise.
-const OTHER_SEEDS: [u64; 2] = [4_187, 20_261_125];
-/// Percent of the dollars foretold. Which node a pod finds open first decides whether one more is bought: seed 20261125 has two
-/// small ones more of `on-demand`, for a tenth more.
+const OTHER_SEEDS: [u64; 1] = [20_261_125];
+/// Percent of the dollars foretold. Which node a pod finds open first decides whether one more is bought: of `on-demand` there
+/// were two small ones more, for a tenth more.
 const SEEDS_DIFFER_BY: i64 = 15;
 
 /// Both sides of a commit, and the demand of its base.
