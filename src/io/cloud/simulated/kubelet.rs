@@ -294,18 +294,24 @@ impl Kubelet {
     }
 }
 
-/// Repeats a request until it is answered, or refused for what it is.
+/// Repeats a request until it is answered, or refused for what it is. An API server that has just started knows nobody's rights
+/// yet: a node whose kubelet believed that would never be ready.
 async fn insist<F: Future<Output = Result<(), KubeError>>>(request: impl Fn() -> F) {
     let mut pause = PAUSE_LEAST;
+    let mut is_told = false;
     loop {
         match request().await {
             Ok(()) => return,
-            Err(error) if error.is_transient() => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MOST);
+            Err(error) if error.is_transient() => {}
+            Err(error) if error.is_forbidden() => {
+                if !std::mem::replace(&mut is_told, true) {
+                    tracing::warn!("simulated kubelet: {error}; trying again");
+                }
             }
             Err(error) => return tracing::warn!("simulated kubelet: {error}"),
         }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MOST);
     }
 }
 
