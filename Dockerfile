@@ -1,16 +1,20 @@
 # One static program and the certificates it trusts: `docker build --tag provisor .`
-FROM rust:1.95.0-alpine AS build
-# The TLS library is built from C.
-RUN apk add --no-cache build-base ca-certificates cmake perl
+FROM rust:1.95.0-slim-bookworm AS build
+# A C library that can be linked into the program, and a compiler for it: TLS and zstd are built from C.
+RUN apt-get update && apt-get install --yes --no-install-recommends ca-certificates musl-tools \
+    && rm -rf /var/lib/apt/lists/*
 # The compiler that the image has; without this, rust-toolchain.toml would fetch a formatter and lints.
 ENV RUSTUP_TOOLCHAIN=1.95.0
+RUN rustup target add "$(uname -m)-unknown-linux-musl"
 WORKDIR /src
 COPY . .
 # `--build-arg FEATURES=aws` for an image that buys instances of EC2; COMMIT is what the metric `build_info` says.
 ARG FEATURES=""
 ARG COMMIT=""
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    PROVISOR_COMMIT="$COMMIT" cargo build --release --locked --features "$FEATURES" && cp target/release/provisor /provisor
+    target="$(uname -m)-unknown-linux-musl" \
+    && PROVISOR_COMMIT="$COMMIT" cargo build --release --locked --target "$target" --features "$FEATURES" \
+    && cp "target/$target/release/provisor" /provisor
 # What is copied from here keeps its mode only below the folder that is named.
 RUN mkdir -p /empty && mkdir -m 1777 /empty/tmp
 
