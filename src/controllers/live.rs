@@ -16,7 +16,7 @@ use super::classes::Classes;
 use super::confirm::Listener;
 use super::fleet::fleet_of;
 use super::git_half::{GitHalf, Synced};
-use super::perform::{Answer, ObjectId, Performer};
+use super::perform::{Answer, Done, ObjectId, Performer};
 use super::recorder::Recorder;
 use super::standing::Teller;
 use crate::capacity::decision::Decision;
@@ -252,7 +252,13 @@ impl<P: CloudProvider> Live<P> {
                 }
             }
             Answer::Observed(seen) => self.see(seen),
-            Answer::Done { objects } => {
+            Answer::Done(Done { mut objects, mut failed, broken }) => {
+                if let Some(broken) = broken {
+                    let (void, without) = self.performer.break_off(&broken);
+                    objects.extend(void);
+                    failed.extend(without);
+                }
+                failed.into_iter().for_each(|seen| self.see(seen));
                 for change in self.believed.written(&objects) {
                     self.hear(&change);
                 }

@@ -1,7 +1,8 @@
 //! Carrying out: one match over the closed list of actions, and what came of each as an observation.
 //!
 //! Actions about one machine, its claim, its node and the pods on it, are carried out one after the other, as they were decided;
-//! machines do not wait for each other. An object that cannot be written ends its row: what was decided after it may rely on it.
+//! machines do not wait for each other. An object that cannot be written ends its row: what was decided after it may rely on it, up to the
+//! moment in which whoever decides hears of it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -32,6 +33,8 @@ use crate::model::symbol::Symbol;
 const WIDTH: usize = 64;
 /// Nominations under way at once: they are wishes, and leave the API server to what must be written.
 const WISHES: usize = 32;
+/// Why nothing is done any more.
+const ANOTHER_ACTS: &str = "another replica acts now";
 /// The status of a pool is written at most so often: while nodes are made it changes with each of them.
 const POOL_REST: Duration = Duration::from_secs(1);
 
@@ -57,10 +60,26 @@ pub(super) enum Answer {
     /// An object as the API server answered.
     Changed(Box<Change>),
     Observed(Observation),
-    /// A row of actions is through; these objects were written, or not.
-    Done {
-        objects: Vec<ObjectId>,
-    },
+    Done(Done),
+}
+
+/// A row of actions is through.
+#[derive(Debug)]
+pub(super) struct Done {
+    /// What was written, or not.
+    pub objects: Vec<ObjectId>,
+    /// What could not be done.
+    pub failed: Vec<Observation>,
+    pub broken: Option<Broken>,
+}
+
+/// An object could not be written. What was decided for its row before that was known must not begin ([`Performer::break_off`]).
+#[derive(Debug)]
+pub(super) struct Broken {
+    row: Row,
+    why: String,
+    /// The row waits until this is gone.
+    _known: oneshot::Sender<()>,
 }
 
 /// One action with what was known when it was decided.
@@ -234,6 +253,19 @@ impl<P: CloudProvider> Performer<P> {
         self.waiting.get(&row).is_some_and(is_in) || self.busy.get(&row).is_some_and(is_busy)
     }
 
+    /// What waits in a row that broke, and relied on what was not written: these objects are not written either, and this failed. A
+    /// machine that is not wanted costs money, whatever went wrong.
+    pub fn break_off(&mut self, broken: &Broken) -> (Vec<ObjectId>, Vec<Observation>) {
+        let Some(jobs) = self.waiting.remove(&broken.row) else { return Default::default() };
+        let (kept, void): (VecDeque<Job>, VecDeque<Job>) =
+            jobs.into_iter().partition(|job| matches!(job.action, Action::Terminate { .. }));
+        if !kept.is_empty() {
+            self.waiting.insert(broken.row, kept);
+        }
+        let objects = void.iter().filter_map(|job| written_by(&job.action)).collect();
+        (objects, void.iter().filter_map(|job| failure_of(&job.action, &broken.why)).collect())
+    }
+
     /// Waits for a row to come to its end, and starts what waited for it.
     pub async fn tend(&mut self) {
         match self.running.join_next().await {
@@ -253,7 +285,7 @@ impl<P: CloudProvider> Performer<P> {
             self.busy.insert(row, jobs.clone());
             let hands = self.hands.clone();
             self.running.spawn(async move {
-                hands.carry_out(&jobs).await;
+                hands.carry_out(row, &jobs).await;
                 if matches!(row, Row::Pool(_)) {
                     tokio::time::sleep(POOL_REST).await;
                 }
@@ -264,13 +296,14 @@ impl<P: CloudProvider> Performer<P> {
 }
 
 impl<P: CloudProvider> Hands<P> {
-    async fn carry_out(self: &Arc<Self>, jobs: &Queue) {
-        let mut objects = Vec::new();
+    async fn carry_out(self: &Arc<Self>, row: Row, jobs: &Queue) {
+        let (mut objects, mut failed) = (Vec::new(), Vec::new());
         let mut broken: Option<String> = None;
         while let Some(job) = begin(jobs) {
             if is_wish(&job.action) {
                 let wishes = std::iter::once(job).chain(begin_all(jobs, is_wish));
-                let wishes = wishes.filter(|_| self.permit.is_valid()).map(|job| self.perform(job));
+                let wishes = wishes.filter(|_| self.permit.is_valid());
+                let wishes = wishes.map(|mut job| async move { self.perform(&mut job).await });
                 let patience = Duration::try_from(NOMINATION_PATIENCE).unwrap_or_default();
                 drop(tokio::time::timeout(patience, futures_util::future::join_all(wishes)).await);
                 continue;
@@ -279,43 +312,50 @@ impl<P: CloudProvider> Hands<P> {
                 // Pods do not wait for each other, and nothing waits for them: an API server may take long to say that a budget is full,
                 // and whoever is to be gone by a deadline has to be told all the same.
                 for job in std::iter::once(job).chain(begin_all(jobs, is_about_a_pod)) {
-                    let hands = self.clone();
-                    drop(tokio::spawn(async move {
-                        if hands.permit.is_valid() {
-                            drop(hands.perform(job).await);
-                        } else {
-                            hands.fail(&job.action, "another replica acts now");
-                        }
-                    }));
+                    drop(tokio::spawn(self.clone().perform_alone(job)));
                 }
                 continue;
             }
             objects.extend(written_by(&job.action));
             if broken.is_none() && !self.permit.is_valid() {
-                broken = Some("another replica acts now".into());
+                broken = Some(ANOTHER_ACTS.into());
             }
             // A machine that is not wanted costs money, whatever else went wrong.
             let goes_on = matches!(job.action, Action::Terminate { .. }) && self.permit.is_valid();
             if let Some(why) = broken.as_ref().filter(|_| !goes_on) {
-                self.fail(&job.action, why);
+                failed.extend(failure_of(&job.action, why));
                 continue;
             }
-            let is_write = written_by(&job.action).is_some();
-            if let Err(error) = self.perform(job).await
-                && is_write
-            {
-                broken = Some(error);
+            let mut job = job;
+            if let Err(why) = self.perform(&mut job).await {
+                failed.extend(failure_of(&job.action, &why));
+                broken = broken.or_else(|| written_by(&job.action).map(|_| why));
             }
         }
-        drop(self.answers.send(Answer::Done { objects }));
+        let (known, is_known) = oneshot::channel();
+        let broken = broken.map(|why| Broken { row, why, _known: known });
+        let is_broken = broken.is_some();
+        drop(self.answers.send(Answer::Done(Done { objects, failed, broken })));
+        if is_broken {
+            // Whoever decides drops its end, or is gone.
+            let _ = is_known.await;
+        }
     }
 
-    /// One action. What failed is told, and said again to whoever has the rest of the row.
-    async fn perform(&self, mut job: Job) -> Result<(), String> {
+    async fn perform_alone(self: Arc<Self>, mut job: Job) {
+        let done = match self.permit.is_valid() {
+            true => self.perform(&mut job).await,
+            false => Err(ANOTHER_ACTS.into()),
+        };
+        if let Err(why) = done {
+            failure_of(&job.action, &why).into_iter().for_each(|failed| self.see(failed));
+        }
+    }
+
+    /// One action; or why it could not be done.
+    async fn perform(&self, job: &mut Job) -> Result<(), String> {
         if !job.may_begin().await {
-            let why = "what it replaces could not be marked";
-            self.fail(&job.action, why);
-            return Err(why.into());
+            return Err("what it replaces could not be marked".into());
         }
         let turns = if is_wish(&job.action) { &self.wishes } else { &self.width };
         let Ok(_turn) = turns.acquire().await else { return Ok(()) };
@@ -327,7 +367,7 @@ impl<P: CloudProvider> Hands<P> {
             Action::FinalizeClaim { claim } => self.told(writer.finalize_claim(*claim).await),
             Action::Launch { .. } => {
                 drop(_turn);
-                self.launch(&job).await;
+                self.launch(job).await;
                 Ok(())
             }
             Action::Terminate { instance } => {
@@ -374,12 +414,8 @@ impl<P: CloudProvider> Hands<P> {
                 Ok(())
             }
         };
-        if let Err(error) = answer {
-            let why = error.to_string();
-            self.fail(&job.action, &why);
-            return Err(why);
-        }
-        for teller in job.tells {
+        answer.map_err(|error| error.to_string())?;
+        for teller in job.tells.drain(..) {
             // Who waited may have given up.
             let _ = teller.send(());
         }
@@ -428,12 +464,13 @@ impl<P: CloudProvider> Hands<P> {
     fn see(&self, seen: Observation) {
         drop(self.answers.send(Answer::Observed(seen)));
     }
+}
 
-    fn fail(&self, action: &Action, why: &str) {
-        let Some(subject) = subject_of(action) else { return };
-        tracing::warn!("{subject}: {why}");
-        self.see(Observation::ActionFailed { subject: subject.into(), message: why.into() });
-    }
+/// That `action` could not be done, for whoever decided it.
+fn failure_of(action: &Action, why: &str) -> Option<Observation> {
+    let subject = subject_of(action)?;
+    tracing::warn!("{subject}: {why}");
+    Some(Observation::ActionFailed { subject: subject.into(), message: why.into() })
 }
 
 fn is_wish(action: &Action) -> bool {

@@ -9,6 +9,7 @@ mod whole;
 mod nominations;
 mod crash;
 mod rest;
+mod refused;
 mod confirm;
 mod start;
 mod held;
