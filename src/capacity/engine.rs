@@ -55,7 +55,7 @@ use crate::model::owner::Owner;
 use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
 use crate::model::taint::Taint;
-use memory::{Prepared, Told, Unconfirmed};
+use memory::{Prepared, Refusals, Told, Unconfirmed};
 use regrets::Regrets;
 use rounds::{Disrupting, Provisioning};
 
@@ -132,6 +132,7 @@ pub struct Engine {
     remarks: Vec<(Notice, &'static str)>,
     instances: Option<Arc<[crate::model::observation::Instance]>>,
     unconfirmed: Unconfirmed,
+    refusals: Refusals,
     told: Told,
     batch: Batch,
     provisioning: Provisioning,
@@ -177,6 +178,7 @@ impl Engine {
             remarks: Vec::new(),
             instances: None,
             unconfirmed: Unconfirmed::default(),
+            refusals: Refusals::default(),
             told: Told::default(),
             batch: Batch::default(),
             provisioning: Provisioning::default(),
@@ -243,6 +245,7 @@ impl Engine {
             }
             Observation::Claim(claim) => {
                 self.unconfirmed.confirm_claim(claim.name);
+                self.refusals.forget(claim.name);
                 self.revision +=
                     u64::from(self.cluster.claims.get(&claim.name).is_none_or(|known| **known != **claim));
             }
@@ -379,6 +382,7 @@ impl Engine {
                 if self.unconfirmed.len() < known {
                     // Nothing is bought for a claim that could not be written.
                     names.iter().for_each(|name| self.launches.not_asked(*name));
+                    names.iter().for_each(|name| self.refusals.refused(*name, at));
                     self.look_again(names);
                 }
                 self.report_again(subject);
@@ -488,6 +492,7 @@ impl Engine {
         }
         self.tally.touch(name);
         self.launches.forget(name);
+        self.refusals.forget(name);
         self.plans.forget_claim(name);
         self.nominations.forget_claim(name);
         self.claims_due.forget(name);
@@ -738,6 +743,10 @@ impl Engine {
                 return;
             }
             for name in claims {
+                if let Some(until) = self.refusals.until(name, now) {
+                    self.claims_due.schedule(name, Some(until));
+                    continue;
+                }
                 if let Some(claim) = self.cluster.claims.get(&name).cloned() {
                     let steps = self.tend_claim(&claim, now);
                     self.claims_due.schedule(name, steps.wake_at);

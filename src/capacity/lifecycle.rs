@@ -126,13 +126,16 @@ pub(crate) fn advance(context: &Context, launches: &mut Launches, claim: &NodeCl
     if label_class(context.cluster, claim, &mut steps) {
         return steps;
     }
-    if !claim.conditions.is_true(ConditionType::Launched) {
+    // A claim that says so without naming its machine was written in part.
+    if !claim.conditions.is_true(ConditionType::Launched) || claim.provider_id.is_none() {
         launch(context, launches, claim, &mut steps);
     } else if !claim.conditions.is_true(ConditionType::Registered) {
-        launches.forget(claim.name);
         register(context, claim, &mut steps);
     } else if !claim.conditions.is_true(ConditionType::Initialized) {
         initialize(context, claim, &mut steps);
+    } else {
+        // Until here the answer may be of use again: what it led to is assumed, and writing it may fail.
+        launches.forget(claim.name);
     }
     steps
 }

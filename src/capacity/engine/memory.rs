@@ -23,6 +23,10 @@ const CONFIRM_WITHIN: SignedDuration = SignedDuration::from_secs(30);
 /// One of which nobody says that it was carried out: an API server or a cloud may take minutes for what it is asked. Whoever forgot
 /// a claim meanwhile would buy another machine for its pods, and end the one that comes.
 const CARRY_OUT_WITHIN: SignedDuration = SignedDuration::from_mins(15);
+/// After a write that was refused twice nothing is decided about the claim for so long, and for twice as long each time that it is refused
+/// again: what the API server has too much to do for passes, what it does not allow may not.
+const REFUSED_LEAST: SignedDuration = SignedDuration::from_millis(100);
+const REFUSED_MOST: SignedDuration = SignedDuration::from_secs(30);
 /// Notices are forgotten in bulk once there are so many.
 const TOLD_MAX: usize = 50_000;
 
@@ -75,6 +79,29 @@ impl Told {
             self.0.insert(key, (notice.message.clone(), now));
         }
         !is_known
+    }
+}
+
+/// Claims about which something could not be written, and until when they are left alone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Refusals(BTreeMap<ClaimName, (u32, Timestamp)>);
+
+impl Refusals {
+    /// Another one: not at all the first time, which a conflict may be, and then twice as long as the last time.
+    pub fn refused(&mut self, claim: ClaimName, now: Timestamp) {
+        let (count, until) = self.0.entry(claim).or_insert((0, now));
+        if let Some(more) = count.checked_sub(1) {
+            *until = now + (REFUSED_LEAST * 2_i32.pow(more.min(16))).min(REFUSED_MOST);
+        }
+        *count += 1;
+    }
+
+    pub fn until(&self, claim: ClaimName, now: Timestamp) -> Option<Timestamp> {
+        self.0.get(&claim).map(|(_, until)| *until).filter(|until| now < *until)
+    }
+
+    pub fn forget(&mut self, claim: ClaimName) {
+        self.0.remove(&claim);
     }
 }
 

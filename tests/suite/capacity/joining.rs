@@ -119,6 +119,68 @@ fn launches(decision: &Decision) -> usize {
     decision.actions.iter().filter(|one| matches!(one.action, Action::Launch { .. })).count()
 }
 
+/// What a former process wrote of the claim's machine stopped in the middle: the order is repeated, which meets the same machine, and all
+/// of it is written.
+#[test]
+fn a_claim_that_says_it_was_launched_and_not_as_what_is_launched_again() {
+    let mut town = joined();
+    let machine = town.cluster.claims[&name()].provider_id.expect("it has a machine");
+    let is_registered = |claim: &mut NodeClaim| {
+        claim.conditions.set(
+            ConditionType::Registered,
+            True,
+            "Registered",
+            "",
+            claim.created.expect("a time"),
+        );
+    };
+    town.change_claim("n", |claim| {
+        is_registered(claim);
+        claim.provider_id = None;
+    });
+    let mut engine = town.engine();
+    assert_eq!(launches(&engine.decide(town.now)), 1);
+    let instance = Instance { claim: Some(name()), ..instance_of(machine, town.now) };
+    engine.observe(town.now, Observation::Launched { claim: name(), instance, shortage: None });
+    engine.decide(town.now);
+    assert_eq!(claim(&engine).provider_id, Some(machine));
+    assert_eq!(says(&engine, ConditionType::Initialized), "True Initialized");
+}
+
+/// Nothing is bought a second time for it, and an API server that refuses is asked less and less often.
+#[test]
+fn a_write_that_is_refused_is_tried_again_later_each_time() {
+    let town = wanted();
+    let mut engine = town.engine();
+    engine.decide(town.now);
+    let machine = ProviderId::new("aws:///us-west-2a/i-n");
+    let instance = Instance { claim: Some(name()), ..instance_of(machine, town.now) };
+    engine.observe(town.now, Observation::Launched { claim: name(), instance, shortage: None });
+    let written = |decision: &Decision| {
+        decision.actions.iter().any(|one| match &one.action {
+            Action::UpdateClaim { claim, change } => *claim == name() && change.launched.is_some(),
+            _ => false,
+        })
+    };
+    assert!(written(&engine.decide(town.now)));
+    let mut now = town.now;
+    let pauses = (0..12).map(|_| {
+        let (subject, message) = (format!("NodeClaim {CLAIM}"), "no".into());
+        engine.observe(now, Observation::ActionFailed { subject: subject.as_str().into(), message });
+        let begun = now;
+        let mut decision = engine.decide(now);
+        while !written(&decision) {
+            assert_eq!(launches(&decision), 0, "{decision:#?}");
+            now = decision.wake_at.expect("it is tried again");
+            decision = engine.decide(now);
+        }
+        now.duration_since(begun).as_millis()
+    });
+    let pauses: Vec<i128> = pauses.collect();
+    let expected = [0, 100, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000];
+    assert_eq!(pauses, expected);
+}
+
 fn see_node(engine: &mut Engine, now: Timestamp, change: impl FnOnce(&mut Node)) -> Decision {
     let mut seen = node(engine).clone();
     change(&mut seen);

@@ -14,7 +14,7 @@ use provisor::model::claim::ConditionStatus::True;
 use provisor::model::claim::{ConditionType, Conditions, NodeClaim};
 use provisor::model::label::{self, annotation};
 use provisor::model::money::UsdPerHour;
-use provisor::model::name::{ClaimName, NodeName, ObjectKey, Uid, Zone};
+use provisor::model::name::{ClaimName, NodeName, ObjectKey, ProviderId, Uid, Zone};
 use provisor::model::observation::Observation;
 use provisor::model::offering::{CapacityType, InstanceType, Offering, Reservation};
 use provisor::model::pool::{Budget, BudgetNodes, ConsolidationPolicy};
@@ -274,6 +274,7 @@ fn dis_321_a_node_is_part_of_one_command_at_a_time() {
                 .expect("one was made");
             let mut launched = (**new).clone();
             launched.conditions.set(ConditionType::Launched, True, "Launched", "", now);
+            launched.provider_id = Some(ProviderId::new("aws:///us-west-2a/i-r"));
             engine.observe(now, Observation::Claim(Arc::new(launched)));
         }
         if second == 30 {
