@@ -103,8 +103,22 @@ impl Nominations {
 
     /// Whether pods wait for the machine of `claim`, and are to be told its node.
     pub fn is_promised(&self, plans: &Plans, claim: ClaimName, cluster: &Cluster) -> bool {
-        let mut planned = plans.pods_of(claim).filter_map(|key| cluster.pods.get(&key));
-        self.is_wanted && planned.any(|pod| pod.node.is_none() && pod.deleted.is_none())
+        self.those_to_tell(plans, claim, cluster).next().is_some()
+    }
+
+    /// Pods that wait for the machine of `claim`, but for those of a crowd that fit anywhere.
+    fn those_to_tell<'a>(
+        &'a self,
+        plans: &'a Plans,
+        claim: ClaimName,
+        cluster: &'a Cluster,
+    ) -> impl Iterator<Item = &'a Arc<Pod>> {
+        let smallest = self.crowds.get(&claim).and_then(Option::as_deref);
+        let fits_anywhere =
+            move |pod: &Pod| smallest == Some(&pod.shape.requests) && pod.shape.fits_anywhere();
+        let planned = plans.pods_of(claim).filter(|_| self.is_wanted);
+        let planned = planned.filter_map(|key| cluster.pods.get(&key).filter(|pod| has_no_node(pod)));
+        planned.filter(move |pod| !fits_anywhere(pod))
     }
 
     /// The machine of `claim` has become `node`: the pods that are planned there have their room from now on.
@@ -116,12 +130,7 @@ impl Nominations {
         cluster: &mut Cluster,
         now: Timestamp,
     ) {
-        let smallest = self.crowds.get(&claim).cloned().flatten();
-        let fits_anywhere =
-            |pod: &Arc<Pod>| smallest.as_deref() == Some(&pod.shape.requests) && pod.shape.fits_anywhere();
-        let planned = plans.pods_of(claim).filter(|_| self.is_wanted);
-        let planned = planned.filter_map(|key| cluster.pods.get(&key).filter(|pod| has_no_node(pod)));
-        let mut pods: Vec<Arc<Pod>> = planned.filter(|pod| !fits_anywhere(pod)).cloned().collect();
+        let mut pods: Vec<Arc<Pod>> = self.those_to_tell(plans, claim, cluster).cloned().collect();
         largest_first(&mut pods);
         for pod in pods.into_iter().take(TOLD_MAX.saturating_sub(cluster.expected())) {
             let told = Told { node, at: now, is_before_opening: false, is_heard: false, cleared: None };
