@@ -3,13 +3,20 @@
 //!
 //! What comes out is a proposal: a filling, and what the last unit of each resource is worth. Nothing relies on its being the best.
 
-use super::market::{Group, Machine};
-
 /// Smaller than this is nothing.
 const TINY: f64 = 1e-9;
 
+/// Equal pods that a machine could carry.
+pub(in super::super) struct Offered<'a> {
+    pub requests: &'a [i64],
+    /// How many of them it could carry at the most; more than none.
+    pub most: i64,
+    /// Of one pod.
+    pub value: f64,
+}
+
 pub(in super::super) struct Filling {
-    /// By group, pods and parts of pods.
+    /// Of each that was offered, pods and parts of pods.
     pub pods: Vec<f64>,
     /// What a unit of each resource is worth.
     pub resources: Vec<f64>,
@@ -25,21 +32,18 @@ enum Stand {
     Basic,
 }
 
-/// The most valuable filling of `machine`; `values`: of one pod of each group.
-pub(in super::super) fn fullest(groups: &[Group], machine: &Machine, values: &[f64]) -> Filling {
-    let width = machine.room.len();
-    let is_of_use = |group: &usize| machine.most[*group] > 0 && values[*group] > 0.0;
-    let offered: Vec<usize> = (0..groups.len()).filter(is_of_use).collect();
-    // Each column is all that the machine could take of one group, from 0 to 1; then one for what is left of each resource.
+/// The most valuable filling of a machine with that much `room`.
+pub(in super::super) fn fullest(offered: &[Offered], room: &[i64]) -> Filling {
+    let width = room.len();
+    // Each column is all that the machine could take of one offer, from 0 to 1; then one for what is left of each resource.
     let count = offered.len() + width;
     let mut gain = vec![0.0; count];
     let mut rows = vec![vec![0.0; count]; width];
-    for (column, group) in offered.iter().enumerate() {
-        let most = machine.most[*group] as f64;
-        gain[column] = values[*group] * most;
-        for (resource, row) in rows.iter_mut().enumerate() {
-            let room = machine.room[resource].max(1) as f64;
-            row[column] = groups[*group].requests[resource] as f64 * most / room;
+    for (column, Offered { requests, most, value }) in offered.iter().enumerate() {
+        let most = *most as f64;
+        gain[column] = value * most;
+        for (row, (asked, room)) in rows.iter_mut().zip(requests.iter().zip(room)) {
+            row[column] = *asked as f64 * most / (*room).max(1) as f64;
         }
     }
     for (resource, row) in rows.iter_mut().enumerate() {
@@ -53,13 +57,21 @@ pub(in super::super) fn fullest(groups: &[Group], machine: &Machine, values: &[f
     let mut effort = 0;
     for _ in 0..(4 * count + 20) {
         effort += count as u64;
-        let worth = |column: &usize| match stands[*column] {
-            Stand::Empty => gain[*column],
-            Stand::Full => -gain[*column],
+        let worth = |column: usize| match stands[column] {
+            Stand::Empty => gain[column],
+            Stand::Full => -gain[column],
             Stand::Basic => 0.0,
         };
-        let best = (0..count).max_by(|one, other| worth(one).total_cmp(&worth(other)).then(other.cmp(one)));
-        let Some(entering) = best.filter(|column| worth(column) > tiny) else { break };
+        let (mut entering, mut most) = (count, tiny);
+        for column in 0..count {
+            let worth = worth(column);
+            if worth > most {
+                (entering, most) = (column, worth);
+            }
+        }
+        if entering == count {
+            break;
+        }
         let direction = if stands[entering] == Stand::Empty { 1.0 } else { -1.0 };
         // How far it goes until it, or a basic column, comes to an end.
         let mut step = if entering < offered.len() { 1.0 } else { f64::INFINITY };
@@ -108,21 +120,18 @@ pub(in super::super) fn fullest(groups: &[Group], machine: &Machine, values: &[f
             }
         }
     }
-    let mut pods = vec![0.0; groups.len()];
-    for (column, group) in offered.iter().enumerate() {
-        let share = match stands[column] {
-            Stand::Empty => 0.0,
-            Stand::Full => 1.0,
-            Stand::Basic => {
-                let row = basis.iter().position(|basic| *basic == column);
-                row.map_or(0.0, |row| level[row].clamp(0.0, 1.0))
-            }
-        };
-        pods[*group] = share * machine.most[*group] as f64;
-    }
-    let resources = (0..width).map(|resource| {
-        let room = machine.room[resource].max(1) as f64;
-        (-gain[offered.len() + resource]).max(0.0) / room
-    });
-    Filling { pods, resources: resources.collect(), effort }
+    let share = |column: usize| match stands[column] {
+        Stand::Empty => 0.0,
+        Stand::Full => 1.0,
+        Stand::Basic => {
+            let row = basis.iter().position(|basic| *basic == column);
+            row.map_or(0.0, |row| level[row].clamp(0.0, 1.0))
+        }
+    };
+    let pods = offered.iter().enumerate().map(|(column, offered)| share(column) * offered.most as f64);
+    let resources = room
+        .iter()
+        .enumerate()
+        .map(|(resource, room)| (-gain[offered.len() + resource]).max(0.0) / (*room).max(1) as f64);
+    Filling { pods: pods.collect(), resources: resources.collect(), effort }
 }

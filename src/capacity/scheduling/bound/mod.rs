@@ -20,7 +20,7 @@ use super::Solution;
 use super::ground::Ground;
 use crate::model::money::UsdPerHour;
 
-pub(super) use filling::fullest;
+pub(super) use filling::{Offered, fullest};
 pub(super) use market::{Machine, Market, Ways};
 pub(super) use pricing::{Filled, Priced, prices};
 pub(super) use proof::Certificate;

@@ -5,7 +5,7 @@
 //! carries more than it costs? Rows are scaled so that a group is carried when its row comes to one. Work is counted, not timed, so that the
 //! same market has the same prices everywhere.
 
-use super::filling::fullest;
+use super::filling::{Offered, fullest};
 use super::market::{Machine, Market};
 use super::proof::Certificate;
 use super::stowing::stowed;
@@ -190,7 +190,7 @@ struct Missed {
     /// By group, whole pods that are worth more than it costs.
     whole: Option<Vec<(usize, i64)>>,
     /// The same with parts of pods.
-    parts: Vec<f64>,
+    parts: Vec<(usize, f64)>,
 }
 
 impl Pricer<'_> {
@@ -225,7 +225,15 @@ impl Pricer<'_> {
         }
         let mut missed = None;
         if ratio > 1.0 + SLACK {
-            let filling = fullest(&market.groups, machine, values);
+            let carried = self.carried.iter().copied();
+            let carried: Vec<usize> =
+                carried.filter(|group| machine.most[*group] > 0 && values[*group] > 0.0).collect();
+            let offered = carried.iter().map(|group| Offered {
+                requests: &market.groups[*group].requests,
+                most: machine.most[*group],
+                value: values[*group],
+            });
+            let filling = fullest(&offered.collect::<Vec<_>>(), &machine.room);
             self.effort += filling.effort;
             let other = self.ratio(machine, values, &filling.resources);
             if other < ratio {
@@ -247,7 +255,7 @@ impl Pricer<'_> {
                 missed = (ratio > 1.0 + SLACK).then(|| Missed {
                     ratio,
                     whole: is_worth_it.then_some(whole.pods),
-                    parts: filling.pods,
+                    parts: carried.into_iter().zip(filling.pods).filter(|(_, parts)| *parts > 0.0).collect(),
                 });
             }
         }
@@ -277,7 +285,7 @@ impl Pricer<'_> {
                 filling: Some(Filled { machine: at, pods: pods.clone(), times: 1.0 }),
             });
         }
-        let shares = || self.shares(missed.parts.iter().copied().enumerate());
+        let shares = || self.shares(missed.parts.iter().copied());
         are_parts_allowed.then(|| Column { shares: shares(), price, filling: None })
     }
 }
@@ -330,10 +338,7 @@ pub(in super::super) fn prices(market: &Market) -> Priced {
                 // What it carries is made cheaper by as much as it is worth too much: what other machines carry is only worth less.
                 match &missed.whole {
                     Some(pods) => pods.iter().for_each(|(group, _)| values[*group] /= missed.ratio),
-                    None => {
-                        let parts = missed.parts.iter().enumerate().filter(|(_, parts)| **parts > 0.0);
-                        parts.for_each(|(group, _)| values[group] /= missed.ratio);
-                    }
+                    None => missed.parts.iter().for_each(|(group, _)| values[*group] /= missed.ratio),
                 }
             }
         }

@@ -3,7 +3,7 @@
 //! The best filling with parts of pods is a start: all but a few of its pods are whole. What is left of the room is filled by
 //! trying, most valuable pods first; what no order of trying could make better than what is known already is left out.
 
-use super::super::bound::{Market, fullest};
+use super::super::bound::{Market, Offered, fullest};
 use super::Worth;
 
 /// Tries that one filling is worth.
@@ -16,109 +16,159 @@ const FILLING: u64 = 300;
 const LARGER_FIRST: f64 = 0.01;
 
 pub(super) struct Filler {
-    /// Groups by worth of a pod, most valuable first.
-    order: Vec<usize>,
+    /// Of each group, how many are worth more.
+    rank: Vec<usize>,
     dearest: f64,
     /// How much work was done.
     pub steps: u64,
 }
 
+/// Pods that have no machine yet.
+pub(super) struct Left {
+    /// By group.
+    counts: Vec<i64>,
+    /// Groups of which there are some, by number.
+    open: Vec<usize>,
+}
+
 /// What is tried in one machine.
 struct Attempt<'a> {
-    market: &'a Market,
-    values: &'a [f64],
-    resources: &'a [f64],
     /// Those that may be added, most valuable first.
-    offered: &'a [usize],
+    groups: Vec<Addable<'a>>,
+    resources: &'a [f64],
     tries: u64,
     best: f64,
     found: Vec<usize>,
     path: Vec<usize>,
 }
 
-impl Filler {
-    pub fn new(market: &Market, worth: &Worth) -> Self {
-        let mut order: Vec<usize> = (0..market.groups.len()).collect();
-        order.sort_by(|one, other| worth.pods[*other].total_cmp(&worth.pods[*one]).then(one.cmp(other)));
-        let dearest = order.first().map_or(1.0, |group| worth.pods[*group]);
-        Self { order, dearest: dearest.max(f64::MIN_POSITIVE), steps: 0 }
+#[derive(Clone, Copy)]
+struct Addable<'a> {
+    requests: &'a [i64],
+    value: f64,
+    left: i64,
+}
+
+impl Left {
+    pub fn new(counts: Vec<i64>) -> Self {
+        let open = (0..counts.len()).filter(|group| counts[*group] > 0).collect();
+        Self { counts, open }
     }
 
-    /// Pods of those that are `left` for `machine`, and what they are worth.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The number of groups, whether there are any of them or not.
+    pub fn groups(&self) -> usize {
+        self.counts.len()
+    }
+
+    /// Groups of which there are some, and how many.
+    pub fn counted(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
+        self.open.iter().map(|group| (*group, self.counts[*group]))
+    }
+
+    /// How often there are all of `pods`.
+    pub fn times(&self, pods: &[(usize, i64)]) -> i64 {
+        pods.iter().map(|(group, count)| self.counts[*group] / count).min().unwrap_or(0)
+    }
+
+    /// Takes all of `pods` so many times.
+    pub fn take(&mut self, pods: &[(usize, i64)], times: i64) {
+        pods.iter().for_each(|(group, count)| self.counts[*group] -= times * count);
+        let counts = &self.counts;
+        self.open.retain(|group| counts[*group] > 0);
+    }
+}
+
+impl Filler {
+    pub fn new(worth: &Worth) -> Self {
+        let mut order: Vec<usize> = (0..worth.pods.len()).collect();
+        order.sort_by(|one, other| worth.pods[*other].total_cmp(&worth.pods[*one]).then(one.cmp(other)));
+        let dearest = order.first().map_or(1.0, |group| worth.pods[*group]);
+        let mut rank = vec![0; order.len()];
+        order.into_iter().enumerate().for_each(|(at, group)| rank[group] = at);
+        Self { rank, dearest: dearest.max(f64::MIN_POSITIVE), steps: 0 }
+    }
+
+    /// Pods of those that are `left` for `machine`, and what they are worth by `values`.
     pub fn fill(
         &mut self,
         market: &Market,
         worth: &Worth,
+        values: &[f64],
         machine: usize,
-        left: &[i64],
+        left: &Left,
     ) -> (Vec<(usize, i64)>, f64) {
         let number = machine;
         let machine = &market.machines[number];
-        let offered: Vec<usize> =
-            self.order.iter().copied().filter(|group| left[*group] > 0 && machine.most[*group] > 0).collect();
-        let mut pods = vec![0_i64; market.groups.len()];
+        let offered: Vec<(usize, i64)> =
+            left.counted().filter(|(group, _)| machine.most[*group] > 0).collect();
         if offered.is_empty() {
             return (Vec::new(), 0.0);
         }
-        let mut room = machine.room.clone();
-        let mut limited = machine.clone();
-        limited.most.iter_mut().zip(left).for_each(|(most, left)| *most = (*most).min(*left));
-        let values: Vec<f64> =
-            worth.pods.iter().map(|value| value * (1.0 + LARGER_FIRST * value / self.dearest)).collect();
-        let start = fullest(&market.groups, &limited, &values);
+        let valued = offered.iter().map(|(group, left)| Offered {
+            requests: &market.groups[*group].requests,
+            most: machine.most[*group].min(*left),
+            value: values[*group] * (1.0 + LARGER_FIRST * values[*group] / self.dearest),
+        });
+        let start = fullest(&valued.collect::<Vec<_>>(), &machine.room);
         self.steps += start.effort;
-        for group in &offered {
-            let count = (start.pods[*group] + 1e-9).floor() as i64;
-            let count = count.min(fitting(&market.groups[*group].requests, &room)).min(left[*group]);
-            take(&mut room, &market.groups[*group].requests, count);
-            pods[*group] += count;
+        let mut by_worth: Vec<usize> = (0..offered.len()).collect();
+        by_worth.sort_unstable_by_key(|at| self.rank[offered[*at].0]);
+        let mut room = machine.room.clone();
+        let mut counts = vec![0_i64; offered.len()];
+        let addable = by_worth.iter().map(|at| {
+            let (group, left) = offered[*at];
+            let requests = &market.groups[group].requests;
+            let count = (start.pods[*at] + 1e-9).floor() as i64;
+            let count = count.min(fitting(requests, &room)).min(left);
+            take(&mut room, requests, count);
+            counts[*at] = count;
+            Addable { requests, value: values[group], left: left - count }
+        });
+        let groups = addable.collect();
+        let resources = &worth.resources[number];
+        let mut attempt =
+            Attempt { groups, resources, tries: TRIES, best: 0.0, found: Vec::new(), path: Vec::new() };
+        attempt.add(0, &mut room, 0.0);
+        self.steps +=
+            (TRIES - attempt.tries) * (market.width as u64 + 1) + (3 * left.groups()) as u64 + FILLING;
+        for at in attempt.found {
+            counts[by_worth[at]] += 1;
         }
-        let mut attempt = Attempt {
-            market,
-            values: &worth.pods,
-            resources: &worth.resources[number],
-            offered: &offered,
-            tries: TRIES,
-            best: 0.0,
-            found: Vec::new(),
-            path: Vec::new(),
-        };
-        let free: Vec<i64> = left.iter().zip(&pods).map(|(left, taken)| left - taken).collect();
-        attempt.add(0, &mut room, &mut free.clone(), 0.0);
-        self.steps += (TRIES - attempt.tries) * (market.width as u64 + 1) + (3 * left.len()) as u64 + FILLING;
-        for group in attempt.found {
-            pods[group] += 1;
-        }
-        let value = pods.iter().zip(&worth.pods).map(|(count, value)| *count as f64 * value).sum();
-        (pods.into_iter().enumerate().filter(|(_, count)| *count > 0).collect(), value)
+        let pods = offered.into_iter().zip(counts).map(|((group, _), count)| (group, count));
+        let pods: Vec<(usize, i64)> = pods.filter(|(_, count)| *count > 0).collect();
+        let value = pods.iter().map(|(group, count)| *count as f64 * values[*group]).sum();
+        (pods, value)
     }
 }
 
 impl Attempt<'_> {
-    /// Adds pods from the `first` of those offered on.
-    fn add(&mut self, first: usize, room: &mut [i64], left: &mut [i64], value: f64) {
+    /// Adds pods from the `first` of the groups on.
+    fn add(&mut self, first: usize, room: &mut [i64], value: f64) {
         if value > self.best {
             self.best = value;
             self.found.clone_from(&self.path);
         }
         let reach: f64 =
             self.resources.iter().zip(&*room).map(|(price, amount)| price * *amount as f64).sum();
-        for at in first..self.offered.len() {
-            let group = self.offered[at];
+        for at in first..self.groups.len() {
             if self.tries == 0 || value + reach <= self.best * (1.0 + 1e-9) {
                 return;
             }
             self.tries -= 1;
-            let requests = &self.market.groups[group].requests;
-            if left[group] == 0 || !requests.iter().zip(&*room).all(|(asked, there)| asked <= there) {
+            let Addable { requests, value: each, left } = self.groups[at];
+            if left == 0 || !requests.iter().zip(&*room).all(|(asked, there)| asked <= there) {
                 continue;
             }
             take(room, requests, 1);
-            left[group] -= 1;
-            self.path.push(group);
-            self.add(at, room, left, value + self.values[group]);
+            self.groups[at].left -= 1;
+            self.path.push(at);
+            self.add(at, room, value + each);
             self.path.pop();
-            left[group] += 1;
+            self.groups[at].left += 1;
             take(room, requests, -1);
         }
     }

@@ -3,7 +3,7 @@
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::filling::Filler;
+use super::filling::{Filler, Left};
 use super::{Bundle, Market, Worth, build};
 
 /// Steps that making a packing better is worth: for each pod, and at the most.
@@ -34,6 +34,7 @@ pub(super) fn mended(
         (price(bundle) as f64 - value).max(0.0)
     };
     let mut losses: Vec<f64> = bundles.iter().map(loss).collect();
+    let mut values: Vec<f64> = Vec::new();
     let until = filler.steps + STEPS.min(STEPS_A_POD.saturating_mul(market.pods() as u64));
     while filler.steps < until {
         let total: f64 = losses.iter().sum();
@@ -62,11 +63,12 @@ pub(super) fn mended(
         let before: i64 = emptied.iter().map(|at| price(&bundles[*at])).sum();
         // Other prices, other choices.
         let noise = NOISE * (chance.next_u64() % 3) as f64 / 2.0;
-        let mut tried = worth.clone();
-        for (group, _) in left.iter().enumerate().filter(|(_, count)| **count > 0) {
-            tried.pods[group] *= 1.0 + noise * (part(&mut chance) - 0.5);
+        let left = Left::new(left);
+        values.clone_from(&worth.pods);
+        for (group, _) in left.counted() {
+            values[group] *= 1.0 + noise * (part(&mut chance) - 0.5);
         }
-        let anew = build(market, &tried, left, before, filler);
+        let anew = build(market, worth, &values, left, before, filler);
         let after: i64 = anew.iter().map(price).sum();
         let carried = |of: &[Bundle]| -> i64 {
             of.iter().flat_map(|bundle| &bundle.pods).map(|(_, count)| count).sum()

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use super::bound::{Certificate, Filled, Machine, Market, Priced, prices};
-use filling::Filler;
+use filling::{Filler, Left};
 
 /// More groups of pods than this are priced by coarser ones.
 const GROUPS_MAX: usize = 170;
@@ -41,22 +41,19 @@ pub(super) fn pack(market: &Market, bill: Option<i64>) -> Vec<Bundle> {
     if bill.is_some_and(|bill| bill as f64 <= least * (1.0 + GAIN_MIN)) {
         return Vec::new();
     }
-    let mut filler = Filler::new(market, &worth);
-    let mut left: Vec<i64> = market.groups.iter().map(|group| group.count).collect();
+    let mut filler = Filler::new(&worth);
+    let mut left = Left::new(market.groups.iter().map(|group| group.count).collect());
     let mut bundles = whole(&worth.mix, &mut left);
-    bundles.extend(build(market, &worth, left, i64::MAX, &mut filler));
+    bundles.extend(build(market, &worth, &worth.pods, left, i64::MAX, &mut filler));
     mending::mended(market, &worth, bundles, &mut filler)
 }
 
 /// Of the machines of `mix`, those that are bought whole.
-fn whole(mix: &[Filled], left: &mut [i64]) -> Vec<Bundle> {
+fn whole(mix: &[Filled], left: &mut Left) -> Vec<Bundle> {
     let mut bundles = Vec::new();
     for filled in mix {
-        let there = filled.pods.iter().map(|(group, count)| left[*group] / count).min().unwrap_or(0);
-        let times = ((filled.times + 1e-6).floor() as i64).min(there);
-        for (group, count) in &filled.pods {
-            left[*group] -= times * count;
-        }
+        let times = ((filled.times + 1e-6).floor() as i64).min(left.times(&filled.pods));
+        left.take(&filled.pods, times);
         let bundle = Bundle { machine: filled.machine, pods: filled.pods.clone() };
         bundles.extend(std::iter::repeat_n(bundle, times.max(0) as usize));
     }
@@ -64,7 +61,6 @@ fn whole(mix: &[Filled], left: &mut [i64]) -> Vec<Bundle> {
 }
 
 /// What pods are worth, and resources on each machine, in micro-dollars an hour.
-#[derive(Clone)]
 struct Worth {
     pods: Vec<f64>,
     resources: Vec<Vec<f64>>,
@@ -138,17 +134,19 @@ impl PartialEq for Offer {
 impl Eq for Offer {}
 
 /// Buys the machine that carries the most for its price, again and again, until nobody is `left` whom a machine carries; but one
-/// machine for all that are left where that is cheaper in the end. Machines that cost more than `price_max` are not looked at.
+/// machine for all that are left where that is cheaper in the end. `values`: what a pod of each group is worth here. Machines that cost
+/// more than `price_max` are not looked at.
 fn build(
     market: &Market,
     worth: &Worth,
-    mut left: Vec<i64>,
+    values: &[f64],
+    mut left: Left,
     price_max: i64,
     filler: &mut Filler,
 ) -> Vec<Bundle> {
     let mut bundles: Vec<Bundle> = Vec::new();
-    let offer = |machine: usize, left: &[i64], filler: &mut Filler| {
-        let (pods, value) = filler.fill(market, worth, machine, left);
+    let offer = |machine: usize, left: &Left, filler: &mut Filler| {
+        let (pods, value) = filler.fill(market, worth, values, machine, left);
         let price = market.machines[machine].price.max(1) as f64;
         (!pods.is_empty()).then(|| Offer { ratio: value / price, machine, pods })
     };
@@ -160,9 +158,9 @@ fn build(
     let mut closed: Option<(i64, usize, Bundle)> = None;
     while let Some(best) = offers.pop() {
         // It is worth what it was as long as there are pods for it; what the others are worth has only become less.
-        let carried = best.pods.iter().map(|(group, count)| left[*group] / count).min().unwrap_or(0);
+        let carried = left.times(&best.pods);
         if carried > 0 {
-            filler.steps += (left.len() + affordable) as u64;
+            filler.steps += (left.groups() + affordable) as u64;
             if let Some(last) = last_one(market, &left, affordable) {
                 let total = cost + market.machines[last.machine].price;
                 if closed.as_ref().is_none_or(|(known, ..)| total < *known) {
@@ -174,16 +172,13 @@ fn build(
             bundles.push(Bundle { machine: best.machine, pods: best.pods.clone() });
             cost += market.machines[best.machine].price;
         }
-        for (group, count) in &best.pods {
-            left[*group] -= carried * count;
-        }
-        if left.iter().all(|count| *count == 0) {
+        left.take(&best.pods, carried);
+        if left.is_empty() {
             break;
         }
         offers.extend(offer(best.machine, &left, filler));
     }
-    let is_whole = left.iter().all(|count| *count == 0);
-    if let Some((_, after, last)) = closed.filter(|(total, ..)| !is_whole || *total < cost) {
+    if let Some((_, after, last)) = closed.filter(|(total, ..)| !left.is_empty() || *total < cost) {
         bundles.truncate(after);
         bundles.push(last);
     }
@@ -191,8 +186,8 @@ fn build(
 }
 
 /// The cheapest machine that carries all that are left, of the first so many.
-fn last_one(market: &Market, left: &[i64], affordable: usize) -> Option<Bundle> {
-    let pods: Vec<(usize, i64)> = left.iter().copied().enumerate().filter(|(_, count)| *count > 0).collect();
+fn last_one(market: &Market, left: &Left, affordable: usize) -> Option<Bundle> {
+    let pods: Vec<(usize, i64)> = left.counted().collect();
     let mut total = vec![0_i64; market.width];
     for (group, count) in &pods {
         let requests = &market.groups[*group].requests;
