@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::late_copy::LateCopy;
+use super::pod_budgets::PodBudgets;
 use crate::model::buffer::{CapacityBuffer, PodTemplate, Scalable};
 use crate::model::catalog::Catalog;
 use crate::model::claim::NodeClaim;
@@ -23,8 +24,8 @@ use crate::model::pool::{NodeOverlay, NodePool};
 use crate::model::quantity::ResourceName;
 use crate::model::symbol::Symbol;
 use crate::model::workload::{
-    CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, PodDisruptionBudget,
-    Service, StorageClass, VolumeAttachment,
+    CsiNode, DaemonSet, NamespaceFacts, PersistentVolume, PersistentVolumeClaim, Service, StorageClass,
+    VolumeAttachment,
 };
 
 /// The objects of one cluster as last seen.
@@ -37,7 +38,7 @@ pub struct Cluster {
     pub nodes: LateCopy<BTreeMap<NodeName, Arc<Node>>>,
     pub pods: LateCopy<BTreeMap<ObjectKey, Arc<Pod>>>,
     pub daemon_sets: LateCopy<BTreeMap<ObjectKey, Arc<DaemonSet>>>,
-    pub budgets: LateCopy<BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>>,
+    pub budgets: LateCopy<PodBudgets>,
     pub volume_claims: LateCopy<BTreeMap<ObjectKey, Arc<PersistentVolumeClaim>>>,
     pub volumes: LateCopy<BTreeMap<Symbol, Arc<PersistentVolume>>>,
     pub storage_classes: LateCopy<BTreeMap<Symbol, Arc<StorageClass>>>,
@@ -215,8 +216,8 @@ impl Cluster {
             Observation::PodGone(key) => self.remove_pod(*key),
             Observation::DaemonSet(set) => drop(self.daemon_sets.insert(set.key, set.clone())),
             Observation::DaemonSetGone(key) => drop(self.daemon_sets.remove(key)),
-            Observation::Budget(budget) => drop(self.budgets.insert(budget.key, budget.clone())),
-            Observation::BudgetGone(key) => drop(self.budgets.remove(key)),
+            Observation::Budget(budget) => self.budgets.insert(budget.key, budget.clone()),
+            Observation::BudgetGone(key) => self.budgets.remove(key),
             Observation::VolumeClaim(_)
             | Observation::VolumeClaimGone(_)
             | Observation::Volume(_)

@@ -2,6 +2,7 @@
 
 pub mod cluster;
 mod late_copy;
+mod pod_budgets;
 pub mod scheduling;
 pub mod provisioning;
 pub mod decision;

@@ -1,7 +1,7 @@
 //! Which nodes may be considered at all: the first thing that stands against a node is the reason it stays.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use super::budgets::Allowance;
 use super::command::is_waiting;
@@ -12,7 +12,7 @@ use crate::capacity::scheduling::is_protected;
 use crate::model::claim::ConditionType;
 use crate::model::label::{self, annotation};
 use crate::model::money::UsdPerHour;
-use crate::model::name::{ClaimName, NodeName, PoolName};
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName};
 use crate::model::node::Node;
 use crate::model::offering::InstanceType;
 use crate::model::pod::Pod;
@@ -180,20 +180,19 @@ fn refusal_of(round: &Round, pod: &Pod) -> Option<KeepReason> {
         let message = format!("pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod={})", pod.key);
         return Some(KeepReason::new("PodDoNotDisrupt", message));
     }
-    round.budgets_in(pod.key.namespace).next()?;
+    if round.cluster.budgets.is_empty() {
+        return None;
+    }
     let tolerates = first_untolerated(&[Taint::disrupted()], &pod.shape.tolerations).is_none();
     if !pod.is_active() || pod.is_mirror() || tolerates {
         return None;
     }
-    let matching: Vec<_> = round
-        .budgets_in(pod.key.namespace)
-        .filter(|budget| budget.selector.as_ref().is_some_and(|selector| selector.selects(&pod.shape.labels)))
-        .collect();
+    let matching = round.cluster.budgets.of(pod.key.namespace, &pod.shape.labels);
     let names = || matching.iter().map(|budget| budget.key.to_string()).collect::<Vec<_>>().join(" ");
     match matching.as_slice() {
         [] => None,
         [one] if one.always_allows_unhealthy && !pod.is_ready => None,
-        [one] if one.disruptions_allowed.unwrap_or_else(|| disruptions_allowed(round, one)) > 0 => None,
+        [one] if one.disruptions_allowed.unwrap_or_else(|| round.disruptions_counted(one)) > 0 => None,
         [_] => {
             let message = format!("pdb prevents pod evictions (PodDisruptionBudget=[{}])", names());
             Some(KeepReason::new("PodDisruptionBudget", message))
@@ -206,25 +205,37 @@ fn refusal_of(round: &Round, pod: &Pod) -> Option<KeepReason> {
     }
 }
 
-/// How many of a budget's pods may be away now, counted here because nobody wrote it into its status.
-fn disruptions_allowed(round: &Round, budget: &PodDisruptionBudget) -> i64 {
-    let Some(selector) = &budget.selector else { return 0 };
-    let selected = |pod: &&Arc<Pod>| {
-        pod.key.namespace == budget.key.namespace && !pod.is_terminal() && selector.selects(&pod.shape.labels)
-    };
-    let (mut expected, mut healthy) = (0, 0);
-    for pod in round.cluster.pods.values().filter(selected) {
-        expected += 1;
-        healthy += i64::from(pod.is_ready && pod.deleted.is_none());
+/// How many pods may be away now of each budget into whose status nobody wrote it, counted in one walk over all pods.
+pub(super) fn count_disruptions(round: &Round) -> BTreeMap<ObjectKey, i64> {
+    let budgets = &round.cluster.budgets;
+    let is_uncounted = |budget: &PodDisruptionBudget| budget.disruptions_allowed.is_none();
+    // Of those that select anything: how many pods should be there, and how many are well.
+    let mut counts: BTreeMap<ObjectKey, (i64, i64)> = BTreeMap::new();
+    for pod in round.cluster.pods.values().filter(|pod| !pod.is_terminal()) {
+        for budget in
+            budgets.of(pod.key.namespace, &pod.shape.labels).into_iter().filter(|budget| is_uncounted(budget))
+        {
+            let (expected, healthy) = counts.entry(budget.key).or_default();
+            *expected += 1;
+            *healthy += i64::from(pod.is_ready && pod.deleted.is_none());
+        }
     }
+    let allowed = counts.into_iter().filter_map(|(key, (expected, healthy))| {
+        let budget = budgets.get(&key)?;
+        Some((key, (healthy - must_stay(budget, expected)).max(0)))
+    });
+    allowed.collect()
+}
+
+/// How many of so many pods `budget` wants to be well.
+fn must_stay(budget: &PodDisruptionBudget, expected: i64) -> i64 {
     let count = |bound: CountOrPercent| match bound {
         CountOrPercent::Count(count) => count,
         CountOrPercent::Percent(percent) => (expected * i64::from(percent) + 99) / 100,
     };
-    let must_stay = match (budget.min_available, budget.max_unavailable) {
+    match (budget.min_available, budget.max_unavailable) {
         (Some(least), _) => count(least),
         (None, Some(most)) => expected - count(most),
         (None, None) => expected - 1,
-    };
-    (healthy - must_stay).max(0)
+    }
 }

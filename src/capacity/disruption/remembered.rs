@@ -16,10 +16,11 @@ use super::removal::Refused;
 use super::returning;
 use super::round::Round;
 use crate::capacity::late_copy::LateCopy;
+use crate::capacity::pod_budgets::PodBudgets;
 use crate::capacity::scheduling::{Chain, Fit, Footing, OfferingKey, Relied};
 use crate::model::hash::FastMap;
 use crate::model::money::UsdPerHour;
-use crate::model::name::{NodeName, ObjectKey};
+use crate::model::name::NodeName;
 use crate::model::workload::PodDisruptionBudget;
 
 #[derive(Clone, Debug, Default)]
@@ -27,7 +28,7 @@ pub(crate) struct Remembered {
     /// How things stood when all that is here held.
     footing: Option<Footing>,
     doubted: BTreeMap<OfferingKey, Timestamp>,
-    budgets: LateCopy<BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>>,
+    budgets: LateCopy<PodBudgets>,
     answers: FastMap<(NodeName, Fit), Remembrance>,
     /// Nodes whose pods have been given places before.
     planned: BTreeSet<NodeName>,
@@ -109,7 +110,7 @@ impl Remembered {
 
 /// Whether the budgets of pods ask in `round` for what those of `known` do: by their terms some pods are never evicted. How many may be
 /// away now is not looked at here.
-fn have_same_terms(known: &BTreeMap<ObjectKey, Arc<PodDisruptionBudget>>, round: &Round) -> bool {
+fn have_same_terms(known: &PodBudgets, round: &Round) -> bool {
     let is_same = |one: &PodDisruptionBudget, other: &PodDisruptionBudget| {
         one.key == other.key
             && one.selector == other.selector

@@ -1,7 +1,7 @@
 //! The picture that a round of disruption judges, and that its commands change: what the next round sees is what the cluster
 //! would be had they been started.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::balanced::Move;
 use super::budgets::{Allowance, allowances};
-use super::candidates::{Candidate, Class, KeepReason, Weighed, admit};
+use super::candidates::{Candidate, Class, KeepReason, Weighed, admit, count_disruptions};
 use super::command::{Command, is_waiting};
 use super::drift::batch::Alone;
 use super::remembered::Remembered;
@@ -28,7 +28,7 @@ use crate::capacity::scheduling::{
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::{FastMap, FastSet};
 use crate::model::label;
-use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, ProviderId, Uid};
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::pod::Pod;
 use crate::model::pool::DisruptionReason;
 use crate::model::workload::PodDisruptionBudget;
@@ -81,7 +81,8 @@ pub(crate) struct Round<'a> {
     hosting: Hosting,
     /// The nodes that have such room.
     pub hosts: BTreeSet<NodeName>,
-    budgets_by_namespace: BTreeMap<Namespace, Vec<Arc<PodDisruptionBudget>>>,
+    /// How many pods may be away of budgets that do not say so themselves.
+    disruptions_counted: OnceCell<BTreeMap<ObjectKey, i64>>,
     /// Nodes that were looked at as candidates.
     pub(super) weighed: RefCell<FastMap<NodeName, Weighed>>,
     /// What every method asks of this picture, once one of them has.
@@ -145,10 +146,6 @@ impl<'a> Round<'a> {
         settings: &'a Settings,
         now: Timestamp,
     ) -> Self {
-        let mut budgets_by_namespace: BTreeMap<Namespace, Vec<_>> = BTreeMap::new();
-        for budget in cluster.budgets.values() {
-            budgets_by_namespace.entry(budget.key.namespace).or_default().push(budget.clone());
-        }
         let mut waiting = provisionable_pods(&cluster, scheduling).0;
         arrange(&mut waiting);
         let mut round = Self {
@@ -178,7 +175,7 @@ impl<'a> Round<'a> {
             room: virtual_pods(&cluster, scheduling),
             hosting: Hosting::default(),
             hosts: BTreeSet::new(),
-            budgets_by_namespace,
+            disruptions_counted: OnceCell::new(),
             weighed: RefCell::default(),
             admitted: [None, None],
             allowances: RefCell::default(),
@@ -244,9 +241,10 @@ impl<'a> Round<'a> {
         self.settling = self.cluster.nodes.values().filter(settles).map(|node| node.name).collect();
     }
 
-    /// PodDisruptionBudgets of a namespace.
-    pub fn budgets_in(&self, namespace: Namespace) -> impl Iterator<Item = &Arc<PodDisruptionBudget>> {
-        self.budgets_by_namespace.get(&namespace).into_iter().flatten()
+    /// How many pods of `budget`, which does not say so itself, may be away now: no pod moves in a round.
+    pub fn disruptions_counted(&self, budget: &PodDisruptionBudget) -> i64 {
+        let counted = self.disruptions_counted.get_or_init(|| count_disruptions(self));
+        counted.get(&budget.key).copied().unwrap_or(0)
     }
 
     /// Every node that may go, by name; the reasons of the others are noted.

@@ -270,11 +270,7 @@ pub fn blocking_budgets<'a>(cluster: &'a Cluster, pod: &Pod) -> Vec<&'a Arc<PodD
     if tolerates_disruption || pod.is_mirror() {
         return Vec::new();
     }
-    let of_pod = |budget: &&Arc<PodDisruptionBudget>| {
-        budget.key.namespace == pod.key.namespace
-            && budget.selector.as_ref().is_some_and(|selector| selector.selects(&pod.shape.labels))
-    };
-    let matching: Vec<_> = cluster.budgets.values().filter(of_pod).collect();
+    let matching = cluster.budgets.of(pod.key.namespace, &pod.shape.labels);
     if matching.len() > 1 {
         return matching;
     }

@@ -441,6 +441,15 @@ impl RuleBook {
         self.hosts[host].is_seen_by(&group.rule.filter).then_some(domain)
     }
 
+    /// Whether the domain that the host is in could be no more without so many hosts.
+    pub(super) fn may_vanish(&self, rule: RuleId, host: HostId, removed: usize) -> bool {
+        let base = &self.rules[rule];
+        self.keys.get(base.group.key).hosts[host].is_some_and(|domain| {
+            let givers = base.givers.get(domain as usize).copied().unwrap_or(0);
+            givers as usize <= removed && !base.offered.contains(&domain)
+        })
+    }
+
     pub fn stays(&self, host: HostId) -> bool {
         self.hosts[host].stays
     }

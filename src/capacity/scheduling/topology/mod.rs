@@ -204,6 +204,7 @@ impl Topology {
         let mut without: Vec<(DomainId, u32)> = Vec::new();
         for host in &self.removed {
             if book.stays(*host)
+                && book.may_vanish(rule, *host, self.removed.len())
                 && let Some(domain) = book.seen_on(rule, *host)
             {
                 touched.push(domain);
