@@ -30,10 +30,15 @@ pub(in super::super) type HostId = usize;
 struct Host {
     node: Option<Arc<Node>>,
     requirements: Option<Requirements>,
+    /// By number of the filter, as far as it was asked: whether that looks at it.
+    seen: Vec<Option<bool>>,
     /// It gives domains: it is not on its way out.
     stays: bool,
     bound: Vec<Bound>,
 }
+
+/// A number in [`RuleBook::filters`].
+type FilterId = usize;
 
 /// What a bound pod is counted as.
 #[derive(Clone)]
@@ -52,10 +57,17 @@ impl Bound {
 }
 
 impl Host {
-    fn is_seen_by(&mut self, filter: &NodeFilter) -> bool {
+    fn new(node: Option<Arc<Node>>, stays: bool) -> Self {
+        Self { node, requirements: None, seen: Vec::new(), stays, bound: Vec::new() }
+    }
+
+    fn is_seen_by(&mut self, filter: &NodeFilter, number: FilterId) -> bool {
         let Some(node) = &self.node else { return false };
         if filter.is_open() {
             return true;
+        }
+        if let Some(Some(is_seen)) = self.seen.get(number) {
+            return *is_seen;
         }
         let requirements = self.requirements.get_or_insert_with(|| {
             let mut requirements = Requirements::of_labels(&node.labels);
@@ -64,7 +76,12 @@ impl Host {
             }
             requirements
         });
-        filter.accepts(requirements, &node.taints, Undefined::Nothing)
+        let is_seen = filter.accepts(requirements, &node.taints, Undefined::Nothing);
+        if number >= self.seen.len() {
+            self.seen.resize(number + 1, None);
+        }
+        self.seen[number] = Some(is_seen);
+        is_seen
     }
 
     fn named(&self) -> Option<(&Labels, Symbol)> {
@@ -84,6 +101,7 @@ struct Class {
 /// A rule as it is before anything is placed.
 pub(super) struct Base {
     pub group: Arc<Group>,
+    filter: FilterId,
     /// Bound pods that keep others away by it.
     pub keepers: u32,
     /// Nodes that give each domain.
@@ -137,6 +155,10 @@ pub(in super::super) struct RuleBook {
     /// Some of them count pods that did not ask for it.
     counts_others: bool,
     by_rule: FastMap<Arc<Rule>, RuleId>,
+    /// Which nodes rules look at.
+    filters: FastMap<NodeFilter, FilterId>,
+    /// Rules that see the same domains on the same nodes.
+    by_view: BTreeMap<(KeyId, FilterId), Vec<RuleId>>,
     /// Rules by a label value that they ask for, and those that ask for none.
     by_label: FastMap<(Symbol, Symbol), Vec<RuleId>>,
     by_nothing: Vec<RuleId>,
@@ -185,8 +207,7 @@ impl RuleBook {
                 (None, Some(host)) => {
                     self.put_bound(host, Vec::new());
                     self.give(host, false);
-                    self.hosts[host] =
-                        Host { node: None, requirements: None, stays: false, bound: Vec::new() };
+                    self.hosts[host] = Host::new(None, false);
                     self.put_in_tables(host);
                     self.host_by_name.remove(&name);
                     self.vacant.push(host);
@@ -208,14 +229,14 @@ impl RuleBook {
         let bound = former.bound.clone();
         self.put_bound(host, Vec::new());
         self.give(host, false);
-        self.hosts[host] = Host { node: Some(node.clone()), requirements: None, stays, bound: Vec::new() };
+        self.hosts[host] = Host::new(Some(node.clone()), stays);
         self.put_in_tables(host);
         self.give(host, true);
         self.put_bound(host, bound);
     }
 
     fn add_host(&mut self, node: &Arc<Node>, stays: bool) {
-        let new = Host { node: Some(node.clone()), requirements: None, stays, bound: Vec::new() };
+        let new = Host::new(Some(node.clone()), stays);
         let host = match self.vacant.pop() {
             Some(host) => {
                 self.hosts[host] = new;
@@ -436,9 +457,9 @@ impl RuleBook {
 
     /// Whether the rule looks at the node, and where the node is.
     pub(super) fn seen_on(&mut self, rule: RuleId, host: HostId) -> Option<DomainId> {
-        let group = &self.rules[rule].group;
+        let Base { group, filter, .. } = &self.rules[rule];
         let domain = self.keys.get(group.key).hosts[host]?;
-        self.hosts[host].is_seen_by(&group.rule.filter).then_some(domain)
+        self.hosts[host].is_seen_by(&group.rule.filter, *filter).then_some(domain)
     }
 
     /// Whether the domain that the host is in could be no more without so many hosts.
@@ -448,6 +469,15 @@ impl RuleBook {
             let givers = base.givers.get(domain as usize).copied().unwrap_or(0);
             givers as usize <= removed && !base.offered.contains(&domain)
         })
+    }
+
+    /// Rules for which a domain could be no more if the host goes, as the last of `removed` ones.
+    pub(super) fn losing(&self, host: HostId, removed: usize) -> Vec<RuleId> {
+        let views = self.by_view.values().filter(|rules| {
+            let first = rules[0];
+            !self.rules[first].group.is_by_host && self.may_vanish(first, host, removed)
+        });
+        if self.stays(host) { views.flatten().copied().collect() } else { Vec::new() }
     }
 
     pub fn stays(&self, host: HostId) -> bool {
@@ -463,6 +493,7 @@ impl RuleBook {
         let rule = Arc::new(rule);
         let id = self.rules.len();
         let base = self.counted(rule.clone(), key);
+        self.by_view.entry((key, base.filter)).or_default().push(id);
         self.rules.push(base);
         match asked_labels(&rule) {
             Some(SelectorTerm { key, values, .. }) => {
@@ -480,6 +511,8 @@ impl RuleBook {
 
     /// The group of a rule with every domain that a pool could give a node or that a node has; nothing is counted yet.
     fn counted(&mut self, rule: Arc<Rule>, key: KeyId) -> Base {
+        let next = self.filters.len();
+        let filter = *self.filters.entry(rule.filter.clone()).or_insert(next);
         let table = self.keys.get_mut(key);
         let mut group = Group::new(rule.clone(), key, table.is_by_host);
         let mut offered = BTreeSet::new();
@@ -500,7 +533,7 @@ impl RuleBook {
             givers = vec![0; table.len()];
             for (at, host) in self.hosts.iter_mut().enumerate().filter(|(_, host)| host.stays) {
                 let Some(domain) = table.hosts[at] else { continue };
-                if host.is_seen_by(&rule.filter) {
+                if host.is_seen_by(&rule.filter, filter) {
                     givers[domain as usize] += 1;
                 }
             }
@@ -511,7 +544,7 @@ impl RuleBook {
                 group.known.insert(at);
             }
         }
-        Base { group: Arc::new(group), keepers: 0, givers, offered }
+        Base { group: Arc::new(group), filter, keepers: 0, givers, offered }
     }
 
     fn count_bound(&mut self, id: RuleId) {

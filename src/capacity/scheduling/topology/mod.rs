@@ -141,21 +141,33 @@ impl Topology {
         withdrawn: Vec<usize>,
         sight: &mut Sight,
     ) {
-        let start = self.leaving.len();
+        let (start, first_removed) = (self.leaving.len(), self.removed.len());
         self.leaving.extend(leaving);
         self.removed.extend(removed);
-        for at in 0..start {
-            self.note_leaving(at, self.rules_noted, sight.book);
+        if self.rules_noted < sight.book.len() {
+            for at in 0..start {
+                self.note_leaving(at, self.rules_noted, sight.book);
+            }
         }
+        // Rules for which that may change anything.
+        let mut concerned: BTreeSet<RuleId> = BTreeSet::new();
         for at in start..self.leaving.len() {
-            self.note_leaving(at, 0, sight.book);
+            concerned.extend(self.note_leaving(at, 0, sight.book));
             for rule in self.leaving[at].standing.shuns.iter() {
                 self.leaving_of.entry(*rule).or_default().push(at);
+                concerned.insert(*rule);
             }
         }
         self.rules_noted = sight.book.len();
-        for rule in 0..self.groups.len() {
-            let Some(mut group) = self.groups[rule].take() else { continue };
+        for at in &withdrawn {
+            let standing = &self.placed[*at].0;
+            concerned.extend(sight.book.selecting(standing.class).iter().chain(standing.shuns.iter()));
+        }
+        for host in &self.removed[first_removed..] {
+            concerned.extend(sight.book.losing(*host, self.removed.len()));
+        }
+        for rule in concerned {
+            let Some(mut group) = self.groups.get_mut(rule).and_then(Option::take) else { continue };
             let mut touched = Vec::new();
             for at in &withdrawn {
                 self.count_placed(&mut group, rule, *at, -1, sight);
@@ -170,16 +182,18 @@ impl Topology {
     }
 
     /// Finds the rules from `first` on that count a pod that leaves.
-    fn note_leaving(&mut self, at: usize, first: RuleId, book: &mut RuleBook) {
+    fn note_leaving(&mut self, at: usize, first: RuleId, book: &mut RuleBook) -> Vec<RuleId> {
         let Leaving { standing, is_counted, .. } = &self.leaving[at];
-        if *is_counted {
-            let selecting = book.selecting(standing.class);
-            let counts =
-                |rule: &&RuleId| **rule >= first && book.base(**rule).group.rule.kind != Kind::Shunned;
-            for rule in selecting.iter().filter(counts) {
-                self.leaving_of.entry(*rule).or_default().push(at);
-            }
+        if !is_counted {
+            return Vec::new();
         }
+        let selecting = book.selecting(standing.class);
+        let counts = |rule: &RuleId| *rule >= first && book.base(*rule).group.rule.kind != Kind::Shunned;
+        let counting: Vec<RuleId> = selecting.iter().copied().filter(counts).collect();
+        for rule in &counting {
+            self.leaving_of.entry(*rule).or_default().push(at);
+        }
+        counting
     }
 
     /// Takes out of `group` the pods of `noted`, and domains of `touched` and of removed nodes that are no more.
@@ -280,8 +294,15 @@ impl Topology {
         if !group.is_by_host {
             self.index_bins(group.key, sight);
         }
-        for at in (0..self.placed.len()).filter(|at| !self.withdrawn.contains(at)).collect::<Vec<_>>() {
-            self.count_placed(&mut group, rule, at, 1, sight);
+        let mut by_class: FastMap<ClassId, bool> = FastMap::default();
+        let is_shunned = group.rule.kind == Kind::Shunned;
+        for at in 0..self.placed.len() {
+            let class = self.placed[at].0.class;
+            let is_counted =
+                is_shunned || *by_class.entry(class).or_insert_with(|| sight.book.selects(rule, class));
+            if is_counted && !self.withdrawn.contains(&at) {
+                self.count_placed(&mut group, rule, at, 1, sight);
+            }
         }
         self.groups[rule] = Some(group);
     }
