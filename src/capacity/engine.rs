@@ -244,7 +244,9 @@ impl Engine {
                 }
             }
             Observation::Claim(claim) => {
-                self.unconfirmed.confirm_claim(claim.name);
+                if self.unconfirmed.confirm_claim(claim.name) {
+                    self.touch_waiting();
+                }
                 self.refusals.forget(claim.name);
                 self.revision +=
                     u64::from(self.cluster.claims.get(&claim.name).is_none_or(|known| **known != **claim));
@@ -255,12 +257,11 @@ impl Engine {
                 self.revision += 1;
             }
             Observation::Node(node) => {
-                self.unconfirmed.confirm_node(node.name);
+                let is_confirmed = self.unconfirmed.confirm_node(node.name);
                 let known = self.cluster.nodes.get(&node.name);
                 self.revision += u64::from(known.is_none_or(|known| **known != **node));
-                if known.is_some_and(|known| known.is_ready() != node.is_ready()) {
-                    // Some may have waited for it.
-                    self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
+                if is_confirmed || known.is_some_and(|known| known.is_ready() != node.is_ready()) {
+                    self.touch_waiting();
                 }
             }
             Observation::NodeGone(name) => {
@@ -500,7 +501,7 @@ impl Engine {
         self.tries.forget_claim(name);
         self.given_up.remove(&name);
         self.waiting.remove(&name);
-        self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
+        self.touch_waiting();
     }
 
     fn see_pool(&mut self, name: PoolName) {
@@ -710,7 +711,11 @@ impl Engine {
                 self.nominations.forget_claim(name);
             }
         }
-        // Some may have waited for one of them.
+        self.touch_waiting();
+    }
+
+    /// Something is seen of a claim or a node for which some may wait.
+    fn touch_waiting(&mut self) {
         self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
     }
 
@@ -830,7 +835,8 @@ impl Engine {
         if !steps.actions.is_empty() {
             return steps;
         }
-        command::advance(&self.cluster, claim, self.waiting.len(), now, &mut steps);
+        let is_seen = |claim: &NodeClaim| self.unconfirmed.has_seen_initialized(claim);
+        command::advance(&self.cluster, claim, self.waiting.len(), is_seen, now, &mut steps);
         if !steps.is_idle() {
             return steps;
         }

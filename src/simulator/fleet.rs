@@ -225,7 +225,7 @@ impl PoolPlan {
             _ => ConsolidationPolicy::WhenEmptyOrUnderutilized,
         };
         let after = [0, 30, 60, 600][chance::below(rng, 4) as usize];
-        Self {
+        let mut pool = Self {
             name: format!("pool-{at}"),
             capacity_types,
             zones,
@@ -244,7 +244,12 @@ impl PoolPlan {
                 .then(|| Span(SignedDuration::from_mins(2 + chance::below(rng, 30) as i64))),
             is_tainted,
             has_startup_taint: chance::happens(rng, 200),
+        };
+        // A static pool may have no weight, and only its nodes may be limited (API-033).
+        if pool.replicas.is_some() {
+            (pool.limit_cpu, pool.weight) = (None, 0);
         }
+        pool
     }
 
     /// How many of its words can be left out.

@@ -447,7 +447,14 @@ impl Witness {
                 chosen_reason(claim),
                 Some(DisruptionReason::Empty | DisruptionReason::Underutilized)
             );
-            let Some(node) = objects.node_of(claim).filter(|_| is_saving) else { continue };
+            // Where the machine is gone already nothing is emptied any more.
+            let runs = |machine: &super::cloud::Machine| {
+                machine.ended.is_none() && Some(machine.instance.provider_id) == claim.provider_id
+            };
+            if !is_saving || !world.cloud().machines().any(runs) {
+                continue;
+            }
+            let Some(node) = objects.node_of(claim) else { continue };
             let replacements = replacements_of(claim);
             if replacements.is_empty() {
                 emptied.insert(node.name);

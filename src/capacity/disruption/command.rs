@@ -6,6 +6,7 @@
 //! takes everything back: the nodes serve on as if nothing had been.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -277,6 +278,36 @@ pub(crate) fn replacements_of(claim: &NodeClaim) -> Vec<ClaimName> {
     replacements_in(&claim.annotations)
 }
 
+/// What `waiting` claims take of the limits of their pools beyond what their replacements take: whatever those fail for, they stay.
+pub(crate) fn kept_for<'c>(
+    cluster: &Cluster,
+    waiting: impl Iterator<Item = &'c Arc<NodeClaim>>,
+) -> BTreeMap<PoolName, Resources> {
+    let size = |claim: &NodeClaim| {
+        let capacity = cluster.node_of(claim).map_or(&claim.capacity, |node| &node.capacity);
+        capacity.plus(&[(*resource::NODES, 1)].into_iter().collect())
+    };
+    let mut by_replacements: BTreeMap<Vec<ClaimName>, BTreeMap<PoolName, Resources>> = BTreeMap::new();
+    for claim in waiting {
+        if let Some(pool) = claim.pool() {
+            let of_command = by_replacements.entry(replacements_of(claim)).or_default();
+            of_command.entry(pool).or_default().add(&size(claim));
+        }
+    }
+    let mut kept: BTreeMap<PoolName, Resources> = BTreeMap::new();
+    for (replacements, pools) in by_replacements {
+        let coming = replacements.iter().filter_map(|name| cluster.claims.get(name));
+        let coming: Vec<_> = coming.filter(|claim| claim.deleted.is_none()).collect();
+        for (pool, mut more) in pools {
+            let of_pool = coming.iter().filter(|claim| claim.pool() == Some(pool));
+            of_pool.for_each(|claim| more.subtract(&size(claim)));
+            let more = more.iter().map(|(name, amount)| (name, amount.max(0))).collect();
+            kept.entry(pool).or_default().add(&more);
+        }
+    }
+    kept
+}
+
 /// The replacements that `annotations` of a claim name.
 pub(crate) fn replacements_in(annotations: &Labels) -> Vec<ClaimName> {
     let names = annotations.get(&*annotation::REPLACED_BY).map_or("", |names| names.as_str());
@@ -351,11 +382,13 @@ pub(crate) fn reason_of(claim: &NodeClaim) -> &str {
     known.map_or("Forceful Termination", |condition| condition.reason.as_str())
 }
 
-/// The next step of a claim that was disrupted, while `waiting` claims wait for their replacements.
+/// The next step of a claim that was disrupted, while `waiting` claims wait for their replacements. `is_seen`: of a claim that is
+/// initialized, whether it was seen so: writing that may have failed.
 pub(crate) fn advance(
     cluster: &Cluster,
     claim: &NodeClaim,
     waiting: usize,
+    is_seen: impl Fn(&NodeClaim) -> bool,
     now: Timestamp,
     steps: &mut Steps,
 ) {
@@ -373,7 +406,7 @@ pub(crate) fn advance(
             Some(replacement) if replacement.deleted.is_some() => {
                 return take_back(cluster, claim, &format!("its replacement {name} is going away"), steps);
             }
-            Some(replacement) if is_ready(cluster, replacement) => {}
+            Some(replacement) if is_ready(cluster, replacement) && is_seen(replacement) => {}
             Some(_) => pending.push(name),
         }
     }

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::balanced::Move;
 use super::budgets::{Allowance, allowances};
 use super::candidates::{Candidate, Class, KeepReason, Weighed, admit, count_disruptions};
-use super::command::{Command, is_waiting};
+use super::command::{Command, is_waiting, kept_for};
 use super::drift::batch::Alone;
 use super::remembered::Remembered;
 use super::removal::{Refused, needed_by_waiting_pods, no_place};
@@ -23,7 +23,7 @@ use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
     self, Beginning, Chain, Differences, Fit, Footing, Ground, Link, Mode, NewNode, OfferingKey, Place,
     Planned, Relied, Request, Solution, Supply, To, Unschedulable, arrange, begin, go_on, moving_from,
-    moving_pods, provisionable_pods,
+    moving_pods, provisionable_pods, usage_by_pool,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::{FastMap, FastSet};
@@ -31,6 +31,7 @@ use crate::model::label;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::pod::Pod;
 use crate::model::pool::DisruptionReason;
+use crate::model::quantity::Resources;
 use crate::model::workload::PodDisruptionBudget;
 
 pub(crate) struct Round<'a> {
@@ -63,6 +64,8 @@ pub(crate) struct Round<'a> {
     pub tries: Tries,
     /// When something that holds a roll back is over.
     pub rolls_on_at: Option<Timestamp>,
+    /// What pools with nodes that wait for their replacements use at least: such a node stays if its replacement fails.
+    used_at_least: BTreeMap<PoolName, Resources>,
     /// Why a node stays, as far as some method said so.
     pub notes: BTreeMap<NodeName, KeepReason>,
     /// Nodes that would go, and that nothing but the budgets of their pools keeps.
@@ -165,6 +168,7 @@ impl<'a> Round<'a> {
             looked_together: false,
             tries: Tries::default(),
             rolls_on_at: None,
+            used_at_least: BTreeMap::new(),
             notes: BTreeMap::new(),
             held: BTreeMap::new(),
             blocked: BTreeSet::new(),
@@ -185,7 +189,7 @@ impl<'a> Round<'a> {
             touched: Touched::default(),
             cluster,
         };
-        round.mark();
+        round.keep_limits();
         round.touched = round.cluster.take_touched();
         round
     }
@@ -217,6 +221,21 @@ impl<'a> Round<'a> {
             start.ground = None;
         }
         self.touched.add(touched);
+    }
+
+    /// Marks, and leaves in the limits what nodes need that may stay after all.
+    fn keep_limits(&mut self) {
+        let waits = |claim: &&Arc<NodeClaim>| is_waiting(claim) && claim.deleted.is_none();
+        let kept = kept_for(&self.cluster, self.cluster.claims.values().filter(waits));
+        self.mark();
+        if !kept.is_empty() {
+            let used = usage_by_pool(&self.cluster, self.supply);
+            let used_at_least = kept.into_iter().map(|(pool, more)| {
+                let used = used.get(&pool).cloned().unwrap_or_default();
+                (pool, used.plus(&more))
+            });
+            self.used_at_least = used_at_least.collect();
+        }
     }
 
     /// Counts nodes that wait for their replacements as on their way out, and works out anew which claims are consolidatable, and which have drifted besides those that are known to.
@@ -494,7 +513,7 @@ impl<'a> Round<'a> {
             without_claims: nobody(),
             shut_claims: nobody(),
             planned: &self.planned,
-            used_at_least: const { &BTreeMap::new() },
+            used_at_least: &self.used_at_least,
             settings: self.scheduling,
             mode: Mode::Simulation { settling: nobody() },
         }
@@ -607,6 +626,17 @@ impl<'a> Round<'a> {
     pub fn start(&mut self, command: &Command) {
         self.turn += 1;
         self.tries.start(command);
+        if !command.replacements.is_empty() {
+            let used = match &self.start.get_mut().ground {
+                Some(ground) => ground.used().clone(),
+                None => usage_by_pool(&self.cluster, self.supply),
+            };
+            let claims = command.claims.iter().filter_map(|name| self.cluster.claims.get(name));
+            let pools: BTreeSet<PoolName> = claims.filter_map(|claim| claim.pool()).collect();
+            for (pool, used) in used.iter().filter(|(pool, _)| pools.contains(pool)) {
+                self.used_at_least.entry(*pool).or_default().raise(used);
+            }
+        }
         for claim in &command.claims {
             if let Some(known) = self.cluster.claims.get(claim) {
                 let deleted = Some(known.deleted.unwrap_or(self.now));

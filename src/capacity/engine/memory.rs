@@ -9,10 +9,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::scheduling::{Ground, Supply};
 use crate::model::action::{Action, Notice, Subject};
-use crate::model::claim::NodeClaim;
+use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::{ClaimName, NodeName};
 use crate::model::node::Node;
 use crate::model::symbol::Symbol;
+use crate::model::taint::Taint;
 
 /// The same thing is told again after so long: fifteen minutes, as in Karpenter.
 const REPEAT_AFTER: SignedDuration = SignedDuration::from_mins(15);
@@ -141,12 +142,24 @@ impl Unconfirmed {
         self.claims.contains_key(&name)
     }
 
-    pub fn confirm_claim(&mut self, name: ClaimName) {
-        self.claims.remove(&name);
+    /// Whether `claim`, which is initialized, was seen so, and its node as well: not only decided to be.
+    pub fn has_seen_initialized(&self, claim: &NodeClaim) -> bool {
+        let is_claim_so = self.claims.get(&claim.name).is_none_or(|(seen, _)| {
+            seen.as_ref().is_some_and(|seen| seen.conditions.is_true(ConditionType::Initialized))
+        });
+        let is_open = |node: &Node| !node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()));
+        let node = claim.node.and_then(|node| self.nodes.get(&node));
+        is_claim_so && node.is_none_or(|(seen, _)| seen.as_ref().is_some_and(|seen| is_open(seen)))
     }
 
-    pub fn confirm_node(&mut self, name: NodeName) {
-        self.nodes.remove(&name);
+    /// Whether anything was waited for.
+    pub fn confirm_claim(&mut self, name: ClaimName) -> bool {
+        self.claims.remove(&name).is_some()
+    }
+
+    /// The same of a node.
+    pub fn confirm_node(&mut self, name: NodeName) -> bool {
+        self.nodes.remove(&name).is_some()
     }
 
     /// What was decided about these is through: the cluster tells what came of it within a time.

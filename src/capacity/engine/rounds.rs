@@ -26,10 +26,11 @@ use crate::capacity::static_capacity;
 use crate::model::action::{Action, ClaimChange, Notice, Subject};
 use crate::model::claim::NodeClaim;
 use crate::model::count::{agreeing, counted};
-use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
+use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, Uid};
 use crate::model::node::Node;
 use crate::model::pod::Pod;
 use crate::model::pool::PoolCondition;
+use crate::model::quantity::Resources;
 
 /// Pods that wait although nothing new came are looked at again after so long, if anything else changed.
 const RETRY_AFTER: SignedDuration = SignedDuration::from_secs(10);
@@ -208,6 +209,14 @@ impl Engine {
         pods.extend(room.iter().cloned());
         let settings = self.settings.scheduling.clone();
         let view = &self.cluster;
+        let waits = |claim: &&Arc<NodeClaim>| is_waiting(claim) && claim.deleted.is_none();
+        let waiting_claims = self.waiting.iter().filter_map(|name| view.claims.get(name)).filter(waits);
+        let kept = command::kept_for(view, waiting_claims).into_iter();
+        let used_at_least = kept.map(|(pool, more)| {
+            let used = ground.used().get(&pool).cloned().unwrap_or_default();
+            (pool, used.plus(&more))
+        });
+        let used_at_least: BTreeMap<PoolName, Resources> = used_at_least.collect();
         let request = Request {
             cluster: view,
             supply: &supply,
@@ -218,7 +227,7 @@ impl Engine {
             without_claims: &BTreeSet::new(),
             shut_claims: &BTreeSet::new(),
             planned: self.plans.places(),
-            used_at_least: &BTreeMap::new(),
+            used_at_least: &used_at_least,
             settings: &settings,
             mode: Mode::Provisioning,
         };
@@ -243,8 +252,10 @@ impl Engine {
         let bought_for = purchase.claims.iter().flat_map(|(_, pods)| pods);
         let made = purchase.claims.iter().map(|(claim, _)| claim.name);
         let bought_for = bought_for.filter_map(|key| view.pods.get(key));
-        self.nominations.note_crowd(made, bought_for.clone());
-        self.regrets.note_bought(bought_for.map(|pod| &**pod), view, now);
+        self.nominations.note_crowd(made, bought_for);
+        let by_node = purchase.claims.iter();
+        let by_node = by_node.map(|(_, pods)| pods.iter().filter_map(|key| view.pods.get(key)));
+        self.regrets.note_bought(by_node, view, now);
         let mut hosting = Hosting::of(&room, &solution);
         for (claim, pods) in &purchase.claims {
             hosting.bought(pods, Place::Claim(claim.name));
@@ -515,7 +526,8 @@ impl Engine {
             steps.push(Action::UpdateClaim { claim, change }, "Returns", "it goes back once more");
         }
         if command.method.is_consolidation() {
-            self.regrets.note_moved(command.pods.iter().map(|(pod, _)| *pod), &self.cluster, now);
+            let nodes = command.nodes.len() as i64 - replacements.len() as i64;
+            self.regrets.note_moved(command.pods.iter().map(|(pod, _)| *pod), nodes, &self.cluster, now);
         }
         command::start(&self.cluster, command, &replacements, now, &mut steps);
         let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));
