@@ -244,9 +244,7 @@ impl Engine {
                 }
             }
             Observation::Claim(claim) => {
-                if self.unconfirmed.confirm_claim(claim.name) {
-                    self.touch_waiting();
-                }
+                self.unconfirmed.confirm_claim(claim.name);
                 self.refusals.forget(claim.name);
                 self.revision +=
                     u64::from(self.cluster.claims.get(&claim.name).is_none_or(|known| **known != **claim));
@@ -700,23 +698,6 @@ impl Engine {
             }
             self.take(steps, now, out);
         }
-    }
-
-    /// What was decided about these claims and others did not come to pass: whatever relied on it is open again.
-    fn look_again(&mut self, claims: Vec<ClaimName>) {
-        self.revision += 1;
-        for name in claims {
-            self.claims_due.touch(name);
-            if !self.cluster.claims.contains_key(&name) {
-                self.nominations.forget_claim(name);
-            }
-        }
-        self.touch_waiting();
-    }
-
-    /// Something is seen of a claim or a node for which some may wait.
-    fn touch_waiting(&mut self) {
-        self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
     }
 
     fn end_strays(&mut self, now: Timestamp, out: &mut Steps) {

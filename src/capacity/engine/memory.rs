@@ -152,12 +152,11 @@ impl Unconfirmed {
         is_claim_so && node.is_none_or(|(seen, _)| seen.as_ref().is_some_and(|seen| is_open(seen)))
     }
 
-    /// Whether anything was waited for.
-    pub fn confirm_claim(&mut self, name: ClaimName) -> bool {
-        self.claims.remove(&name).is_some()
+    pub fn confirm_claim(&mut self, name: ClaimName) {
+        self.claims.remove(&name);
     }
 
-    /// The same of a node.
+    /// Whether anything was waited for.
     pub fn confirm_node(&mut self, name: NodeName) -> bool {
         self.nodes.remove(&name).is_some()
     }

@@ -19,7 +19,24 @@ impl Engine {
                 self.nodes_due.touch(node);
             }
         }
+        self.touch_waiting();
+    }
+
+    /// Something is seen of a claim or a node for which some may wait.
+    pub(super) fn touch_waiting(&mut self) {
         self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
+    }
+
+    /// What was decided about these claims and others did not come to pass: whatever relied on it is open again.
+    pub(super) fn look_again(&mut self, claims: Vec<ClaimName>) {
+        self.revision += 1;
+        for name in claims {
+            self.claims_due.touch(name);
+            if !self.cluster.claims.contains_key(&name) {
+                self.nominations.forget_claim(name);
+            }
+        }
+        self.touch_waiting();
     }
 
     pub(super) fn touch_node(&mut self, name: NodeName) {
