@@ -381,7 +381,8 @@ impl Engine {
                 if self.unconfirmed.len() < known {
                     // Nothing is bought for a claim that could not be written.
                     names.iter().for_each(|name| self.launches.not_asked(*name));
-                    names.iter().for_each(|name| self.refusals.refused(*name, at));
+                    let there = names.iter().filter(|name| self.cluster.claims.contains_key(name));
+                    there.for_each(|name| self.refusals.refused(*name, at));
                     self.look_again(names);
                 }
                 self.report_again(subject);
