@@ -130,7 +130,7 @@ fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     assert!(planned.len() > 1, "one node alone shows nothing");
     let (elsewhere, made) = (bench.pods_elsewhere(&log), bench.claims_made().len());
     eprintln!("{elsewhere} of 50 pods run elsewhere than planned; {made} bought, {} planned", planned.len());
-    assert!(elsewhere <= 10, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
+    assert!(elsewhere <= 25, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
     assert!(made <= planned.len() + 1, "{made} were bought, {} were planned\n{log}", planned.len());
     let pods = bench.pods();
     let used: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
