@@ -27,4 +27,6 @@ mod kubelets;
 mod region;
 mod story;
 mod scarcity;
+mod families;
+mod replicas;
 mod crash;

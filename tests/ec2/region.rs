@@ -3,21 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use aws_sdk_ec2::types::{Filter, RequestLaunchTemplateData, ResourceType, TagSpecification};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::emulator::{Emulator, QUEUE, REGION};
+use super::emulator::{Emulator, QUEUE, REGION, tag, tagged};
 use super::kubelets::Kubelets;
 use crate::bench::{Bench, Running, text};
 use crate::deploy::{AWS, rendered};
+use crate::plane::AUDITED;
 
 /// The name of the cluster in the account.
 pub const CLUSTER: &str = "east";
 
 /// Enough to choose from.
 const FAMILIES: &str = "m5,m6i,m6g,c5,c6i,c6g,r5,r6i";
-/// The access key by which its calls are told from those of a test.
-const PROVISOR: &str = "provisor";
+
+/// What is somebody else's in the account, as it was when it was made.
+pub struct Others {
+    pub machines: Vec<Value>,
+    network: Vec<String>,
+}
 
 pub struct Region {
     // The first to go, because it asks both others.
@@ -25,6 +31,8 @@ pub struct Region {
     pub bench: Bench,
     pub cloud: Emulator,
     pub runtime: Runtime,
+    /// Of Kubernetes, such as `1.36`.
+    pub version: String,
     queue: String,
 }
 
@@ -37,7 +45,7 @@ pub fn environment(generation: &str) -> String {
         [pools.general]
         strategy = "spot-with-on-demand-fallback"
         limits = {{ cpu = "400" }}
-        max-instance-cpu = 16
+        instance-cpu-max = 16
         consolidation-policy = "WhenEmpty"
         consolidate-after = "2s"
         labels = {{ generation = "{generation}" }}
@@ -72,20 +80,25 @@ impl Region {
             (cloud, queue)
         });
         let kubelets = Kubelets::start(&cloud.url, bench.plane.kubeconfig());
-        Self { kubelets: Some(kubelets), bench, cloud, runtime, queue }
+        Self { kubelets: Some(kubelets), bench, cloud, runtime, version, queue }
     }
 
     /// Starts Provisor; it ends with the test, or when the answer is dropped.
     pub fn start(&self, more: &[&str]) -> Running {
+        self.start_as(0, more)
+    }
+
+    /// The same as one of two replicas: both the API server and the account tell them apart.
+    pub fn start_as(&self, replica: usize, more: &[&str]) -> Running {
         let said = ["--cloud", "aws", "--cluster-name", CLUSTER, "--interruption-queue", QUEUE];
         let environment = [
             ("AWS_ENDPOINT_URL", self.cloud.url.as_str()),
             ("AWS_REGION", REGION),
-            ("AWS_ACCESS_KEY_ID", PROVISOR),
+            ("AWS_ACCESS_KEY_ID", AUDITED[replica]),
             ("AWS_SECRET_ACCESS_KEY", "test"),
             ("AWS_EC2_METADATA_DISABLED", "true"),
         ];
-        self.bench.run_as(0, &[&said, more].concat(), &environment)
+        self.bench.run_as(replica, &[&said, more].concat(), &environment)
     }
 
     pub fn control(&self, name: &str, said: Value) {
@@ -114,13 +127,19 @@ impl Region {
         self.runtime.block_on(self.cloud.calls(action))
     }
 
+    /// What Provisor asked for, in the order of arrival.
+    pub fn own_calls(&self) -> Vec<Value> {
+        let mut calls = self.runtime.block_on(self.cloud.every_call());
+        calls.retain(|call| AUDITED.contains(&text(call, "/who")));
+        calls
+    }
+
     /// Provisor called nothing that the shipped policies do not allow.
     pub fn expect_permitted(&self) {
         let allowed = provisor::api::ec2::permission::actions();
-        let calls = self.runtime.block_on(self.cloud.every_call());
+        let calls = self.own_calls();
         let made: BTreeSet<String> = calls
             .iter()
-            .filter(|call| call["who"] == PROVISOR)
             .map(|call| {
                 format!("{}:{}", text(call, "/service"), text(call, "/action").trim_end_matches("Batch"))
             })
@@ -204,29 +223,45 @@ impl Region {
             && self.bench.claims().is_empty()
     }
 
-    /// Machines of the account that were bought for no claim of ours, as they are now.
-    fn others(&self) -> Vec<Value> {
+    /// What is in the account beside what Provisor made, as it is now: machines that were bought for no claim of ours; networks and
+    /// templates as EC2 describes them; and the tags of whatever is selected by tags, ours included.
+    fn others(&self) -> Others {
         let mut machines = self.every_machine();
         machines.retain(|machine| !machine["token"].is_string() && machine["tags"]["leaked"] != "yes");
-        machines
+        let ec2 = &self.cloud.ec2;
+        let network = self.runtime.block_on(async {
+            let subnets = ec2.describe_subnets().filters(tagged("owner", "them")).send().await;
+            let groups = ec2.describe_security_groups().filters(tagged("owner", "them")).send().await;
+            let templates = ec2.describe_launch_templates().launch_template_names("theirs");
+            let templates = templates.launch_template_names("theirs-west").send().await;
+            let versions =
+                ec2.describe_launch_template_versions().launch_template_name("theirs").send().await;
+            let selected = ["subnet", "security-group", "image"].map(str::to_owned).to_vec();
+            let selected = Filter::builder().name("resource-type").set_values(Some(selected)).build();
+            let tags = ec2.describe_tags().filters(selected).send().await;
+            vec![
+                format!("{:?}", subnets.expect("subnets").subnets()),
+                format!("{:?}", groups.expect("groups").security_groups()),
+                format!("{:?}", templates.expect("templates").launch_templates()),
+                format!("{:?}", versions.expect("versions").launch_template_versions()),
+                format!("{:?}", tags.expect("tags").tags()),
+            ]
+        });
+        Others { machines, network }
     }
 
     /// Buys a machine by hand, with these tags.
     fn plant_machine(&self, tags: &[(&str, &str)]) -> String {
-        use super::emulator::tag;
-        use aws_sdk_ec2::types::{ResourceType, TagSpecification};
-        let tags = tags.iter().map(|(key, value)| tag(key, value)).collect();
-        let marks =
-            TagSpecification::builder().resource_type(ResourceType::Instance).set_tags(Some(tags)).build();
+        let marks = specification(ResourceType::Instance, tags);
         let order = self.cloud.ec2.run_instances().min_count(1).max_count(1).image_id("ami-1");
         let answer = self.runtime.block_on(order.tag_specifications(marks).send()).expect("a machine");
         answer.instances().first().and_then(|made| made.instance_id()).expect("an id").to_owned()
     }
 
     /// A machine that is nobody's in particular, one of another cluster with all marks of a provisioner, one of this cluster
-    /// that belongs to somebody else's pool, one of this cluster that no provisioner bought, and a template.
-    pub fn plant_others(&self) -> Vec<Value> {
-        use aws_sdk_ec2::types::RequestLaunchTemplateData;
+    /// that belongs to somebody else's pool, one of this cluster that no provisioner bought; a subnet and a security group that
+    /// this cluster may use and another one's provisioner selects; a template without marks, and one of that provisioner.
+    pub fn plant_others(&self) -> Others {
         let marks = |cluster: &'static str, pool: &'static str, claim: &'static str| {
             [
                 ("karpenter.sh/nodepool", pool),
@@ -240,25 +275,42 @@ impl Region {
         self.plant_machine(&marks(CLUSTER, "theirs", "theirs-gone"));
         let node_group = [("eks:eks-cluster-name", CLUSTER), ("eks:nodegroup-name", "system")];
         self.plant_machine(&node_group);
-        self.runtime.block_on(async {
-            let data = RequestLaunchTemplateData::builder().image_id("ami-1").build();
-            let template = self
-                .cloud
-                .ec2
-                .create_launch_template()
-                .launch_template_name("theirs")
-                .launch_template_data(data);
-            template.send().await.expect("a template");
-        });
+        self.runtime.block_on(self.plant_network(&marks("west", "general", "general-1")));
         let others = self.others();
-        assert_eq!(others.len(), 4);
+        assert_eq!(others.machines.len(), 4);
+        assert!(others.network.iter().all(|said| said.len() > 10), "all is there: {:?}", others.network);
         others
     }
 
-    pub fn expect_others(&self, before: &[Value]) {
-        assert_eq!(self.others(), before, "somebody else's machines were touched");
-        let templates = self.cloud.ec2.describe_launch_templates().launch_template_names("theirs").send();
-        assert_eq!(self.runtime.block_on(templates).expect("an answer").launch_templates().len(), 1);
+    async fn plant_network(&self, marks: &[(&str, &str)]) {
+        let ec2 = &self.cloud.ec2;
+        let shared =
+            [("owner", "them"), ("karpenter.sh/discovery", "west"), ("kubernetes.io/cluster/east", "shared")];
+        let vpcs = ec2.describe_vpcs().send().await.expect("networks");
+        let vpc = vpcs.vpcs().first().and_then(|vpc| vpc.vpc_id()).expect("moto has a network");
+        let subnet = ec2.create_subnet().vpc_id(vpc).cidr_block("172.31.240.0/24");
+        let subnet = subnet.tag_specifications(specification(ResourceType::Subnet, &shared));
+        subnet.send().await.expect("a subnet");
+        let group = ec2.create_security_group().group_name("theirs").description("theirs").vpc_id(vpc);
+        let group = group.tag_specifications(specification(ResourceType::SecurityGroup, &shared));
+        group.send().await.expect("a group");
+        for (name, marks) in [("theirs", &[][..]), ("theirs-west", marks)] {
+            let data = RequestLaunchTemplateData::builder().image_id("ami-1").build();
+            let template = ec2.create_launch_template().launch_template_name(name).launch_template_data(data);
+            let template = match marks {
+                [] => template,
+                marks => template.tag_specifications(specification(ResourceType::LaunchTemplate, marks)),
+            };
+            template.send().await.expect("a template");
+        }
+    }
+
+    pub fn expect_others(&self, before: &Others) {
+        let now = self.others();
+        assert_eq!(now.machines, before.machines, "somebody else's machines were touched");
+        for (now, before) in now.network.iter().zip(&before.network) {
+            assert_eq!(now, before, "what is somebody else's, or tagged by somebody, was touched");
+        }
     }
 
     /// A machine that was bought for our pool, as its tags tell, and whose claim is gone; its id.
@@ -281,10 +333,17 @@ impl Region {
 
     /// When Provisor told EC2 to end a machine, in seconds since 1970.
     pub fn ended_at(&self, instance: &str) -> Option<f64> {
-        let calls = self.calls("TerminateInstances").into_iter();
-        let mut ends = calls.filter(|call| call["who"] == PROVISOR && call.to_string().contains(instance));
+        let mut ends = self
+            .own_calls()
+            .into_iter()
+            .filter(|call| call["action"] == "TerminateInstances" && call.to_string().contains(instance));
         ends.next().and_then(|call| call["at"].as_f64())
     }
+}
+
+fn specification(kind: ResourceType, tags: &[(&str, &str)]) -> TagSpecification {
+    let tags = tags.iter().map(|(key, value)| tag(key, value)).collect();
+    TagSpecification::builder().resource_type(kind).set_tags(Some(tags)).build()
 }
 
 impl Drop for Region {

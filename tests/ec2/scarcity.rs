@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::region::{Region, is_true, quantiles};
+use super::region::{Region, environment, is_true, quantiles};
 use crate::bench::{POOLS, text};
 
 /// Pods that need a machine each.
@@ -48,9 +48,10 @@ fn bought_for(region: &Region, name: &str) -> Value {
 
 #[test]
 fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
-    let region = Region::new();
+    // Empty ones go together: one after the other, each would take the fifteen seconds in which it is looked at twice.
+    let region = Region::of(&environment("one").replace(r#"nodes = "40%""#, r#"nodes = "100%""#));
     let (strangers, others) = (region.bench.plant_strangers(), region.plant_others());
-    let _running = region.start(&[]);
+    let running = region.start(&[]);
     region.bench.wait("pool ready", || {
         is_true(&region.bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready")
     });
@@ -94,6 +95,18 @@ fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
         "pending pod to CreateFleet sent, of {ROUNDS}: p50 {middle_ms} ms, p95 {slow_ms} ms, {WINDOW_MS} of it the batch window"
     );
     assert!(middle < Duration::from_secs(3), "{times:?}");
+
+    // Without pods nothing is left running, and nothing is bought any more.
+    ["first", "second", "third"].iter().for_each(|name| region.bench.scale(name, 0));
+    for round in 0..ROUNDS {
+        let path = format!("{}/pod-{round}", pods_of(&region));
+        region.bench.plane.api.delete(&path).expect("it ends");
+    }
+    region.bench.wait("all machines ended", || region.living().is_empty());
+    // That a machine has ended is seen when all are listed, every two minutes.
+    region.bench.wait("empty", || region.is_empty());
+    assert_eq!(running.stop(), 130, "asked to end, it ends");
+    assert_eq!(region.machines().len(), 3 + ROUNDS, "one machine for each pod");
     region.expect_one_machine_a_claim();
     region.bench.expect_untouched(&strangers);
     region.expect_others(&others);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::region::{Region, environment, is_true};
+use super::region::{Others, Region, environment, is_true};
 use crate::bench::{EVICTED_UID, POOLS, Running, text};
 use crate::plane::collection_of;
 
@@ -164,14 +164,14 @@ fn id_of(node: &Value) -> String {
 
 /// What else the queue tells: a machine that may be taken stays, those that will not last go, and what nobody understands or
 /// what is about somebody else's machine comes to nothing.
-fn every_notice_is_heard_and_what_is_none_is_dropped(region: &Region, running: &Running, others: &[Value]) {
+fn every_notice_is_heard_and_what_is_none_is_dropped(region: &Region, running: &Running, others: &Others) {
     let bench = &region.bench;
     let nodes = bench.nodes();
     let [advised, failing, stopping] = &nodes[..3] else { panic!("there are three nodes") };
     let made = bench.claims_made().len();
     region.send("not json".into());
     region.tell("aws.s3", "Object Created", json!({ "object": { "key": "x" } }));
-    for machine in others {
+    for machine in &others.machines {
         region.warn_of_spot(text(machine, "/id"));
     }
     region.tell("aws.ec2", "EC2 Instance Rebalance Recommendation", json!({ "instance-id": id_of(advised) }));

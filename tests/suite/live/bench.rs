@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::deploy::manifests;
@@ -17,6 +17,9 @@ use crate::plane::{AUDITED, Plane, Size, bound, collection_of, path_of};
 /// How long one stage of a story may take on a machine that does other things too: a round of consolidation alone
 /// takes 25 s, and budgets make several of one stage.
 pub const PATIENCE: Duration = Duration::from_secs(150);
+
+/// For so long after its last renewal nobody takes a lease from whoever holds it.
+pub const LEASE: SignedDuration = SignedDuration::from_secs(15);
 
 pub const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 pub const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
@@ -43,7 +46,7 @@ pub fn environment(generation: &str) -> String {
         [pools.general]
         strategy = "on-demand"
         limits = {{ cpu = "200" }}
-        max-instance-cpu = 16
+        instance-cpu-max = 16
         consolidation-policy = "WhenEmpty"
         consolidate-after = "1s"
         labels = {{ generation = "{generation}" }}
@@ -262,6 +265,16 @@ impl Bench {
                 (false, None) => panic!("{who} does not hold the lease and wrote: {request}"),
             }
         }
+        tenures
+    }
+
+    /// These replicas acted, one after the other, and no other way.
+    #[track_caller]
+    pub fn expect_tenures(&self, expected: &[&str]) -> Vec<Tenure> {
+        let tenures = self.tenures();
+        let who: Vec<&str> = tenures.iter().map(|tenure| tenure.who.as_str()).collect();
+        assert_eq!(who, expected, "{tenures:?}\n{}", self.logs());
+        assert!(tenures.iter().all(|tenure| tenure.writes > 0), "each did something: {tenures:?}");
         tenures
     }
 

@@ -10,7 +10,7 @@ fn dis_113_a_budget_of_zero_is_an_event_at_its_pool() {
         region = "us-east-1"
         [pools.general]
         strategy = "on-demand"
-        max-instance-cpu = 16
+        instance-cpu-max = 16
         consolidate-after = "1s"
         budgets = [{ nodes = 0 }]
         "#,

@@ -1,26 +1,13 @@
 //! Two processes over one cluster: one acts, and the other takes over. Who acted is what the API server says.
 
-use jiff::SignedDuration;
 use serde_json::Value;
 
-use super::bench::{Bench, POOLS, Tenure, environment, text};
+use super::bench::{Bench, LEASE, POOLS, environment, text};
 use super::moments::{Killer, Stage};
 use crate::plane::AUDITED;
 
-/// For so long after its last renewal nobody takes a lease from whoever holds it.
-const LEASE: SignedDuration = SignedDuration::from_secs(15);
-
 /// So few requests a second that forty evictions take a while.
 const SLOW: &str = "25";
-
-/// One after the other acted, and no other way.
-fn expect_tenures(bench: &Bench, expected: &[&str]) -> Vec<Tenure> {
-    let tenures = bench.tenures();
-    let who: Vec<&str> = tenures.iter().map(|tenure| tenure.who.as_str()).collect();
-    assert_eq!(who, expected, "{tenures:?}\n{}", bench.logs());
-    assert!(tenures.iter().all(|tenure| tenure.writes > 0), "each did something: {tenures:?}");
-    tenures
-}
 
 #[test]
 fn of_two_replicas_one_acts_and_the_other_takes_over() {
@@ -33,13 +20,13 @@ fn of_two_replicas_one_acts_and_the_other_takes_over() {
     bench.deploy("web", 6, "900m", "1Gi");
     bench.wait("all running", || bench.all_run(6));
     assert!(!second.log().contains("launch"), "only the first acts: {}", second.log());
-    expect_tenures(&bench, &AUDITED[..1]);
+    bench.expect_tenures(&AUDITED[..1]);
 
     first.stop();
     bench.scale("web", 0);
     bench.wait("empty", || bench.nodes().is_empty() && bench.claims().is_empty());
     assert!(second.log().contains("gone"), "the second acts now");
-    let tenures = expect_tenures(&bench, &AUDITED);
+    let tenures = bench.expect_tenures(&AUDITED);
     let waited = tenures[1].begun.duration_since(tenures[0].renewed);
     assert!(waited < LEASE, "what is given back is taken at once, not after {waited}");
     bench.expect_untouched(&strangers);
@@ -75,7 +62,7 @@ fn whoever_was_frozen_does_nothing_once_another_acts_and_whoever_was_killed_is_s
     first.thaw();
     bench.wait("the first knows", || first.log().contains("the lease is lost"));
     bench.wait("all running", || bench.all_run(45));
-    expect_tenures(&bench, &AUDITED);
+    bench.expect_tenures(&AUDITED);
 
     bench.deploy("last", 1, "9", "1Gi");
     killer.strike(second, Some(Stage::Booting));
@@ -86,7 +73,7 @@ fn whoever_was_frozen_does_nothing_once_another_acts_and_whoever_was_killed_is_s
     }
     bench.wait("empty", || bench.nodes().is_empty() && bench.claims().is_empty());
     let [one, two] = AUDITED;
-    let tenures = expect_tenures(&bench, &[one, two, one]);
+    let tenures = bench.expect_tenures(&[one, two, one]);
     for pair in tenures.windows(2) {
         let waited = pair[1].begun.duration_since(pair[0].renewed);
         assert!(waited >= LEASE, "the lease was taken from a holder after {waited}");
