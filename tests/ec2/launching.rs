@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use aws_sdk_ec2::types::{ResourceType, TagSpecification};
 use provisor::io::cloud::{Bought, CloudProvider, LaunchOrder};
 use provisor::model::name::{ProviderId, TypeName, Zone};
 use provisor::model::observation::{Instance, LaunchFailure};
 use provisor::model::offering::CapacityType;
 use serde_json::{Value, json};
 
-use super::emulator::{Emulator, claim, class, options, order, tagged};
+use super::emulator::{Emulator, claim, class, options, order, tag, tagged};
 
 /// Such as `m5.large a`.
 fn spot(text: &str) -> (TypeName, Zone, CapacityType) {
@@ -211,6 +212,48 @@ async fn what_is_sold_out_is_passed_over() {
     assert_eq!(living(&cloud.machines().await).len(), 2);
 }
 
+/// Rows: AWS-378
+#[tokio::test]
+async fn what_was_sold_out_is_asked_for_again_once_its_time_is_over_and_not_before() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let begun = jiff::Timestamp::now();
+    let after = |seconds| begun + jiff::SignedDuration::from_secs(seconds);
+    let launch = async |name, at| {
+        let ways = ["m5.large a spot", "m5.xlarge a spot"];
+        let Bought { instance, shortage } = provider.launch_at(at, order(name, &ways)).await.expect("one");
+        (instance.instance_type.to_string(), shortage)
+    };
+    cloud.has_no(&[("m5.large", "*", "spot")]).await;
+    let (kind, shortage) = launch("a", begun).await;
+    let shortage = shortage.expect("the cheaper one was sold out");
+    assert_eq!((kind.as_str(), shortage.until), ("m5.xlarge", after(180)));
+
+    // It is there again at once, and nobody looks before the time that the engine was told.
+    cloud.has_no(&[]).await;
+    let (kind, shortage) = launch("b", after(179)).await;
+    let shortage = shortage.expect("it is still remembered");
+    assert_eq!(
+        (kind.as_str(), shortage.until),
+        ("m5.xlarge", after(180)),
+        "what is only remembered lasts no longer"
+    );
+    let (kind, shortage) = launch("c", after(180)).await;
+    assert_eq!((kind.as_str(), shortage), ("m5.large", None));
+
+    // The same of spot as a whole.
+    let refusal = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
+    cloud.fail("CreateFleet", refusal, 400, 1).await;
+    let launch = async |name, at| {
+        let ways = ["m5.large a spot", "m5.large a on-demand"];
+        let Bought { instance, shortage } = provider.launch_at(at, order(name, &ways)).await.expect("one");
+        (instance.capacity_type, shortage.map(|shortage| shortage.until))
+    };
+    assert_eq!(launch("d", after(600)).await, (CapacityType::OnDemand, Some(after(780))));
+    assert_eq!(launch("e", after(779)).await, (CapacityType::OnDemand, Some(after(780))));
+    assert_eq!(launch("f", after(780)).await, (CapacityType::Spot, None));
+}
+
 #[tokio::test]
 async fn orders_say_how_to_choose() {
     let cloud = Emulator::furnished().await;
@@ -273,21 +316,32 @@ async fn templates_are_shared_made_again_and_cleared_away() {
     provider.launch(order("c", &["m5.large a spot"])).await.expect("the template is made again");
     let restarted = cloud.provider();
     restarted.launch(order("d", &["m5.large a spot"])).await.expect("the template is found again");
-    let theirs = aws_sdk_ec2::types::RequestLaunchTemplateData::builder().image_id("ami-1").build();
-    cloud
-        .ec2
-        .create_launch_template()
-        .launch_template_name("somebody-elses")
-        .launch_template_data(theirs)
-        .send()
-        .await
-        .expect("a template");
+    // One that nobody marked, one of another cluster's provisioner, and one that somebody marked as if it were ours.
+    let other =
+        made[0]["parameters"]["LaunchTemplateName"].as_str().expect("a name").replace('/', "/theirs-");
+    for (name, cluster) in
+        [("somebody-elses", None), (other.as_str(), Some("west")), ("by-hand", Some("east"))]
+    {
+        let data = aws_sdk_ec2::types::RequestLaunchTemplateData::builder().image_id("ami-1").build();
+        let template =
+            cloud.ec2.create_launch_template().launch_template_name(name).launch_template_data(data);
+        let marks = cluster.map(|cluster| {
+            let owned = format!("kubernetes.io/cluster/{cluster}");
+            TagSpecification::builder()
+                .resource_type(ResourceType::LaunchTemplate)
+                .tags(tag("eks:eks-cluster-name", cluster))
+                .tags(tag(&owned, "owned"))
+                .tags(tag("karpenter.sh/nodepool", "general"))
+                .build()
+        });
+        template.set_tag_specifications(marks.map(|marks| vec![marks])).send().await.expect("a template");
+    }
     restarted.delete_idle_templates(jiff::SignedDuration::from_mins(5)).await.expect("looked");
     let left =
         async || cloud.ec2.describe_launch_templates().send().await.expect("a list").launch_templates().len();
-    assert_eq!(left().await, 2, "what was just used stays");
+    assert_eq!(left().await, 4, "what was just used stays");
     restarted.delete_idle_templates(jiff::SignedDuration::ZERO).await.expect("looked");
-    assert_eq!(left().await, 1, "somebody else's stays");
+    assert_eq!(left().await, 3, "somebody else's stay");
 }
 
 /// Rows: AWS-507

@@ -20,6 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::super::{Bought, LaunchOrder};
 use super::failure::CallFailure;
 use super::resolve::{ec2_tags, image_version, unready};
+use super::shortages::OfferingKey;
 use super::{Resolved, Shared};
 use crate::api::ec2::image::image_for;
 use crate::api::ec2::refusal::{Refusal, classify};
@@ -34,8 +35,6 @@ use crate::model::observation::{Advice, Instance, LaunchFailure, Shortage};
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::symbol::Symbol;
 
-/// How long what EC2 has none of is not asked for again.
-pub(super) const SHORTAGE: SignedDuration = SignedDuration::from_mins(3);
 /// EC2 takes no more in one order.
 const OVERRIDES_MAX: usize = 300;
 /// A machine shows up in DescribeInstances within this time of its purchase.
@@ -44,8 +43,6 @@ const VISIBLE_WITHIN: SignedDuration = SignedDuration::from_secs(15);
 const ORDER_MEMORY: SignedDuration = SignedDuration::from_hours(1);
 /// Clocks of this process and of the API server may differ by so much.
 const CLOCK_DRIFT: SignedDuration = SignedDuration::from_secs(5);
-
-pub(super) type OfferingKey = (TypeName, Zone, CapacityType);
 
 /// What is remembered about the orders for one claim.
 #[derive(Clone, Debug)]
@@ -58,23 +55,18 @@ pub(super) struct Orders {
 }
 
 /// What the orders for one claim tell about other machines.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Learned {
+    /// When it was begun to order.
+    now: Timestamp,
     sold_out: BTreeSet<OfferingKey>,
     /// The account has to be changed before it can buy spot.
     is_without_spot: bool,
 }
 
 impl Learned {
-    fn shortage(self, until: Timestamp) -> Shortage {
-        let advice = self.is_without_spot.then(|| Advice {
-            reason: Symbol::new("SpotSLRCreationFailed"),
-            message: "the account has no role for spot (AuthFailure.ServiceLinkedRoleCreationNotPermitted): \
-                      run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once; \
-                      on-demand is bought until then where it is allowed"
-                .into(),
-        });
-        Shortage { offerings: self.sold_out.into_iter().collect(), until, advice }
+    fn of(now: Timestamp) -> Self {
+        Self { now, sold_out: BTreeSet::new(), is_without_spot: false }
     }
 }
 
@@ -97,10 +89,9 @@ struct Group<'a> {
 }
 
 impl Shared {
-    pub(super) async fn launch(&self, order: LaunchOrder) -> Result<Bought, LaunchFailure> {
+    pub(super) async fn launch(&self, order: LaunchOrder, now: Timestamp) -> Result<Bought, LaunchFailure> {
         let claim = &order.claim;
         let uid = claim.uid;
-        let now = clock::now();
         let is_fresh = claim.created.is_some_and(|created| created >= self.started + CLOCK_DRIFT);
         let was_ordered = {
             let mut memory = self.memory();
@@ -122,7 +113,7 @@ impl Shared {
         if let Some(why) = unready(&resolved.status) {
             return Err(LaunchFailure::ClassNotReady { message: why.into() });
         }
-        self.buy(&order, &resolved).await
+        self.buy(&order, &resolved, now).await
     }
 
     async fn bought_before(&self, order: &LaunchOrder) -> Result<Option<Instance>, LaunchFailure> {
@@ -130,10 +121,13 @@ impl Shared {
         Ok(found.map(|found| self.instance(&found)))
     }
 
-    async fn buy(&self, order: &LaunchOrder, resolved: &Resolved) -> Result<Bought, LaunchFailure> {
-        let now = clock::now();
-        let until = now + SHORTAGE;
-        let mut learned = Learned::default();
+    async fn buy(
+        &self,
+        order: &LaunchOrder,
+        resolved: &Resolved,
+        now: Timestamp,
+    ) -> Result<Bought, LaunchFailure> {
+        let mut learned = Learned::of(now);
         let types = self.catalog_now().instance_types(Some(&order.class));
         let kinds: BTreeMap<TypeName, &InstanceType> = types.iter().map(|kind| (kind.name, kind)).collect();
         let zones: BTreeSet<Zone> = resolved.status.subnets.iter().map(|subnet| subnet.zone).collect();
@@ -154,14 +148,14 @@ impl Shared {
         learned
             .sold_out
             .extend(asked.iter().map(|option| key(option)).filter(|key| self.is_short(*key, now)));
-        learned.is_without_spot = self.memory().spot_closed.is_some_and(|until| now < until)
+        learned.is_without_spot = self.memory().shortages.is_spot_closed(now)
             && asked.iter().any(|option| option.capacity_type == CapacityType::Spot);
         for round in rounds(asked.iter().copied().filter(|option| !self.is_short(key(option), now))) {
             let mut is_retried = false;
             loop {
                 match self.order_round(order, resolved, &kinds, &round, &mut learned).await? {
                     Outcome::Bought(instance) => {
-                        let shortage = (!learned.sold_out.is_empty()).then(|| learned.shortage(until).into());
+                        let shortage = (!learned.sold_out.is_empty()).then(|| self.shortage(learned).into());
                         return Ok(Bought { instance: *instance, shortage });
                     }
                     Outcome::NoCapacity => break,
@@ -182,7 +176,7 @@ impl Shared {
             }
         }
         learned.sold_out.extend(asked.into_iter().map(key));
-        Err(LaunchFailure::InsufficientCapacity(learned.shortage(until).into()))
+        Err(LaunchFailure::InsufficientCapacity(self.shortage(learned).into()))
     }
 
     /// The token is taken, and no machine carries the claim's uid. Either one was bought and does not show yet, or nothing
@@ -475,18 +469,13 @@ impl Shared {
     }
 
     fn is_short(&self, offering: OfferingKey, now: Timestamp) -> bool {
-        let memory = self.memory();
-        let is_closed =
-            offering.2 == CapacityType::Spot && memory.spot_closed.is_some_and(|until| now < until);
-        is_closed || memory.shortages.get(&offering).is_some_and(|until| now < *until)
+        self.memory().shortages.end(&offering, now).is_some()
     }
 
     fn note_shortages(&self, offerings: impl IntoIterator<Item = OfferingKey>, learned: &mut Learned) {
-        let now = clock::now();
         let mut memory = self.memory();
-        memory.shortages.retain(|_, until| now < *until);
         for offering in offerings {
-            memory.shortages.insert(offering, now + SHORTAGE);
+            memory.shortages.note(offering, learned.now);
             learned.sold_out.insert(offering);
         }
     }
@@ -496,12 +485,24 @@ impl Shared {
         if std::mem::replace(&mut learned.is_without_spot, true) {
             return;
         }
-        self.memory().spot_closed = Some(clock::now() + SHORTAGE);
+        self.memory().shortages.close_spot(learned.now);
         let offerings = kinds.values().flat_map(|kind| {
             let spot = kind.offerings.iter().filter(|offering| offering.capacity_type == CapacityType::Spot);
             spot.map(|offering| (kind.name, offering.zone, CapacityType::Spot))
         });
         learned.sold_out.extend(offerings);
+    }
+
+    fn shortage(&self, learned: Learned) -> Shortage {
+        let until = self.memory().shortages.last_end(&learned.sold_out, learned.now);
+        let advice = learned.is_without_spot.then(|| Advice {
+            reason: Symbol::new("SpotSLRCreationFailed"),
+            message: "the account has no role for spot (AuthFailure.ServiceLinkedRoleCreationNotPermitted): \
+                      run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once; \
+                      on-demand is bought until then where it is allowed"
+                .into(),
+        });
+        Shortage { offerings: learned.sold_out.into_iter().collect(), until, advice }
     }
 
     /// Nothing of what the round asks for is for sale.

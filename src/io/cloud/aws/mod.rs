@@ -9,6 +9,7 @@ mod signed;
 mod profile;
 mod resolve;
 mod template;
+mod shortages;
 mod launch;
 mod batch;
 mod instance;
@@ -33,6 +34,7 @@ use crate::model::observation::{Instance, LaunchFailure};
 use crate::model::symbol::Symbol;
 use batch::{Batcher, Missing};
 use failure::CallFailure;
+use shortages::Shortages;
 use signed::SignedClient;
 
 pub use super::AwsSettings;
@@ -101,9 +103,7 @@ struct Memory {
     templates_swept: Option<Timestamp>,
     /// Addresses that machines bought since the last look will take.
     addresses_taken: BTreeMap<Symbol, i64>,
-    shortages: BTreeMap<launch::OfferingKey, Timestamp>,
-    /// No spot can be bought before.
-    spot_closed: Option<Timestamp>,
+    shortages: Shortages,
     orders: BTreeMap<Uid, launch::Orders>,
     /// Provider ids of our machines by the cloud's own id.
     instances: BTreeMap<Symbol, ProviderId>,
@@ -149,6 +149,11 @@ impl AwsProvider {
             settings,
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// Buys a machine as [`CloudProvider::launch`] does. What is sold out is asked for again by this time and no other clock.
+    pub async fn launch_at(&self, now: Timestamp, order: LaunchOrder) -> Result<Bought, LaunchFailure> {
+        self.shared.launch(order, now).await
     }
 
     /// Deletes our launch templates that nothing was bought by for `idle`, at once.
@@ -242,7 +247,7 @@ impl CloudProvider for AwsProvider {
     }
 
     async fn launch(&self, order: LaunchOrder) -> Result<Bought, LaunchFailure> {
-        self.shared.launch(order).await
+        self.launch_at(clock::now(), order).await
     }
 
     async fn terminate(&self, instance: ProviderId) -> Result<Ending, CloudError> {
