@@ -1,12 +1,14 @@
 //! The fixture itself: what a test may rely on.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::plane::{Plane, Server, Size, bound, path_of};
+use crate::plane::{Plane, Server, Size, bound, made_by, path_of};
 
 #[test]
 fn pods_are_made_and_bound_and_strangers_may_nothing() {
@@ -98,4 +100,50 @@ fn nothing_survives_a_killed_test() {
         assert!(start.elapsed() < Duration::from_secs(10), "{child} outlived its test");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// A folder with what archives of envtest hold: programs that note that they were started, and are those that were built.
+fn folder_of_programs(programs: &[&str]) -> tempfile::TempDir {
+    let folder = tempfile::TempDir::new().expect("a temporary directory");
+    let built = made_by("control-plane/ensure", &[]).expect("a control plane");
+    for program in programs {
+        let script = format!(
+            "#!/bin/sh\necho {program} >> '{}/started'\nexec '{}/{program}' \"$@\"\n",
+            folder.path().display(),
+            built.display()
+        );
+        let path = folder.path().join(program);
+        std::fs::write(&path, script).expect("a script");
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("it may run");
+    }
+    folder
+}
+
+#[test]
+fn programs_of_a_folder_that_is_named_are_used_instead_of_those_that_are_built() {
+    let folder = folder_of_programs(&["etcd", "kube-apiserver", "kubectl"]);
+    let own = std::env::current_exe().expect("this test");
+    let output = Command::new(own)
+        .args(["--exact", "plane_itself::an_api_server_that_crashes_comes_back_with_its_objects"])
+        .env("KUBEBUILDER_ASSETS", folder.path())
+        .output()
+        .expect("a test process");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    let started = std::fs::read_to_string(folder.path().join("started")).expect("something was started");
+    let mut started: Vec<&str> = started.lines().collect();
+    started.sort();
+    assert_eq!(started, ["etcd", "kube-apiserver", "kube-apiserver", "kubectl"], "one of them crashed once");
+}
+
+#[test]
+fn a_folder_that_is_named_and_lacks_a_program_is_an_error_that_says_so() {
+    let folder = folder_of_programs(&["etcd", "kube-apiserver"]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/control-plane/ensure");
+    let output = Command::new(script).env("KUBEBUILDER_ASSETS", folder.path()).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty(), "no folder is named");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let named = format!("KUBEBUILDER_ASSETS={} holds no kubectl; unset it", folder.path().display());
+    assert!(said.contains(&named), "{said}");
 }
