@@ -4,7 +4,9 @@
 //! its own text. `docs/reference/metrics.md` lists them.
 
 mod calls;
+mod conditions;
 mod endpoints;
+mod messages;
 mod page;
 mod state;
 mod waiting;
@@ -42,8 +44,10 @@ use crate::model::pool::PoolCondition;
 
 use calls::Call;
 pub use calls::Metered;
+use conditions::Changes;
 pub use endpoints::{EndpointArgs, serve};
-use page::{Page, Summary, labels};
+use messages::Messages;
+use page::{KARPENTER, OPERATOR, Page, Summary, labels};
 use state::{State, pod_labels, seconds};
 use waiting::WaitingPods;
 
@@ -98,8 +102,14 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     registry: Registry,
+    /// What is told of conditions.
+    operator: Registry,
     watched: Watched,
     is_ready: AtomicBool,
+    claim_changes: Changes,
+    pool_changes: Changes,
+    claim_terminations: Durations,
+    messages: Messages,
     claims_created: Counts,
     claims_terminated: Counts,
     claims_disrupted: Counts,
@@ -184,7 +194,8 @@ impl Metrics {
     }
 
     pub fn of(watched: Watched) -> Self {
-        let mut registry = Registry::with_prefix("karpenter");
+        let mut registry = Registry::with_prefix(KARPENTER);
+        let mut operator = Registry::with_prefix(OPERATOR);
         let all = &mut registry;
         let counts = |all: &mut Registry, name, help| register(all, name, help, Counts::default());
         let gauge = |all: &mut Registry, name, help| register(all, name, help, Gauge::default());
@@ -204,6 +215,10 @@ impl Metrics {
             false => register(all, name, help, moments()),
         };
         Self(Arc::new(Inner {
+            claim_changes: Changes::of(&mut operator, "nodeclaim"),
+            pool_changes: Changes::of(&mut operator, "nodepool"),
+            claim_terminations: conditions::endings(&mut operator),
+            messages: Messages::of(all),
             claims_created: counts(all, "nodeclaims_created", "NodeClaims that were made"),
             claims_terminated: counts(all, "nodeclaims_terminated", "NodeClaims that are gone"),
             claims_disrupted: counts(
@@ -338,6 +353,7 @@ impl Metrics {
             recording: Arc::default(),
             known: Mutex::new(Known { state: State::of(watched.owner), ..Known::default() }),
             registry,
+            operator,
         }))
     }
 
@@ -409,6 +425,8 @@ impl Metrics {
             // The rest takes its time in large clusters.
             drop(known);
             state.write(now, &mut page);
+            encode_registry(&mut page.0, &self.0.operator).expect("writing to memory does not fail");
+            conditions::write(&state, now, &mut page);
             for (name, help, delays) in [
                 (
                     "pods_provisioning_scheduling_undecided_time_seconds",
@@ -481,6 +499,12 @@ impl Metrics {
             Observation::Claim(claim) => {
                 inner.price(&mut known, claim);
                 let former = known.state.claims.insert(claim.name, claim.clone());
+                if let Some(former) = former.as_ref().filter(|former| former.uid == claim.uid)
+                    && known.state.owns(claim)
+                {
+                    let own = conditions::claim_series(claim);
+                    inner.claim_changes.see(&former.conditions, &claim.conditions, &own);
+                }
                 let was_drained =
                     former.is_none_or(|former| former.conditions.is_true(ConditionType::Drained));
                 if claim.conditions.is_true(ConditionType::Drained) && !was_drained && known.state.owns(claim)
@@ -496,6 +520,8 @@ impl Metrics {
                     if let Some(deleted) = claim.deleted {
                         let series = vec![("nodepool", text(&claim.labels, *label::NODEPOOL))];
                         inner.claim_endings.get_or_create(&series).observe(seconds(deleted, at));
+                        let series = conditions::claim_series(&claim);
+                        inner.claim_terminations.get_or_create(&series).observe(seconds(deleted, at));
                     }
                     if let Some(told) = claim.conditions.true_since(ConditionType::InstanceTerminating) {
                         let series = vec![("nodepool", text(&claim.labels, *label::NODEPOOL))];
@@ -530,7 +556,12 @@ impl Metrics {
                 if let Some(used) = &pool.used {
                     known.state.usage.insert(pool.name, used.clone());
                 }
-                known.state.pools.insert(pool.name, pool.clone());
+                let former = known.state.pools.insert(pool.name, pool.clone());
+                if let Some(former) = former.filter(|former| former.uid == pool.uid)
+                    && known.state.owns_pool(pool)
+                {
+                    inner.pool_changes.see(&former.conditions, &pool.conditions, &[]);
+                }
                 if pool.conditions.is_true(PoolCondition::NodeRegistrationHealthy) {
                     known.healthy.insert(pool.name);
                 } else {

@@ -1,7 +1,10 @@
 //! Notices come over the real queue, are told until they are acknowledged, and what is not for us is dropped.
 
+use std::sync::Arc;
+
 use provisor::io::cloud::{CloudProvider, Notices};
 use provisor::model::observation::InterruptionNotice;
+use provisor::ui::metrics::{Metered, Metrics};
 
 use super::emulator::{Emulator, QUEUE, order};
 
@@ -43,7 +46,8 @@ async fn a_warning_is_told_until_it_is_acknowledged_and_the_rest_is_dropped() {
     let instance =
         cloud.provider().launch(order("a", &["m5.large a spot"])).await.expect("a machine").instance;
     // A new process, which has not seen the machine.
-    let provider = cloud.provider();
+    let metrics = Metrics::new();
+    let provider = Metered::new(Arc::new(cloud.provider()), "aws", metrics.clone());
     let id = instance.provider_id.instance();
     for body in [spot_warning(id), spot_warning("i-0123456789abcdef0"), "not json".into(), "{}".into()] {
         cloud.sqs.send_message().queue_url(&url).message_body(body).send().await.expect("sent");
@@ -60,6 +64,14 @@ async fn a_warning_is_told_until_it_is_acknowledged_and_the_rest_is_dropped() {
     assert_eq!(left(&cloud, &url).await, 1, "the warning stays until its consequences are written");
     provider.acknowledge(told.receipts).await.expect("forgotten");
     assert_eq!(left(&cloud, &url).await, 0);
+    let text = metrics.text(jiff::Timestamp::now());
+    for line in [
+        "received_messages_total{message_type=\"spot_interrupted\"} 2",
+        "deleted_messages_total 4",
+        "message_queue_duration_seconds_count 2",
+    ] {
+        assert!(text.contains(&format!("\nkarpenter_interruption_{line}\n")), "no {line} in\n{text}");
+    }
 }
 
 #[tokio::test]

@@ -9,13 +9,30 @@ use crate::model::observation::InterruptionNotice;
 /// How long after its warning a spot machine is taken.
 const SPOT_WARNING: SignedDuration = SignedDuration::from_mins(2);
 
+/// A message that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub sent: Timestamp,
+    pub meaning: Meaning,
+}
+
 /// What a message means to us.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// The machines, by the cloud's id, are told this.
-    Notice { instances: Vec<String>, notice: InterruptionNotice },
-    /// Understood, and nothing that we act upon, such as a machine that starts.
+pub enum Meaning {
+    /// The machines, by the cloud's id, are told this. `kind`: such as `spot_interrupted`, as monitoring counts them.
+    Notice { kind: &'static str, instances: Vec<String>, notice: InterruptionNotice },
+    /// Nothing that we act upon, such as a machine that starts.
     Nothing,
+}
+
+impl Message {
+    /// As monitoring counts messages.
+    pub fn kind(&self) -> &'static str {
+        match self.meaning {
+            Meaning::Notice { kind, .. } => kind,
+            Meaning::Nothing => "no_op",
+        }
+    }
 }
 
 /// Why a message is dropped.
@@ -80,30 +97,33 @@ pub fn parse(body: &str) -> Result<Message, NotForUs> {
         return Err(foreign());
     }
     let of_instance = || read::<OfInstance>(&envelope).and_then(|detail| named(&envelope, detail));
-    let notice = match (envelope.source.as_str(), envelope.detail_type.as_str()) {
+    let message = |meaning| Message { sent: envelope.time, meaning };
+    let (kind, instances, notice) = match (envelope.source.as_str(), envelope.detail_type.as_str()) {
         ("aws.ec2", "EC2 Spot Instance Interruption Warning") => {
             let at = envelope.time.checked_add(SPOT_WARNING).unwrap_or(envelope.time);
-            (vec![of_instance()?.instance_id], InterruptionNotice::SpotReclaim { at })
+            ("spot_interrupted", vec![of_instance()?.instance_id], InterruptionNotice::SpotReclaim { at })
         }
         ("aws.ec2", "EC2 Instance Rebalance Recommendation") => {
-            (vec![of_instance()?.instance_id], InterruptionNotice::RebalanceRecommendation)
+            let instances = vec![of_instance()?.instance_id];
+            ("rebalance_recommendation", instances, InterruptionNotice::RebalanceRecommendation)
         }
         ("aws.ec2", "EC2 Instance State-change Notification") => {
             let detail = of_instance()?;
-            match detail.state.to_ascii_lowercase().as_str() {
-                "stopping" | "stopped" | "shutting-down" | "terminated" => {
-                    (vec![detail.instance_id], InterruptionNotice::StateChange)
-                }
-                _ => return Ok(Message::Nothing),
-            }
+            let kind = match detail.state.to_ascii_lowercase().as_str() {
+                "stopping" | "stopped" => "instance_stopped",
+                "shutting-down" | "terminated" => "instance_terminated",
+                _ => return Ok(message(Meaning::Nothing)),
+            };
+            (kind, vec![detail.instance_id], InterruptionNotice::StateChange)
         }
         ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning") => {
-            (vec![of_instance()?.instance_id], InterruptionNotice::ScheduledChange)
+            let instances = vec![of_instance()?.instance_id];
+            ("capacity_reservation_interrupted", instances, InterruptionNotice::ScheduledChange)
         }
         ("aws.health", "AWS Health Event") => {
             let detail = read::<OfHealth>(&envelope)?;
             if detail.service != "EC2" || detail.event_type_category != "scheduledChange" {
-                return Ok(Message::Nothing);
+                return Ok(message(Meaning::Nothing));
             }
             let instances: Vec<String> = detail
                 .affected_entities
@@ -112,13 +132,13 @@ pub fn parse(body: &str) -> Result<Message, NotForUs> {
                 .filter(|id| is_instance(id))
                 .collect();
             if instances.is_empty() {
-                return Ok(Message::Nothing);
+                return Ok(message(Meaning::Nothing));
             }
-            (instances, InterruptionNotice::ScheduledChange)
+            ("scheduled_change", instances, InterruptionNotice::ScheduledChange)
         }
         _ => return Err(foreign()),
     };
-    Ok(Message::Notice { instances: notice.0, notice: notice.1 })
+    Ok(message(Meaning::Notice { kind, instances, notice }))
 }
 
 fn read<T: for<'de> Deserialize<'de>>(envelope: &Envelope) -> Result<T, NotForUs> {
@@ -154,51 +174,59 @@ mod tests {
         )
     }
 
-    fn notice(body: &str) -> (Vec<String>, InterruptionNotice) {
-        match parse(body) {
-            Ok(Message::Notice { instances, notice }) => (instances, notice),
-            other => panic!("{body} was read as {other:?}"),
-        }
+    fn meaning(body: &str) -> (&'static str, Meaning) {
+        let message = parse(body).unwrap_or_else(|why| panic!("{body}: {why}"));
+        assert_eq!(message.sent, "2026-01-02T03:04:05Z".parse().expect("a time"));
+        (message.kind(), message.meaning)
+    }
+
+    #[track_caller]
+    fn expect(body: &str, kind: &'static str, instances: &[&str], notice: InterruptionNotice) {
+        let instances = instances.iter().map(|id| (*id).to_owned()).collect();
+        assert_eq!(meaning(body), (kind, Meaning::Notice { kind, instances, notice }));
     }
 
     #[test]
     fn every_kind_of_message_is_understood() {
         let spot = event("aws.ec2", "EC2 Spot Instance Interruption Warning", r#"{"instance-id": "i-0a"}"#);
         let at = "2026-01-02T03:06:05Z".parse().expect("a time");
-        assert_eq!(notice(&spot), (vec!["i-0a".into()], InterruptionNotice::SpotReclaim { at }));
+        expect(&spot, "spot_interrupted", &["i-0a"], InterruptionNotice::SpotReclaim { at });
         let advice = event("aws.ec2", "EC2 Instance Rebalance Recommendation", r#"{"instance-id": "i-0b"}"#);
-        assert_eq!(notice(&advice), (vec!["i-0b".into()], InterruptionNotice::RebalanceRecommendation));
+        let kind = "rebalance_recommendation";
+        expect(&advice, kind, &["i-0b"], InterruptionNotice::RebalanceRecommendation);
         let reservation = event(
             "aws.ec2",
             "EC2 Capacity Reservation Instance Interruption Warning",
             r#"{"instance-id": "i-0c", "instance-action": "terminate"}"#,
         );
-        assert_eq!(notice(&reservation), (vec!["i-0c".into()], InterruptionNotice::ScheduledChange));
+        let kind = "capacity_reservation_interrupted";
+        expect(&reservation, kind, &["i-0c"], InterruptionNotice::ScheduledChange);
         let health = event(
             "aws.health",
             "AWS Health Event",
             r#"{"service": "EC2", "eventTypeCategory": "scheduledChange",
                 "affectedEntities": [{"entityValue": "i-0d"}, {"entityValue": "vol-1"}, {"entityValue": "i-0e"}]}"#,
         );
-        assert_eq!(
-            notice(&health),
-            (vec!["i-0d".into(), "i-0e".into()], InterruptionNotice::ScheduledChange)
-        );
+        expect(&health, "scheduled_change", &["i-0d", "i-0e"], InterruptionNotice::ScheduledChange);
     }
 
     #[test]
     fn only_states_on_the_way_out_matter_and_their_case_does_not() {
         let of = |state: &str| {
             let detail = format!(r#"{{"instance-id": "i-0a", "state": "{state}"}}"#);
-            parse(&event("aws.ec2", "EC2 Instance State-change Notification", &detail))
+            event("aws.ec2", "EC2 Instance State-change Notification", &detail)
         };
-        for state in ["stopping", "stopped", "shutting-down", "terminated", "Stopping"] {
-            let expected =
-                Message::Notice { instances: vec!["i-0a".into()], notice: InterruptionNotice::StateChange };
-            assert_eq!(of(state), Ok(expected), "{state}");
+        for (state, kind) in [
+            ("stopping", "instance_stopped"),
+            ("stopped", "instance_stopped"),
+            ("shutting-down", "instance_terminated"),
+            ("terminated", "instance_terminated"),
+            ("Stopping", "instance_stopped"),
+        ] {
+            expect(&of(state), kind, &["i-0a"], InterruptionNotice::StateChange);
         }
         for state in ["pending", "running", "", "elsewhere"] {
-            assert_eq!(of(state), Ok(Message::Nothing), "{state}");
+            assert_eq!(meaning(&of(state)), ("no_op", Meaning::Nothing), "{state}");
         }
     }
 
@@ -223,6 +251,6 @@ mod tests {
             assert!(!why.is_empty() && !why.contains('\n'), "{why}");
         }
         let other = r#"{"service": "RDS", "eventTypeCategory": "scheduledChange", "affectedEntities": []}"#;
-        assert_eq!(parse(&event("aws.health", "AWS Health Event", other)), Ok(Message::Nothing));
+        assert_eq!(meaning(&event("aws.health", "AWS Health Event", other)), ("no_op", Meaning::Nothing));
     }
 }

@@ -11,6 +11,8 @@ pub mod aws;
 use std::future::Future;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::api::ec2::Cluster;
 use crate::model::action::LaunchOption;
 use crate::model::catalog::{CapacitySettings, Catalog};
@@ -79,6 +81,18 @@ impl From<Instance> for Bought {
 pub struct Notices {
     pub notices: Vec<(ProviderId, InterruptionNotice)>,
     pub receipts: Vec<Receipt>,
+    /// Messages that were understood, whosever machines they are about.
+    pub received: Vec<Received>,
+    /// Messages that came to nothing and are deleted already.
+    pub dropped: usize,
+}
+
+/// One message, as monitoring counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Such as `spot_interrupted`.
+    pub kind: &'static str,
+    pub sent: Timestamp,
 }
 
 /// What names a message to the queue that it came from.

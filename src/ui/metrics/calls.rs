@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Metrics;
-use crate::io::clock::Stopwatch;
+use crate::io::clock::{self, Stopwatch};
 use crate::io::cloud::{Bought, CloudError, CloudProvider, Ending, LaunchOrder, Notices, Receipt};
 use crate::model::catalog::Catalog;
 use crate::model::class::{ClassStatus, NodeClass};
@@ -86,10 +86,15 @@ impl<P: CloudProvider> CloudProvider for Metered<P> {
 
     /// Not timed: it waits until there is something to tell.
     async fn notices(&self) -> Result<Notices, CloudError> {
-        self.cloud.notices().await
+        let told = self.cloud.notices().await?;
+        self.metrics.0.messages.heard(clock::now(), &told);
+        Ok(told)
     }
 
     async fn acknowledge(&self, receipts: Vec<Receipt>) -> Result<(), CloudError> {
-        self.cloud.acknowledge(receipts).await
+        let messages = receipts.len();
+        self.cloud.acknowledge(receipts).await?;
+        self.metrics.0.messages.forgot(messages);
+        Ok(())
     }
 }

@@ -12,6 +12,10 @@ const WINDOW: SignedDuration = SignedDuration::from_mins(10);
 const FIGURES_MAX: usize = 10_000;
 const QUANTILES: [f64; 5] = [0.0, 0.5, 0.9, 0.99, 1.0];
 
+/// What Karpenter's own figures begin with, and those that upstream has for conditions of whatever kind.
+pub(super) const KARPENTER: &str = "karpenter";
+pub(super) const OPERATOR: &str = "operator";
+
 /// What is served besides the registry.
 #[derive(Debug, Default)]
 pub(super) struct Page(pub String);
@@ -40,10 +44,24 @@ impl Page {
 
     /// A family of one series for each of `lines`, if there are any.
     pub fn gauges(&mut self, name: &str, help: &str, lines: impl IntoIterator<Item = (String, f64)>) {
+        self.gauges_of(KARPENTER, name, help, lines);
+    }
+
+    /// The same with another prefix.
+    pub fn gauges_of(
+        &mut self,
+        prefix: &str,
+        name: &str,
+        help: &str,
+        lines: impl IntoIterator<Item = (String, f64)>,
+    ) {
         let mut lines = lines.into_iter().peekable();
-        if lines.peek().is_some() {
-            self.family(name, "gauge", help);
-            lines.for_each(|(labels, value)| self.line(name, &labels, value));
+        if lines.peek().is_none() {
+            return;
+        }
+        let _ = write!(self.0, "# HELP {prefix}_{name} {help}.\n# TYPE {prefix}_{name} gauge\n");
+        for (labels, value) in lines {
+            let _ = writeln!(self.0, "{prefix}_{name}{{{labels}}} {value:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use provisor::api::ec2::event::{Message, parse};
+use provisor::api::ec2::event::{Meaning, parse};
 use provisor::model::observation::InterruptionNotice;
 
 #[test]
@@ -13,7 +13,8 @@ fn messages_as_aws_writes_them_are_understood() {
     for line in index.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
         let body = std::fs::read_to_string(folder.join(fields[0])).expect("a message");
-        let Ok(Message::Notice { instances, notice }) = parse(&body) else {
+        let Ok(Meaning::Notice { instances, notice, .. }) = parse(&body).map(|message| message.meaning)
+        else {
             panic!("{} is not understood", fields[0]);
         };
         assert_eq!(instances.join(";"), fields[2], "{}", fields[0]);

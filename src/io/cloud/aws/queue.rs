@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry;
 use futures_util::future::try_join_all;
 
-use super::super::{CloudError, Notices, Receipt};
+use super::super::{CloudError, Notices, Receipt, Received};
 use super::Shared;
-use crate::api::ec2::event::{self, Message, NotForUs};
+use crate::api::ec2::event::{self, Meaning, Message, NotForUs};
 use crate::model::name::ProviderId;
 
 const MESSAGES_MAX: i32 = 10;
@@ -55,7 +55,10 @@ impl Shared {
         let mut dropped = Vec::new();
         for (receipt, message) in received {
             let before = told.notices.len();
-            if let Ok(Message::Notice { instances, notice }) = message {
+            if let Ok(message) = &message {
+                told.received.push(Received { kind: message.kind(), sent: message.sent });
+            }
+            if let Ok(Message { meaning: Meaning::Notice { instances, notice, .. }, .. }) = message {
                 let known = instances.iter().filter_map(|instance| ours.get(instance));
                 told.notices.extend(known.map(|id| (*id, notice)));
             }
@@ -65,6 +68,7 @@ impl Shared {
                 dropped.push(receipt);
             }
         }
+        told.dropped = dropped.len();
         self.acknowledge(dropped).await?;
         Ok(told)
     }
@@ -77,7 +81,7 @@ impl Shared {
         let named: BTreeSet<&String> = received
             .iter()
             .filter_map(|(_, message)| match message {
-                Ok(Message::Notice { instances, .. }) => Some(instances),
+                Ok(Message { meaning: Meaning::Notice { instances, .. }, .. }) => Some(instances),
                 _ => None,
             })
             .flatten()
