@@ -28,8 +28,8 @@ pub struct Machine {
     pub price: UsdPerHour,
     /// When EC2 was told to end it, or took it back.
     pub ended: Option<Timestamp>,
-    /// EC2 said that it will take it back.
-    pub is_warned: bool,
+    /// When EC2 said that it will take it back.
+    pub taken_back: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -89,7 +89,7 @@ impl Cloud {
             allocatable: kind.allocatable.clone(),
         };
         let machine =
-            Machine { instance: instance.clone(), price: option.price, ended: None, is_warned: false };
+            Machine { instance: instance.clone(), price: option.price, ended: None, taken_back: None };
         self.by_claim.insert(claim, instance.provider_id);
         self.machines.insert(instance.provider_id, machine);
         LaunchAnswer::Machine(Box::new(instance))
@@ -142,12 +142,13 @@ impl Cloud {
     pub fn running_spot(&self) -> impl Iterator<Item = &Machine> {
         let is_spot = |machine: &Machine| machine.instance.capacity_type == CapacityType::Spot;
         self.machines()
-            .filter(move |machine| machine.ended.is_none() && !machine.is_warned && is_spot(machine))
+            .filter(move |machine| machine.ended.is_none() && machine.taken_back.is_none() && is_spot(machine))
     }
 
-    pub fn warn(&mut self, id: ProviderId) {
+    /// Says that a machine is taken back then.
+    pub fn warn(&mut self, id: ProviderId, at: Timestamp) {
         if let Some(machine) = self.machines.get_mut(&id) {
-            machine.is_warned = true;
+            machine.taken_back = Some(at);
         }
     }
 

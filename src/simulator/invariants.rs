@@ -618,11 +618,15 @@ fn chosen_reason(claim: &NodeClaim) -> Option<DisruptionReason> {
     (claim.conditions.is_true(ConditionType::DisruptionReason) && chosen.contains(&reason)).then_some(reason)
 }
 
-/// By when the node has to be gone.
+/// By when the node has to be gone: as is written, or because EC2 takes its machine back then.
 fn deadline_of(world: &World, node: NodeName) -> Option<Timestamp> {
     let objects = world.objects();
-    let claim = objects.claim_of(objects.nodes.get(&node)?)?;
-    claim.annotations.get(&*annotation::TERMINATION_TIMESTAMP)?.parse().ok()
+    let node = objects.nodes.get(&node)?;
+    let written = objects.claim_of(node).and_then(|claim| {
+        claim.annotations.get(&*annotation::TERMINATION_TIMESTAMP)?.parse::<Timestamp>().ok()
+    });
+    let taken_back = node.provider_id.and_then(|id| world.cloud().machine(id)?.taken_back);
+    [written, taken_back].into_iter().flatten().min()
 }
 
 /// Whether a drain waits for this pod.

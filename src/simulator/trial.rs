@@ -35,7 +35,8 @@ const PODS_MAX: u32 = 2_000;
 const EVENTS_MAX: usize = 10_000;
 /// Rounds of deciding at one moment before time passes all the same.
 const ROUNDS_MAX: usize = 200;
-/// More decisions than this in one day are a loop without end: a drain that is held up is tried again every ten seconds for as long.
+/// More decisions than this in one day are a loop without end. What only tries again to evict does not count: a drain that is held up
+/// does so every ten seconds, for ever.
 const TURNS_MAX: u64 = 40_000;
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Where nothing is under way and nobody waits, the engine is asked again so seldom unless something happens: what a pass over an
@@ -423,7 +424,10 @@ impl<'a> Course<'a> {
             seen.into_iter().for_each(|seen| engine.observe(believed, seen));
             let mut decision = engine.decide(believed);
             self.notices.retain(|(instance, notice)| !engine.is_answered(*instance, *notice));
-            self.turns += 1;
+            let is_drain = |planned: &Planned| matches!(planned.action, Action::Evict { .. });
+            if decision.actions.is_empty() || !decision.actions.iter().all(is_drain) {
+                self.turns += 1;
+            }
             let lead = believed.duration_since(now);
             self.wake = decision.wake_at.map(|at| at - lead);
             let is_idle = !has_news && decision.actions.is_empty();

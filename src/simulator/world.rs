@@ -809,20 +809,21 @@ impl World {
             self.touch_scheduler();
         }
         for pod in waiting {
-            let mut changed = (*pod).clone();
-            match bound.get(&pod.key) {
+            let node = bound.get(&pod.key).copied();
+            match node {
                 Some(node) => {
-                    changed.node = Some(*node);
-                    changed.nominated_node = None;
-                    changed.is_unschedulable = false;
                     let takes = kubelet::start_time(&mut self.rng);
                     self.plan(self.now + takes, Event::PodStarts(pod.key));
-                    self.tell(Happening::Bound { pod: pod.key, node: *node });
+                    self.tell(Happening::Bound { pod: pod.key, node });
                 }
+                // What was tried in vain is promised nothing any more, and others may have the room.
+                None if pod.nominated_node.is_some() => self.touch_scheduler(),
                 None if pod.is_unschedulable => continue,
-                None => changed.is_unschedulable = true,
+                None => {}
             }
-            self.publish(Observation::Pod(Arc::new(changed)));
+            let tried =
+                Pod { node, nominated_node: None, is_unschedulable: node.is_none(), ..(*pod).clone() };
+            self.publish(Observation::Pod(Arc::new(tried)));
         }
     }
 

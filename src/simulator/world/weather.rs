@@ -244,7 +244,7 @@ impl World {
         let Some(machine) = self.cloud.machine(id).filter(|machine| machine.ended.is_none()) else { return };
         let (instance_type, zone) = (machine.instance.instance_type, machine.instance.zone);
         let at = self.now + SignedDuration::from_mins(2);
-        self.cloud.warn(id);
+        self.cloud.warn(id, at);
         self.tell(Happening::SpotWarning { instance: id, instance_type, zone });
         // The offering that is taken back has nothing left to sell for a while.
         self.cloud
