@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use provisor::simulator::trial::Trial;
 
-/// How many weeks the suite plays, from seed 1 on; `PROVISOR_WEEKS=300` plays others.
-const WEEKS: u64 = 100;
+/// How many weeks the suite plays, from seed 1 on; `PROVISOR_WEEKS=1000` plays others.
+const WEEKS: u64 = 300;
 
 #[test]
 fn weeks_break_no_promise() {
