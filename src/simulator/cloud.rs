@@ -141,8 +141,9 @@ impl Cloud {
     /// Spot machines that run and that EC2 did not ask back yet.
     pub fn running_spot(&self) -> impl Iterator<Item = &Machine> {
         let is_spot = |machine: &Machine| machine.instance.capacity_type == CapacityType::Spot;
-        self.machines()
-            .filter(move |machine| machine.ended.is_none() && machine.taken_back.is_none() && is_spot(machine))
+        self.machines().filter(move |machine| {
+            machine.ended.is_none() && machine.taken_back.is_none() && is_spot(machine)
+        })
     }
 
     /// Says that a machine is taken back then.
