@@ -575,13 +575,14 @@ impl Engine {
         self.tell_remarks(&mut out);
         self.answer_interruptions(now, &mut out);
         self.end_strays(now, &mut out);
+        // First: nothing is planned on a node whose machine is gone.
+        self.collect_garbage(now, &mut out);
         self.record_pod_events(now, &mut out);
         self.tend(now, &mut out);
         self.keep_replicas(now, &mut out);
         self.tend_nominations(now, &mut out);
         self.provision(now, &mut out);
         self.disrupt(now, &mut out);
-        self.collect_garbage(now, &mut out);
         self.report_overlays(now, &mut out);
         self.report_pools(now, &mut out);
         self.tend(now, &mut out);

@@ -33,7 +33,8 @@ pub const FORGOTTEN_MAX: SignedDuration = SignedDuration::from_mins(10);
 /// A pod that could have a place gets one within this time, once nothing is wrong any more: a machine that never boots is waited
 /// for a quarter of an hour.
 pub const WAIT_MAX: SignedDuration = SignedDuration::from_mins(40);
-/// So long after the last thing that happened, everything is where it belongs.
+/// So long after the last thing that happened, everything is where it belongs; a drain with a deadline that is still under way then is one
+/// of these things.
 pub const CONVERGED_WITHIN: SignedDuration = SignedDuration::from_hours(2);
 /// So long after it, nothing moves any more: windows in which nothing may be moved for savings last eight hours.
 pub const REST_AFTER: SignedDuration = SignedDuration::from_hours(18);
@@ -120,7 +121,9 @@ impl Promise {
             Self::CountsMoney => {
                 "What was spent is the time of machines times their price, and never becomes less"
             }
-            Self::Converges => "Two hours after the last fault every pod that can have a place has one",
+            Self::Converges => {
+                "Two hours after the last fault, or the last drain with a deadline, every pod that can have a place has one"
+            }
         }
     }
 }
@@ -155,6 +158,8 @@ pub(super) struct Witness {
     pub most_machines: usize,
     /// When nothing more happens.
     quiet_at: Timestamp,
+    /// By when a drain with a deadline ends that was under way where everything should have been where it belongs.
+    drained_by: Option<Timestamp>,
     /// Nodes that are replaced because of their age move even where nothing else happens.
     has_expiry: bool,
     leaving: BTreeSet<ClaimName>,
@@ -175,6 +180,7 @@ impl Witness {
             broken: None,
             most_machines: 0,
             quiet_at,
+            drained_by: None,
             has_expiry: fleet.pools.iter().any(|pool| pool.expire_after.is_some()),
             leaving: BTreeSet::new(),
             deleted: BTreeSet::new(),
@@ -226,17 +232,25 @@ impl Witness {
             let what = format!("pod {pod} waits since {since}, and a machine for it could be bought");
             self.fail(Promise::LetsNobodyWait, at, what);
         }
-        let converged_by = self.quiet_at.max(moment.calm_since) + CONVERGED_WITHIN;
+        let converged_by = self.converged_by(moment);
         if world.now() <= converged_by && next > converged_by {
-            self.has_converged(world, converged_by);
+            match drained_by(world).filter(|until| *until > converged_by) {
+                Some(until) => self.drained_by = Some(until),
+                None => self.has_converged(world, converged_by),
+            }
         }
+    }
+
+    fn converged_by(&self, moment: &Moment) -> Timestamp {
+        let last =
+            [Some(self.quiet_at), Some(moment.calm_since), self.drained_by].into_iter().flatten().max();
+        last.unwrap_or(self.quiet_at) + CONVERGED_WITHIN
     }
 
     /// When the trial is over.
     pub fn end(&mut self, world: &World, moment: &Moment) {
         self.step(world, moment);
-        let has_time = self.end > self.quiet_at.max(moment.calm_since) + CONVERGED_WITHIN;
-        if has_time {
+        if self.end > self.converged_by(moment) {
             self.nothing_leaks(world);
         }
         if let Err(what) = self.purse.agrees_with(&world.bill()) {
@@ -364,8 +378,10 @@ impl Witness {
         let objects = world.objects();
         let mut sizes: BTreeMap<PoolName, (u32, u32, u32)> = BTreeMap::new();
         for claim in objects.claims.values() {
-            let counts = claim.conditions.is_true(ConditionType::Initialized)
-                && !claim.conditions.is_true(ConditionType::InstanceTerminating);
+            // That a machine was told to end is true even where writing it down failed.
+            let is_ended = claim.conditions.is_true(ConditionType::InstanceTerminating)
+                || claim.deleted.is_some() && !has_machine(world, claim);
+            let counts = claim.conditions.is_true(ConditionType::Initialized) && !is_ended;
             let (Some(pool), Some(node), true) = (claim.pool(), objects.node_of(claim), counts) else {
                 continue;
             };
@@ -448,10 +464,7 @@ impl Witness {
                 Some(DisruptionReason::Empty | DisruptionReason::Underutilized)
             );
             // Where the machine is gone already nothing is emptied any more.
-            let runs = |machine: &super::cloud::Machine| {
-                machine.ended.is_none() && Some(machine.instance.provider_id) == claim.provider_id
-            };
-            if !is_saving || !world.cloud().machines().any(runs) {
+            if !is_saving || !has_machine(world, claim) {
                 continue;
             }
             let Some(node) = objects.node_of(claim) else { continue };
@@ -564,11 +577,11 @@ impl Witness {
 /// As much as the clocks of a process and of the API server may differ.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(91);
 
-/// Something that was begun and not ended. A drain that pods hold up, and that has no deadline, is not: it may take for ever.
+/// Something that was begun and not ended. A drain that pods hold up is not, until its deadline: without one it may take for ever.
 fn half_done(world: &World) -> Option<String> {
     let objects = world.objects();
     let is_held = |node: NodeName| {
-        deadline_of(world, node).is_none()
+        deadline_of(world, node).is_none_or(|deadline| world.now() < deadline)
             && objects.pods_of(node).any(|pod| pod.is_active() && must_leave(pod))
     };
     for claim in objects.claims.values() {
@@ -579,8 +592,7 @@ fn half_done(world: &World) -> Option<String> {
         if claim.deleted.is_none() && !claim.conditions.is_true(ConditionType::Initialized) {
             return Some(format!("claim {} is not ready", claim.name));
         }
-        let machine = claim.provider_id.and_then(|id| world.cloud().machine(id));
-        if claim.deleted.is_none() && machine.is_none_or(|machine| machine.ended.is_some()) {
+        if claim.deleted.is_none() && !has_machine(world, claim) {
             return Some(format!("claim {} has no machine", claim.name));
         }
     }
@@ -596,6 +608,19 @@ fn half_done(world: &World) -> Option<String> {
         }
     }
     None
+}
+
+/// By when the last drain ends that has a deadline.
+fn drained_by(world: &World) -> Option<Timestamp> {
+    let objects = world.objects();
+    let leaving = objects.claims.values().filter(|claim| claim.deleted.is_some());
+    leaving.filter_map(|claim| deadline_of(world, objects.node_of(claim)?.name)).max()
+}
+
+/// Whether the machine of a claim runs.
+fn has_machine(world: &World, claim: &NodeClaim) -> bool {
+    let machine = claim.provider_id.and_then(|id| world.cloud().machine(id));
+    machine.is_some_and(|machine| machine.ended.is_none())
 }
 
 /// Whether a claim is on its way out by what its object says: deleted, or waiting for its replacements.

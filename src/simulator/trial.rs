@@ -18,6 +18,7 @@ use super::invariants::{Broken, Moment, Promise, Witness};
 use super::wire::{self, Wire};
 use super::world::{Habits, World};
 use crate::capacity::decision::Planned;
+use crate::capacity::disruption::command::replacements_in;
 use crate::capacity::engine::{Engine, EngineSettings};
 use crate::capacity::ledger::Statement;
 use crate::model::action::Action;
@@ -425,7 +426,9 @@ impl<'a> Course<'a> {
             let mut decision = engine.decide(believed);
             self.notices.retain(|(instance, notice)| !engine.is_answered(*instance, *notice));
             let is_drain = |planned: &Planned| matches!(planned.action, Action::Evict { .. });
-            if decision.actions.is_empty() || !decision.actions.iter().all(is_drain) {
+            let tries_to_evict = !decision.actions.is_empty() && decision.actions.iter().all(is_drain);
+            // What follows from news alone ends with them.
+            if !tries_to_evict && !(has_news && decision.actions.is_empty()) {
                 self.turns += 1;
             }
             let lead = believed.duration_since(now);
@@ -487,6 +490,10 @@ impl<'a> Course<'a> {
             if is_skipped || self.wire.refuses(action, now) {
                 self.trace.add(now, "Refused", &named(action));
                 failed.extend(row);
+                if let Action::UpdateClaim { change, .. } = action {
+                    // Nor is a replacement made that what it replaces does not name.
+                    failed.extend(replacements_in(&change.annotations).iter().map(ToString::to_string));
+                }
                 if let Some(subject) = wire::subject_of(action) {
                     let message = "the API server is not there: simulated".into();
                     let seen = Observation::ActionFailed { subject: subject.into(), message };

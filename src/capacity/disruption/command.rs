@@ -13,6 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::alternatives::Alternative;
 use super::candidates::Candidate;
+use super::cost::has_to_move;
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Steps;
 use crate::capacity::scheduling::{NewNode, Place, Solution};
@@ -402,8 +403,12 @@ pub(crate) fn advance(
     let mut pending = Vec::new();
     for name in replacements_of(claim) {
         match cluster.claims.get(&name) {
-            None => return take_back(cluster, claim, &format!("its replacement {name} is gone"), steps),
+            None => {
+                give_back(cluster, claim, "another one of its command is gone", steps);
+                return take_back(cluster, claim, &format!("its replacement {name} is gone"), steps);
+            }
             Some(replacement) if replacement.deleted.is_some() => {
+                give_back(cluster, claim, "another one of its command is going away", steps);
                 return take_back(cluster, claim, &format!("its replacement {name} is going away"), steps);
             }
             Some(replacement) if is_ready(cluster, replacement) && is_seen(replacement) => {}
@@ -423,12 +428,7 @@ pub(crate) fn advance(
     if now >= deadline {
         let minutes = patience.as_mins();
         let message = format!("its replacement {} was not ready within {minutes} minutes", pending[0]);
-        // What was on its way out made room in its pool for what came; now both would stay.
-        let late = pending.iter().filter_map(|name| cluster.claims.get(name));
-        for late in late.filter(|late| exceeds_limits(cluster, late)) {
-            let why = format!("it was not ready within {minutes} minutes, and its pool has no room for both");
-            steps.push(Action::DeleteClaim { claim: late.name }, "ReplacementFailed", why);
-        }
+        give_back(cluster, claim, &format!("{} was not ready within {minutes} minutes", pending[0]), steps);
         take_back(cluster, claim, &message, steps);
     } else {
         for name in pending {
@@ -439,6 +439,29 @@ pub(crate) fn advance(
             tell(Subject::Claim(name), "DisruptionWaitingReadiness", &message, steps);
         }
         steps.wake(deadline);
+    }
+}
+
+/// Gives back what came for `claim`, whose command failed, as far as its pool has no room for both: what was on its way out had made
+/// that room, and stays now. Of several that were to go together one does it for all.
+fn give_back(cluster: &Cluster, claim: &NodeClaim, cause: &str, steps: &mut Steps) {
+    let names = claim.annotations.get(&*annotation::REPLACED_BY);
+    let goes_with = |other: &&Arc<NodeClaim>| {
+        other.annotations.get(&*annotation::REPLACED_BY) == names && other.deleted.is_none()
+    };
+    if cluster.claims.values().find(goes_with).is_some_and(|first| first.name != claim.name) {
+        return;
+    }
+    let is_free = |claim: &NodeClaim| {
+        let mut pods = cluster.nodes_of(claim).flat_map(|node| cluster.pods_of(node.name));
+        !pods.any(|pod| has_to_move(pod))
+    };
+    let coming = replacements_of(claim).into_iter().filter_map(|name| cluster.claims.get(&name));
+    for spare in coming.filter(|spare| spare.deleted.is_none() && is_free(spare)) {
+        if exceeds_limits(cluster, spare) {
+            let why = format!("{cause}, and its pool has no room for both it and what it was to replace");
+            steps.push(Action::DeleteClaim { claim: spare.name }, "ReplacementFailed", why);
+        }
     }
 }
 

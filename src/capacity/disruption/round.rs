@@ -626,7 +626,8 @@ impl<'a> Round<'a> {
     pub fn start(&mut self, command: &Command) {
         self.turn += 1;
         self.tries.start(command);
-        if !command.replacements.is_empty() {
+        // What waits for replacements, or to be looked at again, takes its part of the limits meanwhile.
+        if !command.replacements.is_empty() || command.method.is_validated() {
             let used = match &self.start.get_mut().ground {
                 Some(ground) => ground.used().clone(),
                 None => usage_by_pool(&self.cluster, self.supply),

@@ -35,6 +35,8 @@ pub(super) struct Regrets {
 struct Moves {
     /// How many of its pods had a node when some were moved last.
     pods: usize,
+    /// Those that had to move, and when.
+    moved: VecDeque<(Timestamp, Uid)>,
     /// How many nodes fewer there were after each, or more.
     nodes: VecDeque<(Timestamp, i64)>,
 }
@@ -46,13 +48,16 @@ impl Moves {
     }
 
     fn forget(&mut self, now: Timestamp) {
+        self.moved.retain(|(at, _)| now < *at + LINKED_FOR);
         self.nodes.retain(|(at, _)| now < *at + LINKED_FOR);
     }
 
-    /// Whether `pod` could be there in place of one that was moved: it was not made before.
-    fn may_have_caused(&self, pod: &Pod) -> bool {
+    /// Whether `pod` needs a place because of a move: it has to move itself, or could be there in place of one that was moved, because it
+    /// was not made before.
+    fn has_to_do_with(&self, pod: &Pod) -> bool {
         let began = self.nodes.front().map(|(at, _)| *at);
         began.zip(pod.created).is_none_or(|(began, created)| began <= created + CLOCKS_DIFFER)
+            || self.moved.iter().any(|(_, moved)| *moved == pod.uid)
     }
 
     /// Whether at least half of what they gave back was bought again.
@@ -82,14 +87,20 @@ impl Regrets {
             moves.forget(now);
             !moves.nodes.is_empty()
         });
-        let mut counts: BTreeMap<Uid, usize> =
-            pods.filter_map(|key| Some((cluster.pods.get(&key)?.controller()?.uid, 0))).collect();
+        let mut moved: BTreeMap<Uid, Vec<Uid>> = BTreeMap::new();
+        for pod in pods.filter_map(|key| cluster.pods.get(&key)) {
+            if let Some(controller) = pod.controller() {
+                moved.entry(controller.uid).or_default().push(pod.uid);
+            }
+        }
+        let mut counts: BTreeMap<Uid, usize> = moved.keys().map(|controller| (*controller, 0)).collect();
         // Those that waited for a node then need one anyway.
         count(cluster, &mut counts, |pod| pod.node.is_some());
         for (controller, pods) in counts {
             let moves = self.moved.entry(controller).or_default();
             moves.pods = pods;
             moves.note(nodes, now);
+            moves.moved.extend(moved[&controller].iter().map(|pod| (now, *pod)));
         }
     }
 
@@ -105,7 +116,7 @@ impl Regrets {
         for pods in nodes {
             let linked = pods.filter_map(|pod| {
                 let controller = pod.controller()?.uid;
-                self.moved.get(&controller)?.may_have_caused(pod).then_some(controller)
+                self.moved.get(&controller)?.has_to_do_with(pod).then_some(controller)
             });
             for controller in linked.collect::<BTreeSet<Uid>>() {
                 *bought.entry(controller).or_default() += 1;
@@ -224,6 +235,29 @@ mod tests {
         };
         assert!(is_regretted(1, &before, &[made(1)]));
         assert!(!is_regretted(1, &before, &[made(-60)]), "its room was lost in another way");
+    }
+
+    #[test]
+    fn a_node_for_one_that_has_to_move_and_has_not_left_yet_is_regretted() {
+        let made_before = |name: &str, node: &str| {
+            let created = Some(Timestamp::UNIX_EPOCH - SignedDuration::from_mins(1));
+            Arc::new(Pod { created, ..(*pod(name, Some(node))).clone() })
+        };
+        let before = [made_before("a", "x"), made_before("b", "y")];
+        let regrets = |needs: &Arc<Pod>| {
+            let now = Timestamp::UNIX_EPOCH;
+            let (mut regrets, mut cluster) = (Regrets::default(), Cluster::default());
+            before.iter().for_each(|pod| cluster.put_pod(pod.clone()));
+            regrets.note_moved([before[0].key].into_iter(), 1, &cluster, now);
+            regrets.note_bought(
+                [[needs].into_iter()].into_iter(),
+                &cluster,
+                now + SignedDuration::from_mins(1),
+            );
+            !regrets.at(now + SignedDuration::from_mins(30)).is_empty()
+        };
+        assert!(regrets(&before[0]), "its room was taken before it came");
+        assert!(!regrets(&before[1]), "it has to leave for another reason");
     }
 
     #[test]
