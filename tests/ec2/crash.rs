@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::region::{Region, environment, is_true};
 use crate::bench::text;
-use crate::moments::{Killer, Stage};
+use crate::moments::{Killer, LINGER, Stage};
 
 /// Whoever dies with the lease keeps its successor waiting for 15 seconds: some do, as those of users.
 const WITH_LEASE: usize = 3;
@@ -31,8 +31,8 @@ fn slowly(generation: &str) -> String {
 
 /// One pod that needs a machine of its own, and some that fit beside it.
 fn deploy(region: &Region, at: usize) {
-    region.bench.deploy(&format!("large-{at}"), 1, "9", "1Gi");
-    region.bench.deploy(&format!("small-{at}"), 3, "250m", "256Mi");
+    region.bench.deploy_lingering(&format!("large-{at}"), 1, "9", "1Gi", LINGER);
+    region.bench.deploy_lingering(&format!("small-{at}"), 3, "250m", "256Mi", LINGER);
 }
 
 /// All of the first so many deployments run, each on a machine of its own, and nothing is on its way.

@@ -49,6 +49,8 @@ const FEW: usize = 20;
 const MANY: usize = 250;
 /// Of so many candidates every pair is looked at at once: 276 simulations.
 const PAIRED_MAX: usize = 24;
+/// Of so many every three are looked at too, whatever goes by itself: 286 simulations at most.
+const TRIPLED_MAX: usize = 12;
 
 /// How candidates are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +86,12 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let mut sets = sweep.sets();
     let Sweep { destinations, refused, over_budget, turned_down, allowances, .. } = sweep;
     round.moves.extend(turned_down.into_values());
-    let hopeful = hopeful(&refused);
+    // Of very few every set is worth a look, whatever goes by itself.
+    let are_tripled = candidates.len() <= TRIPLED_MAX;
+    let hopeful = match are_tripled {
+        true => candidates.iter().map(|one| (one.clone(), code_of(one, &refused))).collect(),
+        false => hopeful(&refused),
+    };
     for (candidate, why) in refused {
         note(round, &candidate, why.into());
     }
@@ -93,13 +100,14 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
         note(round, &candidate, KeepReason::limited(allowance, candidate.pool, REASON));
         hold_if_it_would_go(round, &question.totals, &candidate, allowance);
     }
-    if sets.is_empty()
+    if (sets.is_empty() || are_tripled)
         && let Effort::Thorough { look } = round.effort
     {
-        round.looked_together = true;
-        if let Some(whole) = together(round, &question, &hopeful, look, &allowances) {
+        round.looked_together |= sets.is_empty();
+        let whole = together(round, &question, &hopeful, look, &allowances);
+        if let Some(whole) = whole.filter(|whole| sets.is_empty() || whole.worth > worth) {
             (worth, rivals) = (whole.worth, whole.rivals);
-            sets.push(whole.set);
+            sets = vec![whole.set];
         }
     }
     let choice = Choice { question, destinations, worth, rivals };
@@ -137,7 +145,9 @@ fn best_sweep<'r, 'a>(
     if now.groups.is_empty() {
         return (now, rivals);
     }
-    ahead::towards_the_end(round, question, candidates, allowances).unwrap_or((now, rivals))
+    ahead::towards_the_end(round, question, candidates, allowances)
+        .or_else(|| ahead::towards_what_opens(round, question, candidates, allowances, &now))
+        .unwrap_or((now, rivals))
 }
 
 /// Nodes that may go in the end.
@@ -211,6 +221,11 @@ fn hopeful(refused: &[(Candidate, Refused)]) -> Vec<Staying> {
     refused.iter().filter(has_place).map(|(candidate, (code, _))| (candidate.clone(), *code)).collect()
 }
 
+/// Why `candidate` stays when it is asked alone; nothing, if it does not.
+fn code_of(candidate: &Candidate, refused: &[(Candidate, Refused)]) -> &'static str {
+    refused.iter().find(|(one, _)| one.node == candidate.node).map_or("", |(_, (code, _))| code)
+}
+
 /// A set that goes as a whole, and those that it saves more than.
 struct Whole {
     set: Vec<Candidate>,
@@ -241,9 +256,18 @@ fn together(
     let pairs = paired.iter().enumerate().flat_map(|(number, one)| {
         paired[number + 1..].iter().map(|other| vec![(*one).clone(), (*other).clone()])
     });
+    let tripled = if staying.len() <= TRIPLED_MAX { staying } else { &[] };
+    let triples = tripled.iter().enumerate().flat_map(|(number, one)| {
+        let others = &tripled[number + 1..];
+        let pairs = others.iter().enumerate();
+        pairs.flat_map(move |(number, other)| {
+            let third = others[number + 1..].iter();
+            third.map(move |third| vec![one.clone(), other.clone(), third.clone()])
+        })
+    });
     // What may not be replaced by a spot node may not be with its like either.
     let may_go = |set: &Vec<Staying>| set.iter().any(|(_, code)| *code != "SpotToSpotDisabled");
-    let sets = firsts.chain(pairs).filter(may_go);
+    let sets = firsts.chain(pairs).chain(triples).filter(may_go);
     let sets = sets.map(|set| set.into_iter().map(|(candidate, _)| candidate).collect());
     let mut best: Option<(Rival, Vec<Candidate>)> = None;
     let mut rivals: Vec<Rival> = Vec::new();
@@ -285,6 +309,14 @@ pub(super) fn sort(candidates: &mut [Candidate]) {
         cost::by_savings((a.price, a.disruption), (b.price, b.disruption))
             .then_with(|| (a.pool, a.node).cmp(&(b.pool, b.node)))
     });
+}
+
+/// What might be given back next, what saves most per disruption first.
+pub(super) fn would_go(round: &mut Round) -> Vec<NodeName> {
+    let mut candidates = round.candidates(Class::Graceful);
+    candidates.retain(|candidate| wants(round, candidate).is_ok());
+    sort(&mut candidates);
+    candidates.into_iter().map(|candidate| candidate.node).collect()
 }
 
 /// Nodes that may be consolidated; of the others it is noted why not.

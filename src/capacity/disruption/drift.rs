@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::budgets::Allowance;
 use super::candidates::{Candidate, Class};
 use super::command::{Command, Destination, Method, destinations};
+use super::consolidation;
 use super::roll::{self, Room, Standing};
 use super::round::Round;
 use crate::capacity::scheduling::Fit;
@@ -15,8 +16,11 @@ use crate::capacity::static_capacity;
 use crate::model::claim::ConditionType;
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
-use crate::model::name::PoolName;
+use crate::model::name::{NodeName, PoolName};
 use crate::model::pool::DisruptionReason;
+
+/// Of more nodes that consolidation may give back none is avoided: it takes a simulation for each half of them.
+const AVOIDED_MAX: usize = 100;
 
 /// The next drifted node that can go, with everything that has to come first.
 pub(super) fn plan(round: &mut Round) -> Option<Command> {
@@ -41,6 +45,7 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         }
         match replace(round, std::slice::from_ref(candidate), room, Fit::First) {
             Ok(command) => {
+                let command = beside_what_goes_next(round, candidate, command);
                 let most = allowance.remaining().min(room.nodes) as usize;
                 return Some(batch::together(round, (candidate, command), &candidates[at + 1..], most, room));
             }
@@ -48,6 +53,28 @@ pub(super) fn plan(round: &mut Round) -> Option<Command> {
         }
     }
     None
+}
+
+/// The `command` with which `candidate` goes; if it needs nothing new, with as few pods as may be on what consolidation would give back
+/// first: they would only move again, and what they move to stays meanwhile.
+fn beside_what_goes_next(round: &mut Round, candidate: &Candidate, command: Command) -> Command {
+    if !command.replacements.is_empty() || command.pods.is_empty() {
+        return command;
+    }
+    let mut next = consolidation::would_go(round);
+    next.retain(|other| *other != candidate.node);
+    let mut count = if next.len() > AVOIDED_MAX { 0 } else { next.len() };
+    while count > 0 {
+        let shut: BTreeSet<NodeName> = next[..count].iter().copied().collect();
+        let simulated = round.simulate_beside(candidate, &shut);
+        let pods = round.leaving_pods(candidate.node);
+        if simulated.homeless.is_empty() && round.replacements(&simulated.solution, &pods).is_empty() {
+            let to = destinations(&pods, &simulated.solution, true);
+            return Command { pods: to, ..command };
+        }
+        count /= 2;
+    }
+    command
 }
 
 /// What the rolls of the pools of `candidates` leave open; nodes of the others are noted to stay.

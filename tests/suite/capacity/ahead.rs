@@ -116,3 +116,32 @@ fn nobody_waits_for_nodes_that_leave_for_too_long() {
     };
     assert_eq!((kept(10), kept(20)), ("OthersFirst", "gone"));
 }
+
+#[test]
+fn who_can_go_for_less_together_in_a_moment_does_not_go_alone_now() {
+    let kept = |minutes| {
+        let mut town = town(&[("free", 9), ("tight", 1)]);
+        for (pool, node, kind, pods) in
+            [("free", "n0", "x", 1), ("tight", "t0", "s", 0), ("tight", "t1", "x", 5)]
+        {
+            town.node_of(pool, node, kind, "on-demand");
+            for pod in 0..pods {
+                let mut shape = shape("web", "1000m");
+                if pool == "free" {
+                    shape.node_selector.insert(*label::NODEPOOL, pool.into());
+                }
+                town.run(&format!("{node}-{pod}"), node, shape);
+            }
+        }
+        let since = town.now - SignedDuration::from_mins(minutes);
+        town.change_claim("t0", |claim| claim.deleted = Some(since));
+        (town.kept("n0"), town.kept("t1"))
+    };
+    assert_eq!(
+        kept(1).1,
+        "BudgetExhausted",
+        "it goes with n0 as soon as t0 is gone: one for both saves $0.43"
+    );
+    assert_ne!(kept(1).0, "gone", "a smaller node would save $0.25, and have no room for that");
+    assert_eq!(kept(20).0, "gone", "nobody waits for what leaves for too long");
+}

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::disruption::{Destination, Kind, Method};
 use provisor::capacity::engine::Engine;
+use provisor::capacity::scheduling::Place;
 use provisor::model::action::Action;
 use provisor::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use provisor::model::label::{self, annotation};
-use provisor::model::name::{ClaimName, NodeName};
+use provisor::model::name::{ClaimName, NodeName, ObjectKey};
 use provisor::model::node::Node;
 use provisor::model::observation::Observation;
 use provisor::model::pod::Pod;
@@ -332,4 +333,20 @@ fn dis_136_each_command_counts_with_what_the_ones_before_it_bring() {
     assert_eq!(found, [("n1", Kind::Replace)]);
     let kept = plan.kept.iter().find(|kept| kept.node == NodeName::new("n2")).expect("it stays");
     assert!(kept.message.contains("only about to be bought"), "{}", kept.message);
+}
+
+#[test]
+fn pods_of_what_has_drifted_keep_off_what_consolidation_gives_back_next() {
+    let mut town = Town::new(vec![pool("default")]);
+    for (node, kind) in [("n1", "m5.large"), ("n2", "m5.2xlarge"), ("n3", "m5.xlarge")] {
+        town.node(node, kind);
+        town.run(&format!("{node}-web"), node, shape("web", "500m"));
+    }
+    outdate(&mut town, "n1");
+    protect(&mut town, "n3", "true");
+    let commands = town.plan().commands;
+    let to_n3 = Destination::Existing(Place::Node("n3".into()));
+    assert_eq!(commands[0].method, Method::Drift);
+    assert_eq!(commands[0].pods, [(ObjectKey::new("default", "n1-web"), to_n3)], "n3 stays in any case");
+    assert_eq!(&*commands[1].nodes, [NodeName::new("n2")], "nothing came to it");
 }

@@ -67,9 +67,18 @@ fn who_saves_most_per_disruption_first_without_anything_new() {
 
 #[test]
 fn the_same_with_the_dearest_of_them_filled_first() {
-    let nodes =
-        ["l 3500 1500 500", "l 1000 1500", "x 2000 1500 1000 3000", "x 1000 3500", "s 500 1500", "x 3500"];
+    // Seven more that are full, so that there are too many to look at every set.
+    let mut nodes = vec!["x 8000t"; 13];
+    nodes[..6].copy_from_slice(&SIX);
     check(&nodes, &["n5", "n1 n4 > 1m"], "0.56");
+}
+
+const SIX: [&str; 6] =
+    ["l 3500 1500 500", "l 1000 1500", "x 2000 1500 1000 3000", "x 1000 3500", "s 500 1500", "x 3500"];
+
+#[test]
+fn of_few_every_two_and_three_are_looked_at() {
+    check(&SIX, &["n0 n1"], "0.58");
 }
 
 #[test]

@@ -100,6 +100,19 @@ fn a_recording_has_its_volume_and_its_size() {
     assert!(!helm(&["--set", REPO, "--set", "recording.size=lots"]).status.success());
 }
 
+/// What means something to YAML is a part of what was said.
+#[test]
+fn what_is_said_reaches_the_program_as_it_was_said() {
+    let objects =
+        rendered(&["--set-string", "source.ref=next #2", "--set-string", "source.environment=0123"]);
+    let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a Deployment");
+    let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array();
+    let arguments = arguments.expect("arguments");
+    for expected in ["--ref=next #2", "--env=0123"] {
+        assert!(arguments.contains(&json!(expected)), "{expected}: {arguments:?}");
+    }
+}
+
 #[test]
 fn a_real_cloud_needs_no_right_to_make_nodes() {
     let rules = |cloud: [&str; 2]| {

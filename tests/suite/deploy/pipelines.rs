@@ -298,6 +298,26 @@ fn rev_032_what_is_said_already_is_not_written_and_a_failing_forge_is_asked_agai
     assert_eq!((forge.bodies().len(), writes), (1, 2));
 }
 
+/// Rows: REV-032
+#[test]
+fn rev_032_a_list_that_is_refused_is_no_empty_one() {
+    for forge_of in [Forge::github, Forge::gitlab] {
+        let forge = Forge::new();
+        assert!(forge.post(FIRST, &forge_of(&forge, "1")).status.success());
+        for page in [1, 2] {
+            forge.refuse_page(page);
+            let refused = forge.post(SECOND, &forge_of(&forge, "2"));
+            assert!(!refused.status.success(), "page {page} was not there");
+            assert!(String::from_utf8_lossy(&refused.stderr).contains("403"), "curl says why");
+            assert_eq!(forge.bodies().len(), if page == 1 { 1 } else { 101 });
+            // The second page is asked for once the first is full.
+            (0..100)
+                .filter(|_| page == 1)
+                .for_each(|_| forge.add(json!({"body": "x", "user": {"login": "ada"}})));
+        }
+    }
+}
+
 /// Rows: REV-033
 #[test]
 fn rev_033_a_run_that_was_overtaken_writes_nothing() {
@@ -333,6 +353,11 @@ fn rev_038_a_push_that_takes_the_change_back_is_told_in_the_same_comment() {
     ]);
     proposal.git(&["branch", "base"]);
     let forge = Forge::new();
+    // The text changes, and nothing else.
+    proposal.edit("environments/prod.toml", "[pools", "# General.\n[pools");
+    let silent = proposal.review("--base base --output markdown");
+    assert!(forge.post(&String::from_utf8_lossy(&silent.stdout), &forge.github("0")).status.success());
+    assert_eq!(forge.bodies(), [""; 0], "nothing was said, and nothing is to be");
     let mut push = |from, to, run| {
         proposal.edit("environments/prod.toml", from, to);
         let review = proposal.review("--base base --output markdown");
@@ -505,6 +530,8 @@ struct State {
     pulls: Value,
     /// So many requests more are answered with 502.
     failures: usize,
+    /// The page of comments that is answered with 403.
+    refused: Option<usize>,
     /// So many new comments more are kept, and answered with 502.
     lost_answers: usize,
 }
@@ -533,6 +560,10 @@ impl Forge {
 
     fn fail(&self, times: usize) {
         self.state.lock().expect("nobody panics here").failures = times;
+    }
+
+    fn refuse_page(&self, page: usize) {
+        self.state.lock().expect("nobody panics here").refused = Some(page);
     }
 
     fn pulls(&self, pulls: Value) {
@@ -623,6 +654,8 @@ fn answer(stream: TcpStream, state: &Mutex<State>) {
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let mut state = state.lock().expect("nobody panics here");
     let id = path.rsplit('/').next().and_then(|id| id.parse::<usize>().ok());
+    let page = path.rsplit("&page=").next().and_then(|page| page.parse::<usize>().ok());
+    let refused = method == "GET" && page.is_some() && page == state.refused;
     let mut is_failing = state.failures > 0;
     state.failures = state.failures.saturating_sub(1);
     let reply = match (method, id) {
@@ -634,7 +667,11 @@ fn answer(stream: TcpStream, state: &Mutex<State>) {
         }
         ("GET", _) if path.contains("/pulls?") => state.pulls.clone(),
         ("GET", _) if path == "/user" => json!({"username": "bot"}),
-        ("GET", _) => json!(state.comments),
+        ("GET", _) if refused => Value::Null,
+        ("GET", _) => {
+            let page = page.unwrap_or(1);
+            json!(state.comments.iter().skip(100 * (page - 1)).take(100).collect::<Vec<_>>())
+        }
         ("POST", _) => {
             is_failing = state.lost_answers > 0;
             state.lost_answers = state.lost_answers.saturating_sub(1);
@@ -649,7 +686,11 @@ fn answer(stream: TcpStream, state: &Mutex<State>) {
     };
     state.requests.push(head);
     let text = reply.to_string();
-    let status = if is_failing { "502 Bad Gateway" } else { "200 OK" };
+    let status = match (is_failing, refused) {
+        (true, _) => "502 Bad Gateway",
+        (_, true) => "403 Forbidden",
+        _ => "200 OK",
+    };
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nConnection: close");
     let sent = write!(reader.get_mut(), "{head}\r\nContent-Length: {}\r\n\r\n{text}", text.len());
     sent.expect("the script waits for it");

@@ -367,18 +367,28 @@ impl Bench {
         self.deploy_on(name, replicas, cpu, memory, json!({}));
     }
 
+    /// The same, of pods that take so many seconds to end.
+    pub fn deploy_lingering(&self, name: &str, replicas: u32, cpu: &str, memory: &str, seconds: u32) {
+        self.deploy_with(name, replicas, (cpu, memory), json!({ "terminationGracePeriodSeconds": seconds }));
+    }
+
     /// The same, of pods that only go to nodes with these labels.
     pub fn deploy_on(&self, name: &str, replicas: u32, cpu: &str, memory: &str, selector: Value) {
+        let more = json!({ "terminationGracePeriodSeconds": 1, "nodeSelector": selector });
+        self.deploy_with(name, replicas, (cpu, memory), more);
+    }
+
+    fn deploy_with(&self, name: &str, replicas: u32, (cpu, memory): (&str, &str), mut pod: Value) {
+        pod["containers"] = json!([{
+            "name": "main", "image": "pause",
+            "resources": { "requests": { "cpu": cpu, "memory": memory } },
+        }]);
         let labels = json!({ "app": name });
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": { "name": name, "namespace": self.namespace },
             "spec": { "replicas": replicas, "selector": { "matchLabels": labels }, "template": {
-                "metadata": { "labels": labels },
-                "spec": { "terminationGracePeriodSeconds": 1, "nodeSelector": selector, "containers": [{
-                    "name": "main", "image": "pause",
-                    "resources": { "requests": { "cpu": cpu, "memory": memory } },
-                }] },
+                "metadata": { "labels": labels }, "spec": pod,
             } },
         });
         self.plane.api.post(&collection_of(&deployment), &deployment).expect("a deployment");
@@ -516,7 +526,18 @@ impl Bench {
         object
     }
 
+    /// They are as they were planted, and we never asked to change any part of them.
     pub fn expect_untouched(&self, strangers: &Strangers) {
+        for request in self.requests().iter().filter(|request| is_ours(request) && asks_for_change(request)) {
+            let uri = text(request, "/requestURI").split('?').next().unwrap_or_default();
+            let is_of = |path: &String| {
+                uri.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            assert!(
+                !strangers.paths.iter().any(is_of),
+                "we asked to change what is somebody else's: {request}"
+            );
+        }
         for (path, before) in strangers.paths.iter().zip(&strangers.before) {
             assert_eq!(&self.written(path), before, "{path} was touched");
         }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::bench::{Bench, environment, is_true, text};
-use super::moments::{Killer, Stage};
+use super::moments::{Killer, LINGER, Stage};
 
 /// So long a machine takes to join: most kills are to hit something on its way.
 const BOOT: &str = "2s";
@@ -31,8 +31,8 @@ fn twenty_processes_that_are_killed_at_work_come_to_the_same_end() {
             // Two more die while they start: one waits for the lease of a dead one, the other for nothing.
             [&[][..], &["--no-lease"]].into_iter().for_each(|more| killer.strike_early(start(more)));
         }
-        bench.deploy(&format!("large-{at}"), 1, "9", "1Gi");
-        bench.deploy(&format!("small-{at}"), 3, "250m", "256Mi");
+        bench.deploy_lingering(&format!("large-{at}"), 1, "9", "1Gi", LINGER);
+        bench.deploy_lingering(&format!("small-{at}"), 3, "250m", "256Mi", LINGER);
         let running = start(if at < WITH_LEASE { &[] } else { &["--no-lease"] });
         killer.strike(running, stage);
     }

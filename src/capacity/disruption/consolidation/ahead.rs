@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 
-use super::{FEW, Field, Question, Sweep, best_way};
+use super::{FEW, Field, Question, Sweep, best_way, is_within};
 use crate::capacity::disruption::alternatives::Rival;
 use crate::capacity::disruption::budgets::{Allowance, UNLIMITED};
 use crate::capacity::disruption::candidates::Candidate;
@@ -51,12 +51,58 @@ pub(super) fn towards_the_end<'r, 'a>(
     if now.groups.is_empty() && !now.refused.is_empty() {
         return None;
     }
-    let stays: BTreeSet<_> = staying.iter().map(|candidate| candidate.node).collect();
     now.refused.extend(patient);
-    now.refused.extend(end.refused.into_iter().filter(|(candidate, _)| stays.contains(&candidate.node)));
-    now.over_budget.extend(end.over_budget);
-    now.turned_down.extend(end.turned_down.into_iter().filter(|(node, _)| stays.contains(node)));
-    Some((now, rivals))
+    Some((with_what_stays(now, end, &staying), rivals))
+}
+
+/// What goes now of all that is to go once those are gone that are on their way out, if that is worth more than all of what could go
+/// `now`; `None`: it is not, or budgets are the same then.
+pub(super) fn towards_what_opens<'r, 'a>(
+    round: &'r Round<'a>,
+    question: &'r Question,
+    candidates: &[Candidate],
+    allowances: &BTreeMap<PoolName, Allowance>,
+    now: &Sweep,
+) -> Option<(Sweep<'r, 'a>, Vec<Rival>)> {
+    let busy = busy(round);
+    let of_pool = |(pool, allowance): (&PoolName, &Allowance)| {
+        let gone = if busy.contains(pool) { allowance.leaving } else { 0 };
+        let (away, leaving) = (allowance.away.saturating_sub(gone), allowance.leaving - gone);
+        (*pool, Allowance { away, leaving, ..allowance.clone() })
+    };
+    let open: BTreeMap<PoolName, Allowance> = allowances.iter().map(of_pool).collect();
+    if !binds(candidates, allowances, &open) || candidates.len() > FEW {
+        return None;
+    }
+    let (soon, _) = best_way(round, question, candidates, Field::of(candidates), &open, None);
+    if soon.worth() <= now.worth() {
+        return None;
+    }
+    let (going, staying): (Vec<Candidate>, Vec<Candidate>) =
+        candidates.iter().cloned().partition(|one| soon.group_of.contains_key(&one.node));
+    let may_go = |one: &Candidate| is_within(&soon.groups[soon.group_of[&one.node]].candidates, allowances);
+    let (offered, waiting): (Vec<Candidate>, Vec<Candidate>) = going.into_iter().partition(may_go);
+    let field = Field { all: candidates, takers: Some(&staying) };
+    let (mut now, rivals) = best_way(round, question, &offered, field, allowances, None);
+    for one in waiting {
+        match allowances.get(&one.pool).is_some_and(|allowance| allowance.remaining() > 0) {
+            true => {
+                let why = "it goes together with others, which wait for a budget".to_owned();
+                now.refused.push((one, ("OthersFirst", why)));
+            }
+            false => now.over_budget.push(one),
+        }
+    }
+    Some((with_what_stays(now, soon, &staying), rivals))
+}
+
+/// What goes `now`, with what `later` says of those that stay then.
+fn with_what_stays<'r, 'a>(mut now: Sweep<'r, 'a>, later: Sweep, staying: &[Candidate]) -> Sweep<'r, 'a> {
+    let stays: BTreeSet<_> = staying.iter().map(|candidate| candidate.node).collect();
+    now.refused.extend(later.refused.into_iter().filter(|(candidate, _)| stays.contains(&candidate.node)));
+    now.over_budget.extend(later.over_budget);
+    now.turned_down.extend(later.turned_down.into_iter().filter(|(node, _)| stays.contains(node)));
+    now
 }
 
 /// Those of `going` that are offered now, and those that wait for others.
@@ -117,13 +163,18 @@ fn binds(
 
 /// `allowances` as if all could go of every pool of which some may: now, or once those have gone that are on their way out.
 fn opened(round: &Round, allowances: &BTreeMap<PoolName, Allowance>) -> BTreeMap<PoolName, Allowance> {
-    let recently = |since| round.now.duration_since(since) < LEAVING_MAX;
-    let leaving = round.cluster.claims.values().filter(|claim| claim.deleted.is_some_and(recently));
-    let busy: BTreeSet<PoolName> = leaving.filter_map(|claim| claim.pool()).collect();
+    let busy = busy(round);
     let of_pool = |(pool, allowance): (&PoolName, &Allowance)| {
         let opens = allowance.remaining() > 0 || (allowance.allowed > 0 && busy.contains(pool));
         let allowed = if opens { UNLIMITED } else { allowance.allowed };
         (*pool, Allowance { allowed, ..allowance.clone() })
     };
     allowances.iter().map(of_pool).collect()
+}
+
+/// Pools that nodes are leaving which will be gone soon.
+fn busy(round: &Round) -> BTreeSet<PoolName> {
+    let recently = |since| round.now.duration_since(since) < LEAVING_MAX;
+    let leaving = round.cluster.claims.values().filter(|claim| claim.deleted.is_some_and(recently));
+    leaving.filter_map(|claim| claim.pool()).collect()
 }
