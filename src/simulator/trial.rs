@@ -426,9 +426,12 @@ impl<'a> Course<'a> {
             let mut decision = engine.decide(believed);
             self.notices.retain(|(instance, notice)| !engine.is_answered(*instance, *notice));
             let is_drain = |planned: &Planned| matches!(planned.action, Action::Evict { .. });
-            let tries_to_evict = !decision.actions.is_empty() && decision.actions.iter().all(is_drain);
             // What follows from news alone ends with them.
-            if !tries_to_evict && !(has_news && decision.actions.is_empty()) {
+            let counts = match decision.actions.is_empty() {
+                true => !has_news,
+                false => !decision.actions.iter().all(is_drain),
+            };
+            if counts {
                 self.turns += 1;
             }
             let lead = believed.duration_since(now);
