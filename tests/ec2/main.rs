@@ -25,7 +25,7 @@ mod moments;
 mod userdata;
 mod kubelets;
 mod region;
-mod story;
+mod commit;
 mod scarcity;
 mod families;
 mod replicas;

@@ -49,10 +49,10 @@ pub struct LiveArgs {
     #[arg(long, value_enum, value_name = "CLOUD")]
     pub cloud: Option<CloudKind>,
     /// Where the lease and the record of what was applied are kept; by default the kubeconfig's namespace, or the pod's
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = plain_name)]
     namespace: Option<String>,
     /// Tells this installation from others that share a cluster's objects
-    #[arg(long, value_name = "NAME", default_value = "provisor", value_parser = installation)]
+    #[arg(long, value_name = "NAME", default_value = "provisor", value_parser = plain_name)]
     installation: String,
     /// Act without a lease: only where no second replica can be
     #[arg(long)]
@@ -387,8 +387,8 @@ fn start_recorder(settings: RecordingSettings, metrics: &Metrics) -> Option<Reco
         .ok()
 }
 
-/// It is part of labels and of the names of objects.
-fn installation(text: &str) -> Result<String, String> {
+/// It is part of labels, or of the addresses of objects.
+fn plain_name(text: &str) -> Result<String, String> {
     let wrong = "a name has lower-case letters, digits and dashes inside, 63 of them at most";
     is_name(text).then(|| text.to_owned()).ok_or_else(|| wrong.to_owned())
 }
@@ -425,6 +425,14 @@ impl From<KubeError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_no_path() {
+        assert_eq!(plain_name("team-1"), Ok("team-1".to_owned()));
+        for wrong in ["", "Team", "team/../other", "-team", "team_1", &"t".repeat(64)] {
+            assert!(plain_name(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_command_line_never_spends_for_an_environment_that_is_simulated() {

@@ -1,4 +1,5 @@
-//! The whole story once, on a real control plane and the wire of EC2, with what is nobody's of ours beside it.
+//! The whole story once, on a real control plane and the wire of EC2, with what is nobody's of ours beside it. Tests begin in the order of
+//! their names, and this one takes longest: so it is no late one.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
