@@ -105,6 +105,10 @@ async fn machines_take_their_time_and_calls_fail_when_told_to() {
     cloud.ec2.terminate_instances().instance_ids(&id).send().await.expect("told");
     until(InstanceStateName::ShuttingDown).await;
     until(InstanceStateName::Terminated).await;
+    let again = cloud.ec2.terminate_instances().instance_ids(&id).send().await.expect("told again");
+    let told = again.terminating_instances()[0].current_state().and_then(|state| state.name());
+    assert_eq!(told, Some(&InstanceStateName::Terminated), "it is no less gone for that");
+    until(InstanceStateName::Terminated).await;
     cloud.fail("DescribeSubnets", "UnauthorizedOperation", 403, 1).await;
     let refused = cloud.ec2.describe_subnets().send().await.expect_err("once");
     assert_eq!(refused.code(), Some("UnauthorizedOperation"));

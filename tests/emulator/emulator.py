@@ -287,13 +287,29 @@ class Emulator:
                 self.move_later(instance, (0, "pending"), (16, "running"), self.delays["running"])
 
     def on_ec2_TerminateInstances(self, call):
+        """Whoever asks again is told how far it is, as by EC2; moto always says that it has just begun."""
+        found = [self.known(call, value) for name, value in call.parameters.items() if name.startswith("InstanceId.")]
+        before = [(instance, instance._state.name) for instance in found if instance]
         status, kind, data = self.forward(call)
-        if status.startswith("200") and self.delays.get("terminated"):
-            for name, value in call.parameters.items():
-                if name.startswith("InstanceId."):
-                    instance = self.backend(call).get_instance(value)
-                    self.move_later(instance, (32, "shutting-down"), (48, "terminated"), self.delays["terminated"])
+        if not status.startswith("200"):
+            return status, kind, data
+        for instance, state in before:
+            if state == "terminated":
+                data = self.told_gone(data, instance.id)
+            elif self.delays.get("terminated"):
+                self.move_later(instance, (32, "shutting-down"), (48, "terminated"), self.delays["terminated"])
         return status, kind, data
+
+    def known(self, call, name):
+        try:
+            return self.backend(call).get_instance(name)
+        except Exception:  # moto has an error of its own for each kind of wrong name, and answers with it when it is asked
+            return None
+
+    @staticmethod
+    def told_gone(data, name):
+        said = r"(<instanceId>%s</instanceId>.*?<currentState>\s*<code>)\d+(</code>\s*<name>)[a-z-]+" % re.escape(name)
+        return re.sub(said, r"\g<1>48\g<2>terminated", data.decode(), count=1, flags=re.DOTALL).encode()
 
     def on_ec2_DescribeInstances(self, call):
         """What was bought a moment ago does not show everywhere yet."""
