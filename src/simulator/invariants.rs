@@ -159,7 +159,7 @@ pub(super) struct Witness {
     /// When nothing more happens.
     quiet_at: Timestamp,
     /// By when a drain with a deadline ends that was under way where everything should have been where it belongs.
-    drained_by: Option<Timestamp>,
+    drained_by: Timestamp,
     /// Nodes that are replaced because of their age move even where nothing else happens.
     has_expiry: bool,
     leaving: BTreeSet<ClaimName>,
@@ -180,7 +180,7 @@ impl Witness {
             broken: None,
             most_machines: 0,
             quiet_at,
-            drained_by: None,
+            drained_by: quiet_at,
             has_expiry: fleet.pools.iter().any(|pool| pool.expire_after.is_some()),
             leaving: BTreeSet::new(),
             deleted: BTreeSet::new(),
@@ -235,16 +235,14 @@ impl Witness {
         let converged_by = self.converged_by(moment);
         if world.now() <= converged_by && next > converged_by {
             match drained_by(world).filter(|until| *until > converged_by) {
-                Some(until) => self.drained_by = Some(until),
+                Some(until) => self.drained_by = until,
                 None => self.has_converged(world, converged_by),
             }
         }
     }
 
     fn converged_by(&self, moment: &Moment) -> Timestamp {
-        let last =
-            [Some(self.quiet_at), Some(moment.calm_since), self.drained_by].into_iter().flatten().max();
-        last.unwrap_or(self.quiet_at) + CONVERGED_WITHIN
+        self.quiet_at.max(moment.calm_since).max(self.drained_by) + CONVERGED_WITHIN
     }
 
     /// When the trial is over.

@@ -83,6 +83,7 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let question = Question { totals: Totals::of(round), averages: Averages::of(&candidates) };
     let (sweep, mut rivals) = best_sweep(round, &question, &candidates, &allowances);
     let mut worth = sweep.worth();
+    let awaited = sweep.awaited;
     let mut sets = sweep.sets();
     let Sweep { destinations, refused, over_budget, turned_down, allowances, .. } = sweep;
     round.moves.extend(turned_down.into_values());
@@ -105,7 +106,7 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     {
         round.looked_together |= sets.is_empty();
         let whole = together(round, &question, &hopeful, look, &allowances);
-        if let Some(whole) = whole.filter(|whole| sets.is_empty() || whole.worth > worth) {
+        if let Some(whole) = whole.filter(|whole| whole.worth > worth.max(awaited)) {
             (worth, rivals) = (whole.worth, whole.rivals);
             sets = vec![whole.set];
         }
@@ -311,12 +312,16 @@ pub(super) fn sort(candidates: &mut [Candidate]) {
     });
 }
 
-/// What might be given back next, what saves most per disruption first.
-pub(super) fn would_go(round: &mut Round) -> Vec<NodeName> {
-    let mut candidates = round.candidates(Class::Graceful);
-    candidates.retain(|candidate| wants(round, candidate).is_ok());
-    sort(&mut candidates);
-    candidates.into_iter().map(|candidate| candidate.node).collect()
+/// What might be given back next, what saves most per disruption first; nothing, if it is more than `most`.
+pub(super) fn would_go(round: &mut Round, most: usize) -> Vec<NodeName> {
+    let candidates = round.candidates(Class::Graceful).into_iter();
+    let wanting = candidates.filter(|candidate| wants(round, candidate).is_ok());
+    let mut wanting: Vec<Candidate> = wanting.take(most + 1).collect();
+    if wanting.len() > most {
+        return Vec::new();
+    }
+    sort(&mut wanting);
+    wanting.into_iter().map(|candidate| candidate.node).collect()
 }
 
 /// Nodes that may be consolidated; of the others it is noted why not.
@@ -378,6 +383,8 @@ struct Sweep<'r, 'a> {
     turned_down: BTreeMap<NodeName, Move>,
     /// It is one of several steps of many nodes, because budgets do not let all go at once.
     is_step: bool,
+    /// What goes in a moment is worth so much that nothing of less worth may go instead now.
+    awaited: UsdPerHour,
 }
 
 impl<'r, 'a> Sweep<'r, 'a> {
@@ -409,6 +416,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
             over_budget: Vec::new(),
             turned_down: BTreeMap::new(),
             is_step: false,
+            awaited: UsdPerHour::ZERO,
         };
         let mut offered: Vec<Candidate> = candidates.to_vec();
         let open = |(_, allowance): &(&PoolName, &Allowance)| allowance.remaining() > 0;

@@ -61,9 +61,9 @@ fn beside_what_goes_next(round: &mut Round, candidate: &Candidate, command: Comm
     if !command.replacements.is_empty() || command.pods.is_empty() {
         return command;
     }
-    let mut next = consolidation::would_go(round);
+    let mut next = consolidation::would_go(round, AVOIDED_MAX);
     next.retain(|other| *other != candidate.node);
-    let mut count = if next.len() > AVOIDED_MAX { 0 } else { next.len() };
+    let mut count = next.len();
     while count > 0 {
         let shut: BTreeSet<NodeName> = next[..count].iter().copied().collect();
         let simulated = round.simulate_beside(candidate, &shut);

@@ -36,7 +36,7 @@ struct Moves {
     /// How many of its pods had a node when some were moved last.
     pods: usize,
     /// Those that had to move, and when.
-    moved: VecDeque<(Timestamp, Uid)>,
+    moved: BTreeMap<Uid, Timestamp>,
     /// How many nodes fewer there were after each, or more.
     nodes: VecDeque<(Timestamp, i64)>,
 }
@@ -48,7 +48,7 @@ impl Moves {
     }
 
     fn forget(&mut self, now: Timestamp) {
-        self.moved.retain(|(at, _)| now < *at + LINKED_FOR);
+        self.moved.retain(|_, at| now < *at + LINKED_FOR);
         self.nodes.retain(|(at, _)| now < *at + LINKED_FOR);
     }
 
@@ -57,7 +57,7 @@ impl Moves {
     fn has_to_do_with(&self, pod: &Pod) -> bool {
         let began = self.nodes.front().map(|(at, _)| *at);
         began.zip(pod.created).is_none_or(|(began, created)| began <= created + CLOCKS_DIFFER)
-            || self.moved.iter().any(|(_, moved)| *moved == pod.uid)
+            || self.moved.contains_key(&pod.uid)
     }
 
     /// Whether at least half of what they gave back was bought again.
@@ -100,7 +100,7 @@ impl Regrets {
             let moves = self.moved.entry(controller).or_default();
             moves.pods = pods;
             moves.note(nodes, now);
-            moves.moved.extend(moved[&controller].iter().map(|pod| (now, *pod)));
+            moves.moved.extend(moved[&controller].iter().map(|pod| (*pod, now)));
         }
     }
 

@@ -79,6 +79,7 @@ const SIX: [&str; 6] =
 #[test]
 fn of_few_every_two_and_three_are_looked_at() {
     check(&SIX, &["n0 n1"], "0.58");
+    check(&["m 1500", "s 2000", "s 2000", "x 1000"], &["n0 n1 n2"], "0.42");
 }
 
 #[test]

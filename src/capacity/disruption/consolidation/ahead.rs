@@ -64,6 +64,9 @@ pub(super) fn towards_what_opens<'r, 'a>(
     allowances: &BTreeMap<PoolName, Allowance>,
     now: &Sweep,
 ) -> Option<(Sweep<'r, 'a>, Vec<Rival>)> {
+    if candidates.len() > FEW {
+        return None;
+    }
     let busy = busy(round);
     let of_pool = |(pool, allowance): (&PoolName, &Allowance)| {
         let gone = if busy.contains(pool) { allowance.leaving } else { 0 };
@@ -71,7 +74,7 @@ pub(super) fn towards_what_opens<'r, 'a>(
         (*pool, Allowance { away, leaving, ..allowance.clone() })
     };
     let open: BTreeMap<PoolName, Allowance> = allowances.iter().map(of_pool).collect();
-    if !binds(candidates, allowances, &open) || candidates.len() > FEW {
+    if !binds(candidates, allowances, &open) {
         return None;
     }
     let (soon, _) = best_way(round, question, candidates, Field::of(candidates), &open, None);
@@ -84,6 +87,7 @@ pub(super) fn towards_what_opens<'r, 'a>(
     let (offered, waiting): (Vec<Candidate>, Vec<Candidate>) = going.into_iter().partition(may_go);
     let field = Field { all: candidates, takers: Some(&staying) };
     let (mut now, rivals) = best_way(round, question, &offered, field, allowances, None);
+    now.awaited = soon.worth();
     for one in waiting {
         match allowances.get(&one.pool).is_some_and(|allowance| allowance.remaining() > 0) {
             true => {
