@@ -86,6 +86,32 @@ fn flags_of_a_real_cluster_are_refused_without_one() {
     }
 }
 
+/// A script that waits for its end must not take silence for a cluster at rest.
+#[test]
+fn a_cluster_that_never_answered_is_no_success() {
+    let run = Run::of(POOLS, &[]);
+    let nobody = run.fleet.path().with_extension("kubeconfig");
+    let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+        clusters: [{ name: a, cluster: { server: 'https://127.0.0.1:1' } }]\n\
+        users: [{ name: a, user: { token: secret } }]\ncontexts: [{ name: a, context: { cluster: a, user: a } }]\n";
+    std::fs::write(&nobody, text).expect("written");
+    // Who waits for the lease tries again; who needs none gives up at once.
+    for (more, word) in
+        [("", "nothing was known of the cluster 127.0.0.1 when"), (" --no-lease", "listing nodepools")]
+    {
+        let line = format!(
+            "run --repo . --env dev --cloud simulated --for 1s{more} --kubeconfig {}",
+            nobody.display()
+        );
+        let output = super::run(run.fleet.path(), &line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains(word), "{said}");
+        assert!(said.contains("onnection refused"), "{said}");
+    }
+    std::fs::remove_file(&nobody).expect("it is there");
+}
+
 #[test]
 fn every_request_to_end_gets_a_last_word() {
     // Whoever runs the tests may have told their children to mind no terminal.

@@ -15,6 +15,15 @@ fn a_successor_goes_on_while_no_commit_can_be_used() {
     let first = bench.start(&["--no-lease"]);
     bench.deploy("web", 2, "900m", "1Gi");
     bench.wait("all running", || bench.all_run(2));
+    // As `kubectl get pods` shows them: 1/1.
+    for pod in bench.pods() {
+        let containers = &pod["status"]["containerStatuses"];
+        assert_eq!(
+            (&containers[0]["name"], &containers[0]["ready"]),
+            (&"main".into(), &true.into()),
+            "{pod:#}"
+        );
+    }
     first.stop();
 
     let broken = bench.fleet.commit("broken", &[("environments/dev.toml", "pools = 3\n")]);

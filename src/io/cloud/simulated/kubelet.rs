@@ -32,6 +32,8 @@ const PAUSE_MOST: Duration = Duration::from_secs(5);
 /// Requests about pods under way at once.
 const WORKERS: usize = 16;
 const LEASES: &str = "kube-node-lease";
+const CONTAINERS: &str = "/spec/containers";
+const INIT_CONTAINERS: &str = "/spec/initContainers";
 
 /// One machine and the task that plays it.
 #[derive(Debug)]
@@ -320,8 +322,10 @@ async fn carry_out(kube: &Kube, work: Work) {
     match work {
         Work::Run(pod) => {
             let (namespace, name) = (pod.key.namespace.as_str(), pod.key.name);
-            let status = json!({ "status": running(&pod) });
             insist(|| async {
+                // What is observed of pods leaves out what their containers are called.
+                let Some(object) = kube.get(resource, Some(namespace), &name).await? else { return Ok(()) };
+                let status = json!({ "status": running(pod.uid, &object) });
                 match kube.merge(resource, Some(namespace), &name, Some("status"), &status).await {
                     Err(error) if error.is_missing() => Ok(()),
                     answer => answer.map(drop),
@@ -342,17 +346,32 @@ async fn carry_out(kube: &Kube, work: Work) {
     }
 }
 
-/// The status of a pod all of whose containers run.
-fn running(pod: &Pod) -> Value {
+/// The status of a pod all of whose containers run; `object` is the pod as the API server has it.
+fn running(uid: Uid, object: &Value) -> Value {
     let now = clock::now_in_seconds().to_string();
     let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now });
     let kinds = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
+    let ran = json!({ "terminated": { "exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now } });
+    let runs = json!({ "running": { "startedAt": now } });
+    let containers = |field: &str| -> Vec<Value> {
+        let list = object.pointer(field).and_then(Value::as_array);
+        let status = |container: &Value| {
+            let runs_on = field == CONTAINERS || container["restartPolicy"] == "Always";
+            json!({
+                "name": container["name"], "image": container["image"], "imageID": "", "restartCount": 0,
+                "ready": true, "started": runs_on, "state": if runs_on { &runs } else { &ran },
+            })
+        };
+        list.into_iter().flatten().map(status).collect()
+    };
     json!({
         "phase": "Running",
         "startTime": now,
-        "podIP": address(pod.uid.0),
-        "podIPs": [{ "ip": address(pod.uid.0) }],
+        "podIP": address(uid.0),
+        "podIPs": [{ "ip": address(uid.0) }],
         "conditions": kinds.map(condition),
+        "containerStatuses": containers(CONTAINERS),
+        "initContainerStatuses": containers(INIT_CONTAINERS),
     })
 }
 
@@ -381,4 +400,38 @@ fn lease(node: NodeName, uid: Option<&str>) -> Value {
             json!([{ "apiVersion": "v1", "kind": "Node", "name": node.as_str(), "uid": uid }]);
     }
     lease
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the API server wants them: what runs, what ran before it, and what runs beside.
+    #[test]
+    fn every_container_of_a_pod_has_its_status() {
+        let object = json!({
+            "spec": {
+                "containers": [{ "name": "main", "image": "shop:1" }, { "name": "log", "image": "log:2" }],
+                "initContainers": [
+                    { "name": "migrate", "image": "shop:1" },
+                    { "name": "proxy", "image": "proxy:3", "restartPolicy": "Always" },
+                ],
+            },
+        });
+        let status = running(Uid::new("1"), &object);
+        let told = |field: &str| {
+            let list = status[field].as_array().expect("a list");
+            let word = |one: &Value| {
+                let state = one["state"].as_object().and_then(|state| state.keys().next().cloned());
+                let [name, image] = ["name", "image"].map(|key| one[key].as_str().unwrap_or_default());
+                format!("{name} {image} {} {}", state.unwrap_or_default(), one["ready"])
+            };
+            list.iter().map(word).collect::<Vec<_>>()
+        };
+        assert_eq!(told("containerStatuses"), ["main shop:1 running true", "log log:2 running true"]);
+        assert_eq!(
+            told("initContainerStatuses"),
+            ["migrate shop:1 terminated true", "proxy proxy:3 running true"]
+        );
+    }
 }

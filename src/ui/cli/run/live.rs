@@ -299,6 +299,11 @@ async fn keep<P: CloudProvider>(
     let hides_objects = args.live.endpoints.disable_cluster_state_observability;
     let metrics = Metrics::of(Watched { owner: Some(owner), hides_objects });
     let _listening = serve(&args.live.endpoints, &metrics).await?;
+    // Ended by its time, it has to have seen a cluster.
+    let in_time = |exit| match exit {
+        Exit::Done if !metrics.is_ready() => Err(unseen(kube.host(), args)),
+        exit => Ok(exit),
+    };
     let living = async {
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -311,7 +316,7 @@ async fn keep<P: CloudProvider>(
                 };
                 tokio::select! {
                     held = lease::acquire(&kube, &lease, clock::now, waiting) => Some(held?),
-                    exit = &mut stop => return Ok(exit),
+                    exit = &mut stop => return in_time(exit),
                 }
             };
             let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
@@ -348,7 +353,7 @@ async fn keep<P: CloudProvider>(
                     if let Some(held) = held {
                         held.give_back().await;
                     }
-                    return Ok(exit);
+                    return in_time(exit);
                 }
             };
             match ended {
@@ -378,6 +383,15 @@ async fn keep<P: CloudProvider>(
             }
         }
     }
+}
+
+/// The time of `--for` passed before the cluster was known.
+fn unseen(host: &str, args: &Args) -> Failure {
+    let time = args.duration.as_deref().unwrap_or_default();
+    Failure::outside(format!("nothing was known of the cluster {host} when the {time} of --for had passed"))
+        .help(
+            "what the API server answered is in the log above; give it longer, or see that it can be reached",
+        )
 }
 
 /// A cluster is kept with or without a recording.
