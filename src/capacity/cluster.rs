@@ -74,6 +74,8 @@ pub struct Cluster {
     claims_by_machine: LateCopy<ByMachine<ClaimName>>,
     nodes_by_machine: LateCopy<ByMachine<NodeName>>,
     touched: Touched,
+    /// Nodes that keep room, of which something changed since it was last asked who waits there.
+    hosts_touched: BTreeSet<NodeName>,
 }
 
 /// Pods from the oldest to the newest; those of unknown age first.
@@ -311,7 +313,7 @@ impl Cluster {
 
     /// Pods that take room on `node`: bound to it, or expected there.
     pub fn guests_of(&self, node: NodeName) -> impl Iterator<Item = &Arc<Pod>> {
-        self.pods_of(node).chain(self.guests.get(&node).into_iter().flat_map(BTreeMap::values))
+        self.pods_of(node).chain(self.expected_at(node))
     }
 
     /// How many pods have room kept for them.
@@ -323,9 +325,19 @@ impl Cluster {
         self.guest_at.contains_key(&pod)
     }
 
-    /// Nodes that keep room for pods that are not bound yet, and those pods.
-    pub(crate) fn hosts(&self) -> impl Iterator<Item = (NodeName, impl Iterator<Item = ObjectKey>)> {
-        self.guests.iter().map(|(node, pods)| (*node, pods.keys().copied()))
+    /// Nodes that keep room for pods that are not bound yet.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = NodeName> {
+        self.guests.keys().copied()
+    }
+
+    /// Pods that are not bound yet and for which `node` keeps room.
+    pub(crate) fn expected_at(&self, node: NodeName) -> impl Iterator<Item = &Arc<Pod>> {
+        self.guests.get(&node).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// Nodes that keep room or did, of which something has changed since this was last asked: themselves, their claims, or pods there.
+    pub(crate) fn take_touched_hosts(&mut self) -> BTreeSet<NodeName> {
+        std::mem::take(&mut self.hosts_touched)
     }
 
     /// A pod that waits has room on `node` from now on, and waits for no other.
@@ -446,12 +458,20 @@ impl Cluster {
     /// Room that is told of by `claim` may be another.
     fn touch_claim(&mut self, claim: &NodeClaim) {
         self.touched.claims.insert(claim.name);
-        let node = claim.provider_id.and_then(|machine| self.nodes_by_machine.get(machine));
-        self.touched.nodes.extend(node);
+        let nodes = claim.provider_id.map(|machine| self.nodes_by_machine.all(machine));
+        nodes.into_iter().flatten().for_each(|node| self.touch_room(node));
+    }
+
+    /// Room at `node` may be another.
+    fn touch_room(&mut self, node: NodeName) {
+        self.touched.nodes.insert(node);
+        if self.guests.contains_key(&node) {
+            self.hosts_touched.insert(node);
+        }
     }
 
     fn touch_node(&mut self, node: &Node) {
-        self.touched.nodes.insert(node.name);
+        self.touch_room(node.name);
         let claim = node.provider_id.and_then(|machine| self.claims_by_machine.get(machine));
         self.touched.claims.extend(claim);
     }
@@ -489,12 +509,12 @@ impl Cluster {
         match (pod.node, self.guest_at.get(&pod.key).copied()) {
             (Some(node), _) => {
                 self.guest_at.remove(&pod.key);
-                self.touched.nodes.insert(node);
+                self.touch_room(node);
                 self.pods_by_node.entry(node).or_default().insert(pod.key, pod.clone());
             }
             (None, Some(node)) => {
-                self.touched.nodes.insert(node);
                 self.guests.entry(node).or_default().insert(pod.key, pod.clone());
+                self.touch_room(node);
             }
             _ if pod.waits() => {
                 self.waiting_pods.insert(pod.key);
@@ -532,7 +552,7 @@ impl Cluster {
         let (bound, kept) = (former.node, self.guest_at.get(&key).copied());
         match (bound, kept) {
             (Some(node), _) | (None, Some(node)) => {
-                self.touched.nodes.insert(node);
+                self.touch_room(node);
                 let hosts = if bound.is_some() { &mut self.pods_by_node } else { &mut self.guests };
                 if let Some(pods) = hosts.get_mut(&node) {
                     pods.remove(&key);

@@ -11,7 +11,7 @@
 //! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one not all others.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -58,6 +58,74 @@ pub(crate) struct Nominations {
     /// Claims that were made for a crowd, and what its smallest pods ask for, if all others ask for as much of everything: any
     /// room that was bought for a pod of it holds them.
     crowds: BTreeMap<ClaimName, Option<Arc<Resources>>>,
+    /// Who waits at each node that keeps room, as of the last change there.
+    stays: BTreeMap<NodeName, Stay>,
+    /// Nodes of which pods were told since.
+    retold: BTreeSet<NodeName>,
+}
+
+/// Pods for which a node keeps room, and until when.
+#[derive(Clone, PartialEq, Debug)]
+struct Stay {
+    /// Each with its own end; `None`: that of the room.
+    pods: Vec<(ObjectKey, Option<Timestamp>)>,
+    /// The earliest end of their own.
+    first: Option<Timestamp>,
+    /// How long room is kept for the others, if that ends.
+    room: Option<KeptRoom>,
+}
+
+/// Room on an open node.
+#[derive(Clone, PartialEq, Debug)]
+struct KeptRoom {
+    /// When the node opened.
+    since: Timestamp,
+    /// Who is bound there has taken it.
+    is_taken: bool,
+    most: Timestamp,
+    settled_most: Timestamp,
+}
+
+impl KeptRoom {
+    /// `bound`: when one of those that were told was last bound.
+    fn until(&self, bound: Option<Timestamp>) -> Timestamp {
+        match bound.filter(|bound| *bound >= self.since) {
+            // Some of them find another place, as soon as it is clear who took it.
+            bound if self.is_taken => (bound.unwrap_or(self.since) + SETTLED).min(self.settled_most),
+            None => self.most,
+            Some(bound) => (bound + PATIENCE).min(self.most),
+        }
+    }
+}
+
+impl Stay {
+    fn at(name: NodeName, nominations: &Nominations, cluster: &Cluster) -> Self {
+        let pods = cluster.expected_at(name);
+        let node = cluster.nodes.get(&name).filter(|node| node.deleted.is_none());
+        let claim = node.and_then(|node| Some((node, cluster.claim_of(node)?)));
+        let Some((node, claim)) = claim.filter(|(_, claim)| claim.deleted.is_none()) else {
+            let over = Some(Timestamp::MIN);
+            return Self { pods: pods.map(|pod| (pod.key, over)).collect(), first: over, room: None };
+        };
+        let Some(since) = claim.conditions.true_since(ConditionType::Initialized) else {
+            return Self { pods: pods.map(|pod| (pod.key, None)).collect(), first: None, room: None };
+        };
+        let most = since + PATIENCE_MOST;
+        let until = |pod: &Pod| match nominations.is_untried(pod, node) {
+            true => Some(most),
+            // It was tried there, and something but room stands against it.
+            false => nominations.was_refused(pod, since).then_some(since + PATIENCE),
+        };
+        let pods: Vec<(ObjectKey, Option<Timestamp>)> = pods.map(|pod| (pod.key, until(pod))).collect();
+        let is_of_crowd = nominations.crowds.contains_key(&claim.name);
+        let room = pods.iter().any(|(_, until)| until.is_none()).then(|| KeptRoom {
+            since,
+            is_taken: !has_room(node, cluster),
+            most,
+            settled_most: if is_of_crowd { most } else { since + SETTLED_MOST },
+        });
+        Self { first: pods.iter().filter_map(|(_, until)| *until).min(), pods, room }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +149,8 @@ impl Nominations {
             unheard: BTreeMap::new(),
             bound: None,
             crowds: BTreeMap::new(),
+            stays: BTreeMap::new(),
+            retold: BTreeSet::new(),
         }
     }
 
@@ -148,6 +218,7 @@ impl Nominations {
         let guests = cluster.guests_of(node).filter(|pod| has_no_node(pod));
         let mut pods: Vec<Arc<Pod>> = guests.cloned().collect();
         largest_first(&mut pods);
+        self.retold.insert(node);
         for pod in pods {
             let Some(told) = self.told.get_mut(&pod.uid).filter(|told| !told.is_heard) else { continue };
             (told.at, told.is_before_opening) = (now, true);
@@ -179,6 +250,7 @@ impl Nominations {
             };
             self.unheard.insert(key, now + UNHEARD);
             self.told.entry(uid).and_modify(|told| (told.at, told.is_before_opening) = (now, false));
+            self.retold.insert(node);
             let message = match room {
                 Room::Coming => "kube-scheduler tried it before its node was ready",
                 Room::Free => "kube-scheduler did not bind it yet, and its room is free",
@@ -193,38 +265,34 @@ impl Nominations {
         steps
     }
 
-    /// Lets those wait again whose node is no more, or has been open to them for long enough; when the next ones are due.
-    pub fn give_up(&self, cluster: &mut Cluster, now: Timestamp) -> (Vec<ObjectKey>, Option<Timestamp>) {
+    /// Lets those wait again whose node is no more, or has been open to them for long enough; when the next ones are due. Costs what
+    /// has changed at nodes that keep room, and next to nothing for each of the others.
+    pub fn give_up(&mut self, cluster: &mut Cluster, now: Timestamp) -> (Vec<ObjectKey>, Option<Timestamp>) {
+        let retold = std::mem::take(&mut self.retold);
+        for node in cluster.take_touched_hosts().union(&retold).copied() {
+            let stay = Stay::at(node, self, cluster);
+            match stay.pods.is_empty() {
+                true => drop(self.stays.remove(&node)),
+                false => drop(self.stays.insert(node, stay)),
+            }
+        }
+        debug_assert!(
+            cluster.hosts().map(|name| (name, Stay::at(name, self, cluster))).eq(self.stays.clone()),
+            "who waits at a node is as of the last change there"
+        );
         let (mut void, mut next) = (Vec::new(), None::<Timestamp>);
-        for (name, pods) in cluster.hosts() {
-            let node = cluster.nodes.get(&name).filter(|node| node.deleted.is_none());
-            let claim = node.and_then(|node| Some((node, cluster.claim_of(node)?)));
-            let Some((node, claim)) = claim.filter(|(_, claim)| claim.deleted.is_none()) else {
-                void.extend(pods);
+        for stay in self.stays.values() {
+            let room = stay.room.as_ref().map(|room| room.until(self.bound));
+            let first = stay.first.into_iter().chain(room).min();
+            if first.is_none_or(|first| now < first) {
+                next = next.into_iter().chain(first).min();
                 continue;
-            };
-            let Some(since) = claim.conditions.true_since(ConditionType::Initialized) else { continue };
-            let mut wait = |until: Timestamp| next = Some(next.map_or(until, |next| next.min(until)));
-            let longest = since + PATIENCE_MOST;
-            let is_of_crowd = self.crowds.contains_key(&claim.name);
-            let settled_most = if is_of_crowd { longest } else { since + SETTLED_MOST };
-            let until = match self.bound.filter(|bound| *bound >= since) {
-                // The room was taken: some of them find another place, as soon as it is clear who took it.
-                bound if !has_room(node, cluster) => (bound.unwrap_or(since) + SETTLED).min(settled_most),
-                None => longest,
-                Some(bound) => (bound + PATIENCE).min(longest),
-            };
-            for pod in pods {
-                let until = match self.is_untried(pod, node, cluster) {
-                    true => longest,
-                    // It was tried there, and something but room stands against it.
-                    false if self.was_refused(pod, since, cluster) => since + PATIENCE,
-                    false => until,
-                };
-                if now < until {
-                    wait(until);
-                } else {
-                    void.push(pod);
+            }
+            for (pod, until) in &stay.pods {
+                let Some(until) = until.or(room) else { continue };
+                match now < until {
+                    true => next = Some(next.map_or(until, |next| next.min(until))),
+                    false => void.push(*pod),
                 }
             }
         }
@@ -233,25 +301,19 @@ impl Nominations {
     }
 
     /// Whether kube-scheduler has tried the pod since its node is open, and cleared what it was told.
-    fn was_refused(&self, pod: ObjectKey, since: Timestamp, cluster: &Cluster) -> bool {
-        let told = cluster.pods.get(&pod).and_then(|pod| self.told.get(&pod.uid));
-        told.and_then(|told| told.cleared).is_some_and(|cleared| cleared >= since)
+    fn was_refused(&self, pod: &Pod, since: Timestamp) -> bool {
+        self.told.get(&pod.uid).and_then(|told| told.cleared).is_some_and(|cleared| cleared >= since)
     }
 
     /// Whether kube-scheduler has surely not tried the pod since `node` is ready: it has never said so of it, or it would have
     /// bound it or cleared what was written before. One that was told while its open node got ready may have been tried just before,
     /// and is not tried again soon.
-    fn is_untried(&self, pod: ObjectKey, node: &Node, cluster: &Cluster) -> bool {
-        let known = cluster.pods.get(&pod);
-        if known.is_some_and(|pod| pod.is_unjudged()) {
-            return true;
-        }
-        let told = known.and_then(|pod| self.told.get(&pod.uid));
+    fn is_untried(&self, pod: &Pod, node: &Node) -> bool {
         let ready = node.conditions.iter().find(|condition| &*condition.kind == "Ready");
         let ready = ready.filter(|ready| &*ready.status == "True").and_then(|ready| ready.since);
         let came_first =
             |told: &Told| told.is_before_opening || ready.is_some_and(|ready| told.at + EVIDENCE <= ready);
-        told.is_some_and(|told| told.is_heard && came_first(told))
+        pod.is_unjudged() || self.told.get(&pod.uid).is_some_and(|told| told.is_heard && came_first(told))
     }
 
     /// `pod` as it counts: one that we nominated waits like any other until it is bound. One that kube-scheduler nominated

@@ -412,7 +412,7 @@ impl Engine {
         if let Some(ground) = self.prepared.take(supply) {
             round.borrow(ground);
         }
-        let hosts = self.cluster.hosts().map(|(node, _)| (node, None));
+        let hosts = self.cluster.hosts().map(|node| (node, None));
         round.doubted = self.shortages.doubted(now);
         round.regretted = self.regrets.at(now);
         let nominated = self.provisioning.nominated.iter().map(|(node, until)| (*node, Some(*until)));
