@@ -11,7 +11,7 @@
 //! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one not all others.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -60,8 +60,6 @@ pub(crate) struct Nominations {
     crowds: BTreeMap<ClaimName, Option<Arc<Resources>>>,
     /// Who waits at each node that keeps room, as of the last change there.
     stays: BTreeMap<NodeName, Stay>,
-    /// Nodes of which pods were told since.
-    retold: BTreeSet<NodeName>,
 }
 
 /// Pods for which a node keeps room, and until when.
@@ -111,16 +109,17 @@ impl Stay {
             return Self { pods: pods.map(|pod| (pod.key, None)).collect(), first: None, room: None };
         };
         let most = since + PATIENCE_MOST;
+        let is_taken = !has_room(node, cluster);
         let until = |pod: &Pod| match nominations.is_untried(pod, node) {
             true => Some(most),
             // It was tried there, and something but room stands against it.
-            false => nominations.was_refused(pod, since).then_some(since + PATIENCE),
+            false => (!is_taken && nominations.was_refused(pod, since)).then_some(since + PATIENCE),
         };
         let pods: Vec<(ObjectKey, Option<Timestamp>)> = pods.map(|pod| (pod.key, until(pod))).collect();
         let is_of_crowd = nominations.crowds.contains_key(&claim.name);
         let room = pods.iter().any(|(_, until)| until.is_none()).then(|| KeptRoom {
             since,
-            is_taken: !has_room(node, cluster),
+            is_taken,
             most,
             settled_most: if is_of_crowd { most } else { since + SETTLED_MOST },
         });
@@ -150,7 +149,6 @@ impl Nominations {
             bound: None,
             crowds: BTreeMap::new(),
             stays: BTreeMap::new(),
-            retold: BTreeSet::new(),
         }
     }
 
@@ -218,7 +216,6 @@ impl Nominations {
         let guests = cluster.guests_of(node).filter(|pod| has_no_node(pod));
         let mut pods: Vec<Arc<Pod>> = guests.cloned().collect();
         largest_first(&mut pods);
-        self.retold.insert(node);
         for pod in pods {
             let Some(told) = self.told.get_mut(&pod.uid).filter(|told| !told.is_heard) else { continue };
             (told.at, told.is_before_opening) = (now, true);
@@ -250,7 +247,6 @@ impl Nominations {
             };
             self.unheard.insert(key, now + UNHEARD);
             self.told.entry(uid).and_modify(|told| (told.at, told.is_before_opening) = (now, false));
-            self.retold.insert(node);
             let message = match room {
                 Room::Coming => "kube-scheduler tried it before its node was ready",
                 Room::Free => "kube-scheduler did not bind it yet, and its room is free",
@@ -268,8 +264,7 @@ impl Nominations {
     /// Lets those wait again whose node is no more, or has been open to them for long enough; when the next ones are due. Costs what
     /// has changed at nodes that keep room, and next to nothing for each of the others.
     pub fn give_up(&mut self, cluster: &mut Cluster, now: Timestamp) -> (Vec<ObjectKey>, Option<Timestamp>) {
-        let retold = std::mem::take(&mut self.retold);
-        for node in cluster.take_touched_hosts().union(&retold).copied() {
+        for node in cluster.take_touched_hosts() {
             let stay = Stay::at(node, self, cluster);
             match stay.pods.is_empty() {
                 true => drop(self.stays.remove(&node)),

@@ -294,11 +294,15 @@ fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
     let engine = opened.engine.clone();
     let waiting = opened.pods[0].clone();
     assert_eq!(opened.given_up(&engine), Some(300), "it has not begun");
-    let mut refused = engine;
-    refused.observe(opened.after(1), Observation::Pod(waiting.clone()));
-    let cleared = Pod { nominated_node: None, ..(*waiting).clone() };
-    refused.observe(opened.after(2), Observation::Pod(Arc::new(cleared)));
-    assert_eq!(opened.given_up(&refused), Some(20), "it tried the pod there, and did not want it");
+    let refused = |mut engine: Engine| {
+        engine.observe(opened.after(1), Observation::Pod(waiting.clone()));
+        let cleared = Pod { nominated_node: None, ..(*waiting).clone() };
+        engine.observe(opened.after(2), Observation::Pod(Arc::new(cleared)));
+        engine
+    };
+    let (of_free, of_taken) = (refused(engine), refused(opened.crowded()));
+    assert_eq!(opened.given_up(&of_free), Some(20), "it tried the pod there, and did not want it");
+    assert_eq!(opened.given_up(&of_taken), Some(3), "it did, and there is no room left");
     assert_eq!(opened.given_up(&opened.crowded()), Some(3), "others took the room, and nothing else happens");
     opened.bind(1, 15);
     assert_eq!(opened.given_up(&opened.engine), Some(35), "it went on for fifteen seconds");
