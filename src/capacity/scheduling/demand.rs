@@ -98,6 +98,7 @@ impl Demands {
                 columns.attach(volumes.iter().flat_map(|volumes| &volumes.attached), &mut requests);
                 let next = self.sizes.len();
                 let size = *self.sizes.entry(requests.clone()).or_insert(next);
+                let standing = book.standing_of(cluster, rooms, &pod.shape);
                 self.all.push(Arc::new(Demand {
                     id: self.all.len(),
                     shape: pod.shape.clone(),
@@ -106,7 +107,7 @@ impl Demands {
                     volumes,
                     alternatives: required_alternatives(&pod.shape).into(),
                     is_homeless,
-                    standing: book.standing(cluster, rooms, &pod.shape),
+                    standing: book.standing(standing).clone(),
                 }));
                 self.levels.push(Vec::new());
                 self.by_content.insert(content, self.all.len() - 1);

@@ -382,7 +382,7 @@ impl Ground {
             if let Some(host) = pod.node.and_then(|node| self.book.host(node))
                 && !pod.is_terminal()
             {
-                let standing = self.book.standing(request.cluster, self.places.rooms(), &pod.shape);
+                let standing = self.book.standing_of(request.cluster, self.places.rooms(), &pod.shape);
                 leaving.push(Leaving { standing, host, is_counted: pod.deleted.is_none() });
             }
         }

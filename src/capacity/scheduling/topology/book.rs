@@ -25,6 +25,8 @@ pub(in super::super) type RuleId = usize;
 /// Pods of one namespace with the same labels: what selectors tell apart.
 pub(in super::super) type ClassId = usize;
 pub(in super::super) type HostId = usize;
+/// A number in [`RuleBook::standings`].
+pub(in super::super) type StandingId = u32;
 
 /// A node that exists, for domains and for counting; or the place of one that did.
 struct Host {
@@ -41,19 +43,11 @@ struct Host {
 type FilterId = usize;
 
 /// What a bound pod is counted as.
-#[derive(Clone)]
-pub(in super::super) struct Bound {
-    standing: Standing,
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Bound {
+    standing: StandingId,
     /// It counts for those that want to be near it or away from it: it is not being deleted.
     counts: bool,
-}
-
-impl Bound {
-    fn is(&self, other: &Self) -> bool {
-        self.standing.class == other.standing.class
-            && self.counts == other.counts
-            && Arc::ptr_eq(&self.standing.shuns, &other.standing.shuns)
-    }
 }
 
 impl Host {
@@ -129,9 +123,10 @@ impl Base {
     }
 }
 
-/// What pods of a shape have to do with rules.
+/// What pods have to do with rules: some of one shape, or of several that are alike in this.
 #[derive(Clone)]
 pub(in super::super) struct Standing {
+    pub id: StandingId,
     pub class: ClassId,
     /// Rules by which they keep others away.
     pub shuns: Arc<Vec<RuleId>>,
@@ -149,7 +144,10 @@ pub(in super::super) struct RuleBook {
     asks_namespaces: bool,
     classes: Vec<Class>,
     class_by_labels: FastMap<Namespace, FastMap<Labels, ClassId>>,
-    standings: FastMap<usize, (Arc<PodShape>, Standing)>,
+    standings: Vec<Standing>,
+    numbered: FastMap<(ClassId, Arc<Vec<RuleId>>), StandingId>,
+    /// By address.
+    by_shape: FastMap<usize, (Arc<PodShape>, StandingId)>,
     shuns_nobody: Arc<Vec<RuleId>>,
     rules: Vec<Base>,
     /// Some of them count pods that did not ask for it.
@@ -191,7 +189,7 @@ impl RuleBook {
 
     /// How much is remembered, in things that are never forgotten.
     pub fn size(&self) -> usize {
-        self.standings.len() + self.rules.len() + self.keys.domains()
+        self.by_shape.len() + self.rules.len() + self.keys.domains()
     }
 
     pub fn host(&self, node: NodeName) -> Option<HostId> {
@@ -293,7 +291,7 @@ impl RuleBook {
     ) {
         let running = pods.filter(|pod| !pod.is_terminal());
         let bound = running.map(|pod| Bound {
-            standing: self.standing(cluster, rooms, &pod.shape),
+            standing: self.standing_of(cluster, rooms, &pod.shape),
             counts: pod.deleted.is_none(),
         });
         let bound = bound.collect();
@@ -303,28 +301,29 @@ impl RuleBook {
     /// Counts what differs at neither end: mostly one pod came or went.
     fn put_bound(&mut self, host: HostId, bound: Vec<Bound>) {
         let former = std::mem::take(&mut self.hosts[host].bound);
-        let start = former.iter().zip(&bound).take_while(|(one, other)| one.is(other)).count();
+        let start = former.iter().zip(&bound).take_while(|(one, other)| one == other).count();
         let (gone, come) = (&former[start..], &bound[start..]);
-        let end = gone.iter().rev().zip(come.iter().rev()).take_while(|(one, other)| one.is(other)).count();
+        let end = gone.iter().rev().zip(come.iter().rev()).take_while(|(one, other)| one == other).count();
         for pod in &gone[..gone.len() - end] {
-            self.count(host, pod, -1);
+            self.count(host, *pod, -1);
         }
         for pod in &come[..come.len() - end] {
-            self.count(host, pod, 1);
+            self.count(host, *pod, 1);
         }
         self.hosts[host].bound = bound;
     }
 
-    fn count(&mut self, host: HostId, pod: &Bound, by: i64) {
+    fn count(&mut self, host: HostId, pod: Bound, by: i64) {
+        let Standing { class, shuns, .. } = self.standing(pod.standing).clone();
         if pod.counts {
-            let bound = &mut self.classes[pod.standing.class].bound;
+            let bound = &mut self.classes[class].bound;
             if by > 0 {
                 bound.push(host);
             } else if let Some(at) = bound.iter().rposition(|other| *other == host) {
                 bound.swap_remove(at);
             }
             if self.counts_others {
-                for rule in self.selecting(pod.standing.class).iter().copied() {
+                for rule in self.selecting(class).iter().copied() {
                     if self.rules[rule].group.rule.kind != Kind::Shunned
                         && let Some(domain) = self.seen_on(rule, host)
                     {
@@ -333,7 +332,7 @@ impl RuleBook {
                 }
             }
         }
-        for rule in pod.standing.shuns.iter() {
+        for rule in shuns.iter() {
             let base = &mut self.rules[*rule];
             base.keepers = base.keepers.saturating_add_signed(if by > 0 { 1 } else { -1 });
             if let Some(domain) = self.keys.get(base.group.key).hosts[host] {
@@ -358,10 +357,10 @@ impl RuleBook {
         }
     }
 
-    pub fn standing(&mut self, cluster: &Cluster, rooms: &[Room], shape: &Arc<PodShape>) -> Standing {
+    pub fn standing_of(&mut self, cluster: &Cluster, rooms: &[Room], shape: &Arc<PodShape>) -> StandingId {
         let address = Arc::as_ptr(shape) as usize;
-        if let Some((_, known)) = self.standings.get(&address) {
-            return known.clone();
+        if let Some((_, known)) = self.by_shape.get(&address) {
+            return *known;
         }
         let class = self.class(shape);
         self.asks_namespaces |= rules::asks_namespaces(shape);
@@ -369,9 +368,26 @@ impl RuleBook {
             none if none.is_empty() => self.shuns_nobody.clone(),
             rules => Arc::new(rules.into_iter().map(|rule| self.number(rule, rooms)).collect()),
         };
-        let standing = Standing { class, shuns };
-        self.standings.insert(address, (shape.clone(), standing.clone()));
-        standing
+        let id = *self.numbered.entry((class, shuns)).or_insert_with_key(|(class, shuns)| {
+            let id = self.standings.len() as StandingId;
+            self.standings.push(Standing { id, class: *class, shuns: shuns.clone() });
+            id
+        });
+        self.by_shape.insert(address, (shape.clone(), id));
+        id
+    }
+
+    pub fn standing(&self, id: StandingId) -> &Standing {
+        &self.standings[id as usize]
+    }
+
+    /// How often the rule counts a pod: once if it selects it, or for each time that the pod keeps others away by it.
+    pub fn times_counted(&self, rule: RuleId, standing: StandingId) -> usize {
+        let Standing { class, shuns, .. } = self.standing(standing);
+        match self.rules[rule].group.rule.kind {
+            Kind::Shunned => shuns.iter().filter(|shuns| **shuns == rule).count(),
+            _ => usize::from(self.selects(rule, *class)),
+        }
     }
 
     fn class(&mut self, shape: &PodShape) -> ClassId {

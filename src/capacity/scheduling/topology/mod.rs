@@ -22,6 +22,7 @@ use crate::model::symbol::Symbol;
 
 use group::{Group, Kind, Test};
 
+use book::StandingId;
 pub(super) use book::{ClassId, HostId, RuleBook, RuleId, Standing};
 use keys::RoomDomain;
 pub(super) use keys::{DomainId, KeyId, Keys, Reach};
@@ -71,9 +72,9 @@ impl Stance<'_> {
 type Ranked = Vec<(i64, DomainId)>;
 
 /// A bound pod that is moved, and so counts nowhere.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Leaving {
-    pub standing: Standing,
+    pub standing: StandingId,
     pub host: HostId,
     /// It counted for those that want to be near it or away from it.
     pub is_counted: bool,
@@ -90,7 +91,7 @@ pub(super) struct Topology {
     rules_noted: usize,
     /// Nodes that are taken away.
     removed: Vec<HostId>,
-    placed: Vec<(Standing, Spot)>,
+    placed: Vec<(StandingId, Spot)>,
     /// Of `placed`, those that do not hold any more.
     withdrawn: BTreeSet<usize>,
     /// Rules by which pods of the solve keep others away.
@@ -153,15 +154,15 @@ impl Topology {
         let mut concerned: BTreeSet<RuleId> = BTreeSet::new();
         for at in start..self.leaving.len() {
             concerned.extend(self.note_leaving(at, 0, sight.book));
-            for rule in self.leaving[at].standing.shuns.iter() {
+            for rule in sight.book.standing(self.leaving[at].standing).shuns.iter() {
                 self.leaving_of.entry(*rule).or_default().push(at);
                 concerned.insert(*rule);
             }
         }
         self.rules_noted = sight.book.len();
         for at in &withdrawn {
-            let standing = &self.placed[*at].0;
-            concerned.extend(sight.book.selecting(standing.class).iter().chain(standing.shuns.iter()));
+            let Standing { class, shuns, .. } = sight.book.standing(self.placed[*at].0).clone();
+            concerned.extend(sight.book.selecting(class).iter().chain(shuns.iter()));
         }
         for host in &self.removed[first_removed..] {
             concerned.extend(sight.book.losing(*host, self.removed.len()));
@@ -183,11 +184,12 @@ impl Topology {
 
     /// Finds the rules from `first` on that count a pod that leaves.
     fn note_leaving(&mut self, at: usize, first: RuleId, book: &mut RuleBook) -> Vec<RuleId> {
-        let Leaving { standing, is_counted, .. } = &self.leaving[at];
+        let Leaving { standing, is_counted, .. } = self.leaving[at];
         if !is_counted {
             return Vec::new();
         }
-        let selecting = book.selecting(standing.class);
+        let class = book.standing(standing).class;
+        let selecting = book.selecting(class);
         let counts = |rule: &RuleId| *rule >= first && book.base(*rule).group.rule.kind != Kind::Shunned;
         let counting: Vec<RuleId> = selecting.iter().copied().filter(counts).collect();
         for rule in &counting {
@@ -240,14 +242,10 @@ impl Topology {
 
     /// Counts the placement `at`, or takes it away, if it is one of those that the rule counts.
     fn count_placed(&mut self, group: &mut Arc<Group>, rule: RuleId, at: usize, by: i64, sight: &mut Sight) {
-        let (standing, spot) = &self.placed[at];
-        let times = if group.rule.kind == Kind::Shunned {
-            standing.shuns.iter().filter(|shuns| **shuns == rule).count()
-        } else {
-            usize::from(sight.book.selects(rule, standing.class))
-        };
+        let (standing, spot) = self.placed[at];
+        let times = sight.book.times_counted(rule, standing);
         for _ in 0..times {
-            record_in(Arc::make_mut(group), *spot, by, &mut self.bins, rule, sight);
+            record_in(Arc::make_mut(group), spot, by, &mut self.bins, rule, sight);
         }
     }
 
@@ -286,7 +284,7 @@ impl Topology {
         let late = (rule >= self.rules_noted && group.rule.kind != Kind::Shunned).then(|| {
             let counts = |at: &usize| {
                 let leaving = &self.leaving[*at];
-                leaving.is_counted && sight.book.selects(rule, leaving.standing.class)
+                leaving.is_counted && sight.book.selects(rule, sight.book.standing(leaving.standing).class)
             };
             (0..self.leaving.len()).filter(counts).collect::<Vec<_>>()
         });
@@ -294,13 +292,11 @@ impl Topology {
         if !group.is_by_host {
             self.index_bins(group.key, sight);
         }
-        let mut by_class: FastMap<ClassId, bool> = FastMap::default();
-        let is_shunned = group.rule.kind == Kind::Shunned;
+        let mut is_counted: FastMap<StandingId, bool> = FastMap::default();
         for at in 0..self.placed.len() {
-            let class = self.placed[at].0.class;
-            let is_counted =
-                is_shunned || *by_class.entry(class).or_insert_with(|| sight.book.selects(rule, class));
-            if is_counted && !self.withdrawn.contains(&at) {
+            let standing = self.placed[at].0;
+            let counts = || sight.book.times_counted(rule, standing) > 0;
+            if *is_counted.entry(standing).or_insert_with(counts) && !self.withdrawn.contains(&at) {
                 self.count_placed(&mut group, rule, at, 1, sight);
             }
         }
@@ -619,7 +615,7 @@ impl Topology {
                 record_in(Arc::make_mut(group), spot, 1, &mut self.bins, rule, sight);
             }
         }
-        self.placed.push((standing.clone(), spot));
+        self.placed.push((standing.id, spot));
     }
 
     /// Pods by domain, for a person.
