@@ -47,6 +47,40 @@ async fn a_class_finds_images_networks_and_its_profile() {
     );
 }
 
+/// Somebody tidies up: what was found before is not believed for longer than it is there.
+#[tokio::test]
+async fn an_image_or_a_profile_that_is_gone_is_looked_for_again() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let status = provider.resolve(class(json!({}))).await.expect("an answer");
+    for image in &status.images {
+        cloud.ec2.deregister_image().image_id(image.id.as_str()).send().await.expect("it is gone");
+    }
+    let new = cloud.image("new", ArchitectureValues::X8664).await;
+    let asked = cloud.calls("GetParameter").await;
+    let asked = asked.iter().map(Value::to_string).collect::<Vec<_>>().join("\n");
+    let version = asked.split("optimized-ami/").nth(1).and_then(|rest| rest.split('/').next());
+    let folder = format!("/aws/service/eks/optimized-ami/{}/amazon-linux-2023", version.expect("a version"));
+    let parameter = format!("{folder}/x86_64/standard/recommended/image_id");
+    cloud.control("parameters", json!({ parameter: new })).await;
+    let status = provider.resolve(class(json!({}))).await.expect("an answer");
+    let found: Vec<&str> = status.images.iter().map(|image| image.id.as_str()).collect();
+    assert_eq!((found, failed(&status)), (vec![new.as_str()], Vec::new()));
+
+    let profile = status.instance_profile.expect("a profile").to_string();
+    let named = ("InstanceProfileName", profile.as_str());
+    let without = [("Action", "RemoveRoleFromInstanceProfile"), named, ("RoleName", "nodes")];
+    cloud.raw("iam", &without).await;
+    cloud.raw("iam", &[("Action", "DeleteInstanceProfile"), named]).await;
+    // EC2 tells so when it is to be given to a machine.
+    cloud.fail("CreateFleet", "InvalidParameterValue", 400, 1).await;
+    let launch = || LaunchOrder { class: class(json!({})), ..order("a", &["m5.large a spot"]) };
+    let refused = provider.launch(launch()).await;
+    assert!(matches!(refused, Err(LaunchFailure::Refused { .. })), "{refused:?}");
+    provider.launch(launch()).await.expect("a machine with a new profile");
+    assert_eq!(cloud.calls("CreateInstanceProfile").await.len(), 2);
+}
+
 #[tokio::test]
 async fn images_are_found_by_id_name_and_tag() {
     let cloud = Emulator::furnished().await;

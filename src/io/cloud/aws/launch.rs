@@ -113,7 +113,20 @@ impl Shared {
         if let Some(why) = unready(&resolved.status) {
             return Err(LaunchFailure::ClassNotReady { message: why.into() });
         }
-        self.buy(&order, &resolved, now).await
+        let bought = self.buy(&order, &resolved, now).await;
+        if let Err(LaunchFailure::Refused { .. }) = &bought {
+            self.doubt(&resolved, &order);
+        }
+        bought
+    }
+
+    /// What the class found may be gone, its profile for one: it is looked for again before the next machine.
+    fn doubt(&self, resolved: &Resolved, order: &LaunchOrder) {
+        let mut memory = self.memory();
+        memory.doubted.insert(order.class.name);
+        if let Some(profile) = &resolved.status.instance_profile {
+            memory.profiles.remove(profile.as_str());
+        }
     }
 
     async fn bought_before(&self, order: &LaunchOrder) -> Result<Option<Instance>, LaunchFailure> {

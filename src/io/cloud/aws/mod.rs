@@ -95,7 +95,10 @@ struct Memory {
     on_demand: Option<Arc<OnDemandPrices>>,
     on_demand_due: Option<Timestamp>,
     classes: BTreeMap<ClassName, (Arc<NodeClass>, Arc<Resolved>)>,
-    profiles: BTreeSet<String>,
+    /// Those of them for which a machine was refused since: what they found may be gone.
+    doubted: BTreeSet<ClassName>,
+    /// Instance profiles that are complete, and when that was seen.
+    profiles: BTreeMap<String, Timestamp>,
     /// Values of parameters, and when they were read.
     parameters: BTreeMap<String, (String, Timestamp)>,
     /// Templates that EC2 has, and when they were last used.
@@ -204,9 +207,13 @@ impl Shared {
 
     /// What the class found when it was last resolved; resolves it now if it was not, or has changed since.
     async fn resolved(&self, class: &Arc<NodeClass>) -> Result<Arc<Resolved>, CloudError> {
-        let known = self.memory().classes.get(&class.name).map(|(_, resolved)| resolved.clone());
+        let (known, is_doubted) = {
+            let memory = self.memory();
+            let known = memory.classes.get(&class.name).map(|(_, resolved)| resolved.clone());
+            (known, memory.doubted.contains(&class.name))
+        };
         match known {
-            Some(resolved) if resolved.written == class.spec => Ok(resolved),
+            Some(resolved) if resolved.written == class.spec && !is_doubted => Ok(resolved),
             _ => self.resolve_anew(class).await,
         }
     }
@@ -218,6 +225,7 @@ impl Shared {
             memory.addresses_taken.remove(&subnet.id);
         }
         memory.classes.insert(class.name, (class.clone(), resolved.clone()));
+        memory.doubted.remove(&class.name);
         Ok(resolved)
     }
 

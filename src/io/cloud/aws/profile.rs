@@ -3,6 +3,7 @@
 //! A profile is made once for a class and role and never changed: another role is another profile, because machines that run
 //! keep the one they started with.
 
+use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
 
 use super::super::CloudError;
@@ -13,6 +14,8 @@ use crate::api::ec2::tag;
 use crate::model::class::NodeClass;
 
 const NAME_CHARS_MAX: usize = 128;
+/// So long a profile that was seen is believed to be there; less if EC2 refuses a machine.
+const SEEN_AGE_MAX: SignedDuration = SignedDuration::from_mins(15);
 
 /// A profile by name, or why the class has none.
 pub(super) enum Profile {
@@ -21,20 +24,26 @@ pub(super) enum Profile {
 }
 
 impl Shared {
-    pub(super) async fn profile(&self, class: &NodeClass, spec: &ClassSpec) -> Result<Profile, CloudError> {
+    pub(super) async fn profile(
+        &self,
+        class: &NodeClass,
+        spec: &ClassSpec,
+        now: Timestamp,
+    ) -> Result<Profile, CloudError> {
         if let Some(named) = &spec.instance_profile {
             return Ok(Profile::Ready(named.clone()));
         }
         let role = spec.role.as_deref().unwrap_or_default();
         let name = self.profile_name(class, role);
-        if self.memory().profiles.contains(&name) {
+        let seen = self.memory().profiles.get(&name).copied();
+        if seen.is_some_and(|seen| now.duration_since(seen) < SEEN_AGE_MAX) {
             return Ok(Profile::Ready(name));
         }
         // A role may be written with its path, of which IAM wants only the last part.
         let role_name = role.rsplit('/').next().unwrap_or(role);
         match self.ensure_profile(class, spec, &name, role_name).await {
             Ok(()) => {
-                self.memory().profiles.insert(name.clone());
+                self.memory().profiles.insert(name.clone(), now);
                 Ok(Profile::Ready(name))
             }
             Err((_, failure)) if failure.code == "NoSuchEntity" => Ok(Profile::NoSuchRole(failure.message)),

@@ -9,7 +9,9 @@ use super::super::CloudError;
 use super::failure::CallFailure;
 use super::profile::Profile;
 use super::{Resolved, Shared};
-use crate::api::ec2::image::{AliasError, Candidate, Variant, alias_parameters, arch_of, choose};
+use crate::api::ec2::image::{
+    AliasError, AliasParameter, Candidate, Variant, alias_parameters, arch_of, choose,
+};
 use crate::api::ec2::query::{self, Query};
 use crate::api::ec2::spec::ClassSpec;
 use crate::api::ec2::userdata::{self, Boot, UserDataError};
@@ -24,6 +26,8 @@ const NETWORKS_PER_PAGE: i32 = 500;
 /// What a public parameter says is believed for a day, what an account's own says for five minutes.
 const PUBLIC_PARAMETER_AGE_MAX: SignedDuration = SignedDuration::from_hours(24);
 const OWN_PARAMETER_AGE_MAX: SignedDuration = SignedDuration::from_mins(5);
+/// The same of one that recommends an image which is deprecated meanwhile.
+const DEPRECATED_AGE_MAX: SignedDuration = SignedDuration::from_mins(30);
 
 impl Shared {
     pub(super) async fn resolve(&self, class: &NodeClass) -> Result<Resolved, CloudError> {
@@ -56,7 +60,7 @@ impl Shared {
             Err(error) => Err(("UnsupportedAlias", error.to_string())),
         };
         set(&mut status, "AMIsReady", images, now);
-        let profile = match self.profile(class, &spec).await? {
+        let profile = match self.profile(class, &spec, now).await? {
             Profile::Ready(name) => {
                 status.instance_profile = Some(Symbol::new(&name));
                 Ok(())
@@ -165,19 +169,15 @@ impl Shared {
                 Ok(parameters) => parameters,
                 Err(error) => return Ok(Err(error)),
             };
-            let mut variants: BTreeMap<String, Vec<Variant>> = BTreeMap::new();
-            for parameter in parameters {
-                if let Some(id) = self.image_parameter(&parameter.name, PUBLIC_PARAMETER_AGE_MAX, now).await?
-                {
-                    variants.entry(id).or_default().extend(parameter.variants);
-                }
+            let (mut found, are_all_there) =
+                self.images_of(&parameters, PUBLIC_PARAMETER_AGE_MAX, now).await?;
+            let is_deprecated = |image: &Candidate| image.deprecated.is_some_and(|at| at <= now);
+            if !are_all_there {
+                (found, _) = self.images_of(&parameters, SignedDuration::ZERO, now).await?;
+            } else if alias.ends_with("@latest") && found.iter().any(is_deprecated) {
+                (found, _) = self.images_of(&parameters, DEPRECATED_AGE_MAX, now).await?;
             }
-            for image in self.images_by_id(variants.keys().cloned().collect()).await? {
-                let Some(found) = candidate(&image) else { continue };
-                let of_image = variants.get(&found.id).into_iter().flatten();
-                candidates
-                    .extend(of_image.map(|variant| Candidate { variant: Some(*variant), ..found.clone() }));
-            }
+            candidates.extend(found);
         }
         let mut ids = Vec::new();
         for name in spec.ami_selector_terms.iter().filter_map(|term| term.ssm_parameter.as_deref()) {
@@ -188,6 +188,29 @@ impl Shared {
             candidates.extend(self.describe_images(&query).await?.iter().filter_map(candidate));
         }
         Ok(Ok(choose(candidates, now)))
+    }
+
+    /// The images that `parameters` name, and whether all that they name are there. What was read before is asked again if it is older than
+    /// `age_max`.
+    async fn images_of(
+        &self,
+        parameters: &[AliasParameter],
+        age_max: SignedDuration,
+        now: Timestamp,
+    ) -> Result<(Vec<Candidate>, bool), CloudError> {
+        let mut variants: BTreeMap<String, Vec<Variant>> = BTreeMap::new();
+        for parameter in parameters {
+            if let Some(id) = self.image_parameter(&parameter.name, age_max, now).await? {
+                variants.entry(id).or_default().extend(&parameter.variants);
+            }
+        }
+        let images = self.images_by_id(variants.keys().cloned().collect()).await?;
+        let are_all_there = variants.keys().all(|id| images.iter().any(|image| image.image_id() == Some(id)));
+        let found = images.iter().filter_map(candidate).flat_map(|found| {
+            let of_image = variants.get(&found.id).cloned().unwrap_or_default();
+            of_image.into_iter().map(move |variant| Candidate { variant: Some(variant), ..found.clone() })
+        });
+        Ok((found.collect(), are_all_there))
     }
 
     /// The image that a parameter names; `None` if there is no such parameter, or it names something else.
