@@ -8,6 +8,9 @@ use super::report::{
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
 
+/// How a headline begins if nobody need read on; comments are not written for it (`deploy/ci/provisor-comment`).
+const NOTHING: &str = "nothing to say: ";
+
 /// Pauses of a roll that are listed; all are counted.
 const PAUSES_MAX: usize = 3;
 
@@ -17,10 +20,12 @@ pub fn headline(environments: &[EnvironmentReview], without_base: &[&str]) -> St
         let is_compared = |one: &&EnvironmentReview| !without_base.contains(&one.name.as_str());
         let compared: Vec<EnvironmentReview> = environments.iter().filter(is_compared).cloned().collect();
         let unknown = format!("{} cannot be compared: the base is not valid", without_base.join(", "));
-        return match compared.is_empty() {
-            true => unknown,
-            false => format!("{unknown}; {}", headline(&compared, &[])),
-        };
+        if compared.is_empty() {
+            return unknown;
+        }
+        let others = headline(&compared, &[]);
+        // There is something to say, if not of these.
+        return format!("{unknown}; {}", others.strip_prefix(NOTHING).unwrap_or(&others));
     }
     let policies = environments.iter().flat_map(|environment| &environment.policies);
     let denials = policies.filter(|policy| policy.severity == "deny");
@@ -29,7 +34,7 @@ pub fn headline(environments: &[EnvironmentReview], without_base: &[&str]) -> St
     if rules.is_empty() {
         return sentence;
     }
-    let sentence = sentence.strip_prefix("nothing to say: ").unwrap_or(&sentence);
+    let sentence = sentence.strip_prefix(NOTHING).unwrap_or(&sentence);
     format!("{sentence}, denied by {}", counted(rules.len(), "guardrail"))
 }
 
@@ -49,7 +54,7 @@ fn sentence(environments: &[EnvironmentReview]) -> String {
         environments.iter().filter(|environment| environment.change != Change::Unchanged).collect();
     match changed.as_slice() {
         [] => match environments.iter().map(warnings).sum() {
-            0 => "nothing to say: no capacity change".to_owned(),
+            0 => format!("{NOTHING}no capacity change"),
             count => format!("no capacity change, {}", counted(count, "new warning")),
         },
         [one] => format!("{} {}", one.name, of_environment(one)),

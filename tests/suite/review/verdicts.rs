@@ -293,6 +293,18 @@ fn rev_043_a_base_that_is_not_valid_is_no_pass_and_no_fault_of_the_proposal() {
     let gate = &review["gates"][0];
     assert_eq!((&gate["gate"], &gate["passed"]), (&"base".into(), &false.into()), "{review:#}");
     assert_eq!(review["headline"], "prod cannot be compared: the base is not valid", "it is not new");
+    // Beside one that does not change: a comment is still worth writing (deploy/ci/provisor-comment).
+    let mut beside = Proposal::new(&[
+        ("fleet.toml", FLEET),
+        ("environments/dev.toml", PROD),
+        ("environments/prod.toml", &PROD.replace("on-demand", "on-demant")),
+        ("simulation.toml", SCRIPT),
+        ("web.yaml", WEB),
+    ]);
+    beside.git(&["branch", "broken"]);
+    beside.edit("environments/prod.toml", "\"on-demant\"", "\"spot\"");
+    let headline = beside.json("--base broken", 1)["headline"].clone();
+    assert_eq!(headline, "prod cannot be compared: the base is not valid; no capacity change");
     assert!(gate["message"].as_str().unwrap().contains("prod"), "{gate}");
     proposal.json("--base broken --fail-on none", 0);
     proposal.json("--base broken~1", 0);
