@@ -145,6 +145,7 @@ pub(in super::super) struct RuleBook {
     classes: Vec<Class>,
     class_by_labels: FastMap<Namespace, FastMap<Labels, ClassId>>,
     standings: Vec<Standing>,
+    /// The other way round.
     numbered: FastMap<(ClassId, Arc<Vec<RuleId>>), StandingId>,
     /// By address.
     by_shape: FastMap<usize, (Arc<PodShape>, StandingId)>,
