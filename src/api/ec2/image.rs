@@ -146,6 +146,12 @@ pub struct Candidate {
     pub variant: Option<Variant>,
 }
 
+impl Candidate {
+    pub fn is_deprecated(&self, now: Timestamp) -> bool {
+        self.deprecated.is_some_and(|at| at <= now)
+    }
+}
+
 /// The architecture of an image by Kubernetes' name; `None` for one that no node has.
 pub fn arch_of(ec2_name: &str) -> Option<&'static str> {
     match ec2_name {
@@ -159,11 +165,15 @@ pub fn arch_of(ec2_name: &str) -> Option<&'static str> {
 ///
 /// One that is not deprecated beats one that is, then the newer, then the greater name.
 pub fn choose(candidates: Vec<Candidate>, now: Timestamp) -> Vec<Image> {
-    let is_deprecated = |image: &Candidate| image.deprecated.is_some_and(|at| at <= now);
     let mut best: BTreeMap<(&'static str, Option<Variant>), Candidate> = BTreeMap::new();
     for candidate in candidates {
         let rank = |image: &Candidate| {
-            (!is_deprecated(image), image.created, image.name.clone(), std::cmp::Reverse(image.id.clone()))
+            (
+                !image.is_deprecated(now),
+                image.created,
+                image.name.clone(),
+                std::cmp::Reverse(image.id.clone()),
+            )
         };
         match best.get(&(candidate.arch, candidate.variant)) {
             Some(known) if rank(known) >= rank(&candidate) => {}
@@ -182,7 +192,7 @@ pub fn choose(candidates: Vec<Candidate>, now: Timestamp) -> Vec<Image> {
         .map(|image| Image {
             id: Symbol::new(&image.id),
             name: Symbol::new(&image.name),
-            is_deprecated: is_deprecated(image),
+            is_deprecated: image.is_deprecated(now),
             requirements: requirements(image.arch, image.variant),
         })
         .collect()

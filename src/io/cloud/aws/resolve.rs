@@ -171,10 +171,9 @@ impl Shared {
             };
             let (mut found, are_all_there) =
                 self.images_of(&parameters, PUBLIC_PARAMETER_AGE_MAX, now).await?;
-            let is_deprecated = |image: &Candidate| image.deprecated.is_some_and(|at| at <= now);
             if !are_all_there {
                 (found, _) = self.images_of(&parameters, SignedDuration::ZERO, now).await?;
-            } else if alias.ends_with("@latest") && found.iter().any(is_deprecated) {
+            } else if alias.ends_with("@latest") && found.iter().any(|image| image.is_deprecated(now)) {
                 (found, _) = self.images_of(&parameters, DEPRECATED_AGE_MAX, now).await?;
             }
             candidates.extend(found);
