@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::field::{Field, Stage};
-use crate::model::class::{AmiFamily, EvictionThreshold, KubeletSettings};
+use super::field::{Field, Findings, Stage};
+use crate::model::class::{AmiFamily, EvictionThreshold, KubeletSettings, NodeClass};
 use crate::model::near::nearest;
 use crate::model::quantity::Quantity;
 use crate::model::symbol::Symbol;
@@ -35,8 +35,37 @@ const MANAGED: [&str; 12] = [
     "cpuCFSQuota",
 ];
 
+/// Why machines of a class would not get the kubelet that it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KubeletError {
+    /// No kubelet would start with it.
+    #[error("{0}")]
+    Invalid(Symbol),
+    /// Images of the class's family cannot hand it to theirs.
+    #[error("{0}")]
+    Unsupported(Symbol),
+}
+
+/// Whether machines of `class` would get the kubelet that it asks for. The API server stores any map: this is for classes that did not come out
+/// of a repository.
+pub fn check_kubelet(class: &NodeClass) -> Result<(), KubeletError> {
+    let check = |look: &dyn Fn(&Field<'_, '_>)| {
+        let findings = Findings::default();
+        look(&Field::root(&class.spec, &findings).get("kubelet"));
+        findings.told(Stage::Runtime).map_or(Ok(()), Err)
+    };
+    check(&|kubelet| drop(read_settings(kubelet))).map_err(KubeletError::Invalid)?;
+    check(&|kubelet| check_family(kubelet, Some(class.ami_family))).map_err(KubeletError::Unsupported)
+}
+
 /// Reads the settings and notes what the kubelet, or the image family, cannot do.
 pub(crate) fn read(kubelet: &Field<'_, '_>, family: Option<AmiFamily>) -> KubeletSettings {
+    let settings = read_settings(kubelet);
+    check_family(kubelet, family);
+    settings
+}
+
+fn read_settings(kubelet: &Field<'_, '_>) -> KubeletSettings {
     let Some(map) = kubelet.map() else { return KubeletSettings::default() };
     for key in map.keys() {
         schema::check(&kubelet.get(key), key);
@@ -49,7 +78,6 @@ pub(crate) fn read(kubelet: &Field<'_, '_>, family: Option<AmiFamily>) -> Kubele
             Some("set taints on the NodePool".into()),
         );
     }
-    check_family(kubelet, family);
     let max_pods = kubelet.get("maxPods");
     // Text is an expression, which only the catalogue of instance types can evaluate.
     let max_pods = match max_pods.value() {

@@ -1,28 +1,34 @@
-//! Keeps the status of node classes: what each selects, as the cloud says. The engine hears of it like of any other change.
+//! Keeps node classes: what each selects, as the cloud says, in its status; and a class that is deleted until nothing is left of it in the
+//! cloud. The engine hears of it like of any other change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::perform::Answer;
+use crate::capacity::cluster::Cluster;
 use crate::capacity::engine::Engine;
 use crate::io::clock;
 use crate::io::cloud::CloudProvider;
-use crate::io::kube::apply::Writer;
+use crate::io::kube::apply::{Writer, Written};
+use crate::io::kube::events::{self, Told};
 use crate::io::kube::lease::Permit;
 use crate::io::kube::{Change, Kind, status};
-use crate::model::class::NodeClass;
-use crate::model::name::ClassName;
+use crate::model::class::{ClassStatus, NodeClass};
+use crate::model::label::annotation;
+use crate::model::name::{ClassName, Namespace, ObjectKey};
 
 /// How often the cloud is asked again what a class selects.
-const REPEAT: Duration = Duration::from_secs(5 * 60);
-/// How soon after the cloud did not answer.
-const RETRY: Duration = Duration::from_secs(15);
+const REPEAT: SignedDuration = SignedDuration::from_mins(5);
+/// How soon after the cloud or the API server did not answer.
+const RETRY: SignedDuration = SignedDuration::from_secs(15);
+/// How often is looked whether a deleted class has still claims, and how often that is told.
+const CLAIMS_PERIOD: SignedDuration = SignedDuration::from_secs(2);
+const CLAIMS_TOLD_PERIOD: SignedDuration = SignedDuration::from_mins(10);
 
 pub(super) struct Classes<P> {
     provider: Arc<P>,
@@ -31,17 +37,25 @@ pub(super) struct Classes<P> {
     answers: mpsc::UnboundedSender<Answer>,
     /// As they are.
     manifests: BTreeMap<ClassName, Value>,
-    resolving: BTreeSet<ClassName>,
+    /// Something is under way for these.
+    busy: BTreeSet<ClassName>,
     /// The specification that was resolved last, and when the next time is.
     resolved: BTreeMap<ClassName, (Arc<Value>, Timestamp)>,
+    /// When a class is to be held or let go again that could not be.
+    later: BTreeMap<ClassName, Timestamp>,
+    /// When it was told last that a deleted class has still claims.
+    claims_told: BTreeMap<ClassName, Timestamp>,
     has_changed: bool,
-    tasks: JoinSet<Resolved>,
+    tasks: JoinSet<(ClassName, Done)>,
 }
 
-struct Resolved {
-    class: ClassName,
-    spec: Arc<Value>,
-    status: Option<crate::model::class::ClassStatus>,
+enum Done {
+    Resolved {
+        spec: Arc<Value>,
+        status: Option<ClassStatus>,
+    },
+    /// Held or let go; `None`: it could not be.
+    Written(Option<Box<Change>>),
 }
 
 impl<P: CloudProvider> Classes<P> {
@@ -57,8 +71,10 @@ impl<P: CloudProvider> Classes<P> {
             permit,
             answers,
             manifests: BTreeMap::new(),
-            resolving: BTreeSet::new(),
+            busy: BTreeSet::new(),
             resolved: BTreeMap::new(),
+            later: BTreeMap::new(),
+            claims_told: BTreeMap::new(),
             has_changed: false,
             tasks: JoinSet::new(),
         }
@@ -71,39 +87,145 @@ impl<P: CloudProvider> Classes<P> {
         let name = ClassName(change.key.name);
         match &change.manifest {
             Some(manifest) => drop(self.manifests.insert(name, manifest.clone())),
-            None => drop(self.manifests.remove(&name)),
+            None => {
+                self.manifests.remove(&name);
+                self.resolved.remove(&name);
+                self.later.remove(&name);
+                self.claims_told.remove(&name);
+            }
         }
         self.has_changed = true;
     }
 
-    /// What a class selects has come back.
+    /// Something has come back.
     pub async fn tend(&mut self) {
         let Some(done) = self.tasks.join_next().await else { return std::future::pending().await };
-        let Ok(Resolved { class, spec, status }) = done else { return };
-        self.resolving.remove(&class);
-        let wait = if status.is_some() { REPEAT } else { RETRY };
-        let next = clock::now().saturating_add(wait).unwrap_or(Timestamp::MAX);
-        self.resolved.insert(class, (spec, next));
-        if let (Some(found), Some(object)) = (status, self.manifests.get(&class))
-            && let Some(missing) = status::of_class(object, &found, clock::now())
-        {
-            self.write(class, missing);
+        let Ok((class, done)) = done else { return };
+        self.busy.remove(&class);
+        let now = clock::now();
+        match done {
+            Done::Resolved { spec, status } => {
+                let wait = if status.is_some() { REPEAT } else { RETRY };
+                self.resolved.insert(class, (spec, after(now, wait)));
+                if let (Some(found), Some(object)) = (status, self.manifests.get(&class))
+                    && let Some(missing) = status::of_class(object, &found, now)
+                {
+                    self.write(class, missing);
+                }
+            }
+            Done::Written(Some(change)) => {
+                self.later.remove(&class);
+                drop(self.answers.send(Answer::Changed(change)));
+            }
+            Done::Written(None) => drop(self.later.insert(class, after(now, RETRY))),
         }
     }
 
     /// Starts what is due; when to be asked again.
     pub fn decide(&mut self, engine: &Engine, now: Timestamp) -> Option<Timestamp> {
         let has_changed = std::mem::take(&mut self.has_changed);
+        let is_held = self.provider.has_belongings();
+        let mut wakes = Vec::new();
         for class in engine.own_classes() {
+            if is_held && !self.bears(class.name) {
+                if !class.is_deleting {
+                    wakes.extend(self.hold(class.name, now));
+                }
+                continue;
+            }
+            if class.is_deleting {
+                continue;
+            }
             let due = self
                 .resolved
                 .get(&class.name)
                 .is_none_or(|(spec, next)| *next <= now || (has_changed && *spec != class.spec));
-            if due && self.resolving.insert(class.name) {
+            if due && self.busy.insert(class.name) {
                 self.resolve(class.clone());
             }
+            wakes.extend(self.resolved.get(&class.name).map(|(_, next)| *next));
         }
-        engine.own_classes().filter_map(|class| self.resolved.get(&class.name)).map(|(_, next)| *next).min()
+        if is_held {
+            // It may be that no pool says any more whose they are.
+            let deleted = engine.cluster().classes.values().filter(|class| class.is_deleting);
+            for class in deleted.filter(|class| engine.may_let_go(class)) {
+                if self.bears(class.name) {
+                    wakes.extend(self.let_go(class, engine.cluster(), now));
+                }
+            }
+        }
+        wakes.into_iter().min()
+    }
+
+    /// Whether a class bears our mark that something is to be cleared away before it goes.
+    fn bears(&self, class: ClassName) -> bool {
+        self.manifests
+            .get(&class)
+            .and_then(|object| object.pointer("/metadata/annotations")?.get(annotation::HELD.as_str()))
+            .is_some()
+    }
+
+    /// When it is to be tried again.
+    fn hold(&mut self, class: ClassName, now: Timestamp) -> Option<Timestamp> {
+        if let Some(later) = self.later.get(&class).filter(|later| **later > now) {
+            return Some(*later);
+        }
+        if self.permit.is_valid() && self.busy.insert(class) {
+            let writer = self.writer.clone();
+            self.tasks.spawn(async move { (class, written(class, writer.hold_class(class).await)) });
+        }
+        None
+    }
+
+    /// Clears away what was made for a class, once it has no claims any more. When it is to be tried again.
+    fn let_go(&mut self, class: &Arc<NodeClass>, cluster: &Cluster, now: Timestamp) -> Option<Timestamp> {
+        let name = class.name;
+        if self.busy.contains(&name) {
+            return None;
+        }
+        if let Some(later) = self.later.get(&name).filter(|later| **later > now) {
+            return Some(*later);
+        }
+        let claims = cluster.claims.values().chain(cluster.strangers.claims.values());
+        let claims =
+            claims.filter(|claim| claim.spec.class.is_ours() && claim.spec.class.name == name).count();
+        if claims > 0 {
+            self.tell_of_claims(name, claims, now);
+            let later = after(now, CLAIMS_PERIOD);
+            self.later.insert(name, later);
+            return Some(later);
+        }
+        if self.permit.is_valid() {
+            self.busy.insert(name);
+            let (provider, writer, class) = (self.provider.clone(), self.writer.clone(), class.clone());
+            self.tasks.spawn(async move {
+                if let Err(error) = provider.clear(class).await {
+                    tracing::warn!(
+                        "EC2NodeClass {name} stays until what was made for it is deleted: {error}"
+                    );
+                    return (name, Done::Written(None));
+                }
+                (name, written(name, writer.finalize_class(name).await))
+            });
+        }
+        None
+    }
+
+    fn tell_of_claims(&mut self, class: ClassName, claims: usize, now: Timestamp) {
+        let told = self.claims_told.get(&class);
+        if told.is_some_and(|at| now.duration_since(*at) < CLAIMS_TOLD_PERIOD) || !self.permit.is_valid() {
+            return;
+        }
+        self.claims_told.insert(class, now);
+        let key = ObjectKey { namespace: Namespace::new(""), name: class.0 };
+        let (kube, uid) = (self.writer.kube().clone(), self.writer.uid_of(Kind::NodeClass, key));
+        tokio::spawn(async move {
+            let message = format!("It stays until the {claims} NodeClaims that use it are gone.");
+            let told = Told { is_warning: false, reason: "WaitingOnNodeClaimTermination", message: &message };
+            if let Err(error) = events::tell(&kube, (Kind::NodeClass, key), uid, told, now).await {
+                tracing::debug!("an event about EC2NodeClass {class} is not written: {error}");
+            }
+        });
     }
 
     fn resolve(&mut self, class: Arc<NodeClass>) {
@@ -113,7 +235,7 @@ impl<P: CloudProvider> Classes<P> {
             if let Err(error) = &answer {
                 tracing::warn!("what EC2NodeClass {} selects is not known: {error}", class.name);
             }
-            Resolved { class: class.name, spec: class.spec.clone(), status: answer.ok() }
+            (class.name, Done::Resolved { spec: class.spec.clone(), status: answer.ok() })
         });
     }
 
@@ -132,4 +254,18 @@ impl<P: CloudProvider> Classes<P> {
             }
         });
     }
+}
+
+fn written(class: ClassName, written: Written) -> Done {
+    match written {
+        Ok(change) => Done::Written(change.map(Box::new)),
+        Err(error) => {
+            tracing::warn!("the finalizer of EC2NodeClass {class} is not written: {error}");
+            Done::Written(None)
+        }
+    }
+}
+
+fn after(now: Timestamp, wait: SignedDuration) -> Timestamp {
+    now.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }

@@ -16,6 +16,7 @@ use super::classes::Classes;
 use super::confirm::Listener;
 use super::fleet::fleet_of;
 use super::git_half::{GitHalf, Synced};
+use super::names::Names;
 use super::perform::{Answer, Done, ObjectId, Performer};
 use super::recorder::Recorder;
 use super::standing::Teller;
@@ -96,6 +97,7 @@ pub struct Live<P> {
     teller: Teller,
     listener: Listener,
     classes: Classes<P>,
+    names: Names<P>,
     performer: Performer<P>,
     believed: Believed,
     answers: mpsc::UnboundedReceiver<Answer>,
@@ -141,6 +143,7 @@ impl<P: CloudProvider> Live<P> {
         Ok(Self {
             watches,
             classes: Classes::new(provider.clone(), writer.clone(), permit.clone(), answer_sender.clone()),
+            names: Names::new(provider.clone(), writer.clone(), permit.clone(), answer_sender.clone()),
             performer: Performer::new(writer.clone(), provider.clone(), permit.clone(), answer_sender),
             writer,
             provider,
@@ -187,7 +190,8 @@ impl<P: CloudProvider> Live<P> {
                 biased;
                 () = permit.lost() => return Ended::PermitLost,
                 () = self.performer.tend() => continue,
-                () = self.classes.tend() => continue,
+                () = self.classes.tend() => {}
+                () = self.names.tend() => {}
                 Some(answer) = self.answers.recv() => {
                     self.answered(answer);
                     for _ in 0..NEWS_MAX {
@@ -286,6 +290,7 @@ impl<P: CloudProvider> Live<P> {
     fn hear(&mut self, change: &Change) {
         let now = clock::now();
         self.classes.observe(change);
+        self.names.observe(change);
         self.git.see(now, change);
         let Some(seen) = &change.observation else { return };
         let cluster = self.engine.cluster();
@@ -368,6 +373,7 @@ impl<P: CloudProvider> Live<P> {
             drop(self.reports.send(Report::Decided(decision)));
         }
         wakes.push(self.classes.decide(&self.engine, now));
+        wakes.push(self.names.decide(self.engine.cluster(), now));
         if self.fleet_due.is_some_and(|due| due <= now) {
             self.fleet_due = None;
             let fleet = fleet_of(self.engine.cluster());

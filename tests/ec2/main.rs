@@ -25,6 +25,7 @@ mod moments;
 mod userdata;
 mod kubelets;
 mod region;
+mod belongings;
 mod commit;
 mod scarcity;
 mod families;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use provisor::api::ec2::permission;
 use provisor::io::cloud::CloudProvider;
+use provisor::model::name::{ClaimName, NodeName};
 use serde_json::json;
 
 use super::emulator::{Emulator, QUEUE, class, order};
@@ -21,9 +22,12 @@ async fn a_life_needs_no_more_than_the_policies_allow() {
     provider.resolve(class(json!({}))).await.expect("an answer");
     let instance = provider.launch(order("a", &["m5.large a spot"])).await.expect("a machine").instance;
     provider.instances().await.expect("a list");
+    let node = NodeName::new("ip-10-0-0-1");
+    provider.name(instance.provider_id, node, ClaimName::new("a")).await.expect("named");
     provider.terminate(instance.provider_id).await.expect("told");
     provider.notices().await.expect("nothing");
     provider.delete_idle_templates(jiff::SignedDuration::ZERO).await.expect("looked");
+    provider.clear(class(json!({}))).await.expect("cleared away");
     let allowed = permission::actions();
     let mut made = BTreeSet::new();
     for call in cloud.every_call().await.split_off(before) {
@@ -32,5 +36,5 @@ async fn a_life_needs_no_more_than_the_policies_allow() {
         assert!(allowed.contains(action.as_str()), "{action} is not allowed");
         made.insert(action);
     }
-    assert!(made.len() >= 14, "{made:?}");
+    assert!(made.len() >= 18, "{made:?}");
 }

@@ -222,6 +222,52 @@ async fn a_class_says_what_is_wrong_with_it_and_buys_nothing() {
     assert!(cloud.machines().await.is_empty());
 }
 
+/// A repository is refused with such a class; one that was edited in the cluster buys nothing.
+///
+/// Rows: AWS-189, AWS-190, AWS-191, AWS-192, AWS-193
+#[tokio::test]
+async fn aws_189_a_kubelet_that_machines_would_not_get_is_no_valid_class() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let image = cloud.image("bottlerocket-x86_64", ArchitectureValues::X8664).await;
+    let parameter = "/aws/service/bottlerocket/aws-k8s-1.34/x86_64/latest/image_id";
+    cloud.control("parameters", json!({ parameter: image })).await;
+    let own = cloud.image("mine", ArchitectureValues::X8664).await;
+    let al2023 = json!({});
+    let bottlerocket = json!({ "amiSelectorTerms": [{ "alias": "bottlerocket@latest" }] });
+    let custom = json!({ "amiFamily": "Custom", "amiSelectorTerms": [{ "id": own }], "userData": "hello" });
+    const INVALID: Option<&str> = Some("ValidationSucceeded InvalidKubeletConfiguration");
+    const UNSUPPORTED: Option<&str> = Some("ValidationSucceeded UnsupportedKubeletConfiguration");
+    for (family, kubelet, expected) in [
+        (&al2023, json!({ "maxPods": -1 }), INVALID),
+        (&al2023, json!({ "evictionHard": { "memory.available": "a lot" } }), INVALID),
+        (&bottlerocket, json!({ "imageGCHighThresholdPercent": 101 }), INVALID),
+        (&bottlerocket, json!({ "serializeImagePulls": false }), UNSUPPORTED),
+        (&bottlerocket, json!({ "podsPerCore": 4 }), UNSUPPORTED),
+        (&bottlerocket, json!({ "clusterDNS": ["10.0.0.10", "10.0.0.11"] }), UNSUPPORTED),
+        (
+            &bottlerocket,
+            json!({ "clusterDNS": ["10.0.0.10"], "maxPods": 42, "kubeReserved": { "cpu": "100m" } }),
+            None,
+        ),
+        (&al2023, json!({ "clusterDNS": ["10.0.0.10", "10.0.0.11"] }), None),
+        (&al2023, json!({ "serializeImagePulls": false, "podsPerCore": 4 }), None),
+        (&custom, json!({ "serializeImagePulls": false }), None),
+    ] {
+        let mut spec = family.clone();
+        spec["kubelet"] = kubelet.clone();
+        let class = class(spec);
+        let status = provider.resolve(class.clone()).await.expect("an answer");
+        let failed: Vec<String> =
+            failed(&status).into_iter().filter(|word| word.starts_with("Validation")).collect();
+        assert_eq!(failed.first().map(String::as_str), expected, "{family} {kubelet}");
+        if expected.is_some() {
+            let refused = provider.launch(LaunchOrder { class, ..order("a", &["m5.large a spot"]) }).await;
+            assert!(matches!(refused, Err(LaunchFailure::ClassNotReady { .. })), "{kubelet}: {refused:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn aws_142_a_cloud_that_does_not_answer_is_no_verdict_on_the_class() {
     let cloud = Emulator::furnished().await;

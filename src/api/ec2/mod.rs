@@ -33,6 +33,8 @@ pub mod tag {
     pub const CLUSTER_NAME: &str = "eks:eks-cluster-name";
     pub const POOL: &str = "karpenter.sh/nodepool";
     pub const CLAIM: &str = "karpenter.sh/nodeclaim";
+    /// What consoles show of a machine.
+    pub const NAME: &str = "Name";
     pub const CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
     /// Names of claims come again, uids do not.
     pub const CLAIM_UID: &str = "provisor.dev/claim-uid";

@@ -12,8 +12,7 @@ use super::tag;
 pub const POLICY_CHARS_MAX: usize = 6_144;
 
 /// Permissions that no call of ours names: EC2 and IAM ask for them while they carry out another.
-pub const IMPLIED: [&str; 4] =
-    ["ec2:RunInstances", "ec2:CreateTags", "iam:PassRole", "iam:TagInstanceProfile"];
+pub const IMPLIED: [&str; 3] = ["ec2:RunInstances", "iam:PassRole", "iam:TagInstanceProfile"];
 
 struct Statement {
     sid: &'static str,
@@ -78,6 +77,8 @@ fn launching() -> Vec<Statement> {
     let mut tagging = becomes_ours();
     tagging["StringEquals"]["ec2:CreateAction"] =
         json!(["RunInstances", "CreateFleet", "CreateLaunchTemplate"]);
+    let mut naming = is_ours();
+    naming["ForAllValues:StringEquals"] = json!({ "aws:TagKeys": [tag::NAME, tag::CLAIM] });
     vec![
         Statement {
             sid: "LaunchFromWhatIsThere",
@@ -102,6 +103,12 @@ fn launching() -> Vec<Statement> {
             actions: &["ec2:CreateTags"],
             resources: ec2(&CREATED),
             condition: tagging,
+        },
+        Statement {
+            sid: "NameMachines",
+            actions: &["ec2:CreateTags"],
+            resources: ec2(&["instance"]),
+            condition: naming,
         },
         Statement {
             sid: "DeleteWhatIsOurs",
@@ -131,13 +138,17 @@ fn roles() -> Vec<Statement> {
         },
         Statement {
             sid: "UseProfiles",
-            actions: &["iam:AddRoleToInstanceProfile"],
+            actions: &[
+                "iam:AddRoleToInstanceProfile",
+                "iam:RemoveRoleFromInstanceProfile",
+                "iam:DeleteInstanceProfile",
+            ],
             resources: profiles(),
             condition: profile_tags("ResourceTag"),
         },
         Statement {
             sid: "ReadProfiles",
-            actions: &["iam:GetInstanceProfile"],
+            actions: &["iam:GetInstanceProfile", "iam:ListInstanceProfiles"],
             resources: profiles(),
             condition: Value::Null,
         },

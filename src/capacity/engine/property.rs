@@ -38,6 +38,11 @@ impl Engine {
         })
     }
 
+    /// Whether no other environment would clear away what was made for machines of `class`: none describes it, or we do.
+    pub fn may_let_go(&self, class: &NodeClass) -> bool {
+        class.owner.is_none() || self.owns(class.owner)
+    }
+
     /// Whether a node without a claim of ours was made by us all the same.
     pub(super) fn owns_node(&self, node: &Node) -> bool {
         if self.cluster.claim_of(node).is_some() {

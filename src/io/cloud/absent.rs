@@ -11,7 +11,7 @@ use super::{
 };
 use crate::model::catalog::Catalog;
 use crate::model::class::{ClassStatus, NodeClass};
-use crate::model::name::ProviderId;
+use crate::model::name::{ClaimName, NodeName, ProviderId};
 use crate::model::observation::{Instance, LaunchFailure};
 
 pub async fn describe_catalog(_: &str, _: Timestamp) -> Result<Catalog, CloudError> {
@@ -66,6 +66,18 @@ impl CloudProvider for AwsProvider {
     }
 
     async fn acknowledge(&self, _: Vec<Receipt>) -> Result<(), CloudError> {
+        match self.0 {}
+    }
+
+    fn has_belongings(&self) -> bool {
+        match self.0 {}
+    }
+
+    async fn name(&self, _: ProviderId, _: NodeName, _: ClaimName) -> Result<bool, CloudError> {
+        match self.0 {}
+    }
+
+    async fn clear(&self, _: Arc<NodeClass>) -> Result<(), CloudError> {
         match self.0 {}
     }
 }

@@ -18,7 +18,7 @@ use crate::model::action::LaunchOption;
 use crate::model::catalog::{CapacitySettings, Catalog};
 use crate::model::claim::NodeClaim;
 use crate::model::class::{ClassStatus, NodeClass};
-use crate::model::name::ProviderId;
+use crate::model::name::{ClaimName, NodeName, ProviderId};
 use crate::model::observation::{Instance, InterruptionNotice, LaunchFailure, Shortage};
 
 /// A cloud that sells machines for claims.
@@ -45,6 +45,20 @@ pub trait CloudProvider: Send + Sync + 'static {
 
     /// Forgets notices whose consequences are written on objects.
     fn acknowledge(&self, receipts: Vec<Receipt>) -> impl Future<Output = Result<(), CloudError>> + Send;
+
+    /// Whether anything of ours is to be seen in the cloud beside machines: without, [`Self::name`] and [`Self::clear`] are not asked for.
+    fn has_belongings(&self) -> bool;
+
+    /// Has people see which node and claim a machine is, where nothing is said about it; `false` if it is not there, or not ours.
+    fn name(
+        &self,
+        machine: ProviderId,
+        node: NodeName,
+        claim: ClaimName,
+    ) -> impl Future<Output = Result<bool, CloudError>> + Send;
+
+    /// Deletes what was made for machines of a class, of which there are none any more. It may be told again.
+    fn clear(&self, class: Arc<NodeClass>) -> impl Future<Output = Result<(), CloudError>> + Send;
 }
 
 /// One machine to buy, and all that is to be known for it.

@@ -16,13 +16,14 @@ use crate::model::action::{ClaimChange, LaunchedAs, NodeChange, PoolChange};
 use crate::model::buffer::BufferStatus;
 use crate::model::claim::NodeClaim;
 use crate::model::label::{Labels, annotation};
-use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, Uid};
+use crate::model::name::{ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName, Uid};
 use crate::model::pool::OverlayConditions;
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
-/// Holds claims and nodes until their machine is gone; Karpenter's own name for it.
+/// What holds claims and nodes until their machine is gone, and classes until nothing is left of them; Karpenter's own names for it.
 const FINALIZER: &str = "karpenter.sh/termination";
+const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 /// How often a write is repeated when somebody else was faster.
 const CONFLICTS_MAX: usize = 8;
 
@@ -106,7 +107,7 @@ impl Writer {
         if change.add_finalizer {
             let body = |record: &Record| {
                 let mut metadata = metadata.clone();
-                put_finalizers(&mut metadata, record, true);
+                put_finalizers(&mut metadata, record, FINALIZER, true);
                 metadata.insert("resourceVersion".into(), record.version.0.to_string().into());
                 json!({ "metadata": metadata })
             };
@@ -151,7 +152,7 @@ impl Writer {
         let body = |record: &Record| {
             let mut metadata = plain.clone();
             if change.add_finalizer {
-                put_finalizers(&mut metadata, record, true);
+                put_finalizers(&mut metadata, record, FINALIZER, true);
             }
             if let Some(owners) = owner.as_ref().and_then(|owner| owners_with(&record.owners, owner)) {
                 metadata.insert("ownerReferences".into(), owners.into());
@@ -196,6 +197,24 @@ impl Writer {
             Err(error) if error.is_conflict() => Ok(()),
             answer => answer.map(drop),
         }
+    }
+
+    // Classes.
+
+    /// Has a class stay until [`Self::finalize_class`], and says on it that this is by us: others use the same finalizer.
+    pub async fn hold_class(&self, class: ClassName) -> Written {
+        let body = |record: &Record| {
+            let mut metadata = Map::new();
+            put_finalizers(&mut metadata, record, CLASS_FINALIZER, true);
+            metadata.insert("annotations".into(), json!({ annotation::HELD.as_str(): "true" }));
+            metadata.insert("resourceVersion".into(), record.version.0.to_string().into());
+            json!({ "metadata": metadata })
+        };
+        self.write_on_version(Kind::NodeClass, class.0, body).await
+    }
+
+    pub async fn finalize_class(&self, class: ClassName) -> Written {
+        self.drop_finalizer(Kind::NodeClass, class.0).await
     }
 
     // Status of pools and classes.
@@ -342,7 +361,8 @@ impl Writer {
     }
 
     async fn drop_finalizer(&self, kind: Kind, name: Symbol) -> Written {
-        let written = self.write_on_version(kind, name, without_finalizer).await?;
+        let ours = if kind == Kind::NodeClass { CLASS_FINALIZER } else { FINALIZER };
+        let written = self.write_on_version(kind, name, |record| without_finalizer(record, ours)).await?;
         // Nothing holds it any more, so this was its end.
         let is_held = |record: &Record| !record.finalizers.is_empty() || !record.is_deleting;
         Ok(written.map(|change| match change.record.as_ref().is_some_and(is_held) {
@@ -385,16 +405,16 @@ fn put_labels(metadata: &mut Map<String, Value>, field: &str, labels: &Labels) {
     }
 }
 
-fn put_finalizers(metadata: &mut Map<String, Value>, record: &Record, is_held: bool) {
-    let others = record.finalizers.iter().map(String::as_str).filter(|name| *name != FINALIZER);
-    let finalizers: Vec<&str> = others.chain(is_held.then_some(FINALIZER)).collect();
+fn put_finalizers(metadata: &mut Map<String, Value>, record: &Record, ours: &str, is_held: bool) {
+    let others = record.finalizers.iter().map(String::as_str).filter(|name| *name != ours);
+    let finalizers: Vec<&str> = others.chain(is_held.then_some(ours)).collect();
     metadata.insert("finalizers".into(), json!(finalizers));
 }
 
-/// What takes our finalizer from an object, and nothing else.
-fn without_finalizer(record: &Record) -> Value {
+/// What takes a finalizer of ours from an object, and nothing else.
+fn without_finalizer(record: &Record, ours: &str) -> Value {
     let mut metadata = Map::new();
-    put_finalizers(&mut metadata, record, false);
+    put_finalizers(&mut metadata, record, ours, false);
     metadata.insert("resourceVersion".into(), record.version.0.to_string().into());
     json!({ "metadata": metadata })
 }
@@ -593,7 +613,7 @@ mod tests {
             },
             "spec": { "resources": { "requests": { "memory": "1048576Ki", "cpu": "0.5" } } },
         });
-        let body = without_finalizer(&Record::of(&object));
+        let body = without_finalizer(&Record::of(&object), FINALIZER);
         let expected = json!({ "metadata": { "finalizers": ["other.dev/wait"], "resourceVersion": "7" } });
         assert_eq!(body, expected, "what others hold stays held");
     }

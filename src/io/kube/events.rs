@@ -10,6 +10,15 @@ use crate::model::name::{Namespace, ObjectKey, Uid};
 /// The API server takes no longer ones.
 const MESSAGE_MAX: usize = 1000;
 
+/// What is told at an object.
+#[derive(Clone, Copy, Debug)]
+pub struct Told<'a> {
+    pub is_warning: bool,
+    /// A stable word.
+    pub reason: &'a str,
+    pub message: &'a str,
+}
+
 /// Tells about `notice` at the object that it is about, whose uid is what `kubectl describe` finds it by.
 pub async fn publish(
     kube: &Kube,
@@ -24,6 +33,18 @@ pub async fn publish(
         Subject::Node(name) => (Kind::Node, cluster(name.0)),
         Subject::Pod(key) => (Kind::Pod, key),
     };
+    let told = Told { is_warning: notice.is_warning, reason: &notice.reason, message: &notice.message };
+    tell(kube, (kind, key), uid, told, now).await
+}
+
+/// Tells something at an object, whose uid is what `kubectl describe` finds it by.
+pub async fn tell(
+    kube: &Kube,
+    (kind, key): (Kind, ObjectKey),
+    uid: Option<Uid>,
+    told: Told<'_>,
+    now: Timestamp,
+) -> Result<(), KubeError> {
     let resource = kind.resource();
     // Events about cluster-scoped objects live in `default`.
     let namespace = if key.namespace.as_str().is_empty() { "default" } else { key.namespace.as_str() };
@@ -36,15 +57,15 @@ pub async fn publish(
     if let Some(uid) = uid {
         about["uid"] = uid.as_str().into();
     }
-    let message: String = notice.message.chars().take(MESSAGE_MAX).collect();
+    let message: String = told.message.chars().take(MESSAGE_MAX).collect();
     let event = json!({
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": { "generateName": format!("{}.", key.name), "namespace": namespace },
         "involvedObject": about,
-        "reason": notice.reason.as_str(),
+        "reason": told.reason,
         "message": message,
-        "type": if notice.is_warning { "Warning" } else { "Normal" },
+        "type": if told.is_warning { "Warning" } else { "Normal" },
         "count": 1,
         "firstTimestamp": moment,
         "lastTimestamp": moment,

@@ -7,7 +7,7 @@ use crate::io::clock::{self, Stopwatch};
 use crate::io::cloud::{Bought, CloudError, CloudProvider, Ending, LaunchOrder, Notices, Receipt};
 use crate::model::catalog::Catalog;
 use crate::model::class::{ClassStatus, NodeClass};
-use crate::model::name::ProviderId;
+use crate::model::name::{ClaimName, NodeName, ProviderId};
 use crate::model::observation::{Instance, LaunchFailure};
 
 /// One of the requests, and on whose behalf it is made.
@@ -22,6 +22,8 @@ const RESOLVE: Call = Call { controller: "nodeclass", method: "Resolve" };
 const LAUNCH: Call = Call { controller: "nodeclaim.lifecycle", method: "Create" };
 const TERMINATE: Call = Call { controller: "nodeclaim.lifecycle", method: "Delete" };
 const INSTANCES: Call = Call { controller: "nodeclaim.garbagecollection", method: "List" };
+const NAME: Call = Call { controller: "nodeclaim.tagging", method: "Name" };
+const CLEAR: Call = Call { controller: "nodeclass", method: "Clear" };
 
 /// A cloud whose requests are counted.
 #[derive(Debug)]
@@ -96,5 +98,17 @@ impl<P: CloudProvider> CloudProvider for Metered<P> {
         self.cloud.acknowledge(receipts).await?;
         self.metrics.0.messages.forgot(messages);
         Ok(())
+    }
+
+    fn has_belongings(&self) -> bool {
+        self.cloud.has_belongings()
+    }
+
+    async fn name(&self, machine: ProviderId, node: NodeName, claim: ClaimName) -> Result<bool, CloudError> {
+        self.timed(NAME, self.cloud.name(machine, node, claim), without_type).await
+    }
+
+    async fn clear(&self, class: Arc<NodeClass>) -> Result<(), CloudError> {
+        self.timed(CLEAR, self.cloud.clear(class), without_type).await
     }
 }

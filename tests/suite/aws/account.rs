@@ -70,8 +70,18 @@ fn the_policies_allow_the_calls_of_the_sources_and_no_others() {
 
 /// Readers of answers, which are named like calls.
 fn is_call(word: &str) -> bool {
-    !["create_time", "delete_idle_templates", "get_mut", "get_or_insert", "create_fleet_output"]
-        .contains(&word)
+    ![
+        "create_fleet_output",
+        "create_time",
+        "delete_idle_templates",
+        "delete_profile",
+        "delete_profiles_of",
+        "delete_templates",
+        "delete_templates_of",
+        "get_mut",
+        "get_or_insert",
+    ]
+    .contains(&word)
 }
 
 fn capital(word: &str) -> String {

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use super::super::{CloudError, Ending};
 use super::Shared;
 use super::failure::CallFailure;
+use super::resolve::ec2_tags;
 use crate::api::ec2::refusal::Refusal;
 use crate::api::ec2::tag;
-use crate::model::name::{ClaimName, ClassName, PoolName, ProviderId, TypeName, Uid, Zone};
+use crate::model::name::{ClaimName, ClassName, NodeName, PoolName, ProviderId, TypeName, Uid, Zone};
 use crate::model::observation::Instance;
 use crate::model::offering::CapacityType;
 use crate::model::symbol::Symbol;
@@ -136,6 +137,34 @@ impl Shared {
             Some(Ok(told)) => Ok(told.unwrap_or(Ending::UnderWay)),
             Some(Err(failure)) if failure.refusal == Refusal::Gone => Ok(Ending::Gone),
             Some(Err(failure)) => Err(self.failed(failure)),
+        }
+    }
+
+    /// Names a machine after its node and claim, where it says nothing about them; `false` if it is not there, or not ours.
+    pub(super) async fn name(
+        &self,
+        machine: ProviderId,
+        node: NodeName,
+        claim: ClaimName,
+    ) -> Result<bool, CloudError> {
+        let id = Symbol::new(machine.instance());
+        let found = self.reader.ask(id).await.unwrap_or(Ok(None)).map_err(|failure| self.failed(failure))?;
+        let Some(found) = found else { return Ok(false) };
+        let wanted = [(tag::NAME, node.0), (tag::CLAIM, claim.0)];
+        let missing: BTreeMap<String, String> = wanted
+            .into_iter()
+            .filter(|(key, _)| tag_of(&found, key).is_none())
+            .map(|(key, value)| (key.to_owned(), value.to_string()))
+            .collect();
+        if missing.is_empty() {
+            return Ok(true);
+        }
+        match self.ec2.create_tags().resources(&*id).set_tags(Some(ec2_tags(&missing))).send().await {
+            Ok(_) => Ok(true),
+            Err(error) => match CallFailure::new("CreateTags", error) {
+                failure if failure.refusal == Refusal::Gone => Ok(false),
+                failure => Err(self.failed(failure)),
+            },
         }
     }
 

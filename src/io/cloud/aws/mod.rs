@@ -29,7 +29,7 @@ use crate::api::ec2::spec::ClassSpec;
 use crate::io::clock;
 use crate::model::catalog::{Catalog, OnDemandPrices};
 use crate::model::class::{ClassStatus, NodeClass, Subnet};
-use crate::model::name::{ClassName, ProviderId, Uid, Zone};
+use crate::model::name::{ClaimName, ClassName, NodeName, ProviderId, Uid, Zone};
 use crate::model::observation::{Instance, LaunchFailure};
 use crate::model::symbol::Symbol;
 use batch::{Batcher, Missing};
@@ -276,5 +276,22 @@ impl CloudProvider for AwsProvider {
 
     async fn acknowledge(&self, receipts: Vec<Receipt>) -> Result<(), CloudError> {
         self.shared.acknowledge(receipts).await
+    }
+
+    fn has_belongings(&self) -> bool {
+        true
+    }
+
+    async fn name(&self, machine: ProviderId, node: NodeName, claim: ClaimName) -> Result<bool, CloudError> {
+        self.shared.name(machine, node, claim).await
+    }
+
+    async fn clear(&self, class: Arc<NodeClass>) -> Result<(), CloudError> {
+        self.shared.delete_templates_of(class.name).await?;
+        self.shared.delete_profiles_of(&class).await?;
+        let mut memory = self.shared.memory();
+        memory.classes.remove(&class.name);
+        memory.doubted.remove(&class.name);
+        Ok(())
     }
 }

@@ -61,6 +61,64 @@ impl Shared {
         format!("{cluster}{suffix}")
     }
 
+    /// Where IAM keeps the profiles of a class.
+    fn profile_path(&self, class: &NodeClass) -> String {
+        format!("/karpenter/{}/{}/{}/", self.settings.region, self.settings.cluster.name, class.name)
+    }
+
+    /// Deletes the profiles that were made for a class, whatever role it had.
+    pub(super) async fn delete_profiles_of(&self, class: &NodeClass) -> Result<(), CloudError> {
+        let failed = |(call, failure): (_, SignedFailure)| failure.into_cloud(call, &self.settings.region);
+        for name in self.profiles_of(class).await.map_err(failed)? {
+            self.memory().profiles.remove(&name);
+            self.delete_profile(&name).await.map_err(failed)?;
+            tracing::info!(profile = name, "Instance profile deleted.");
+        }
+        Ok(())
+    }
+
+    async fn profiles_of(&self, class: &NodeClass) -> Result<Vec<String>, (&'static str, SignedFailure)> {
+        let path = self.profile_path(class);
+        // The ARN of a profile says both its path and its name; the other ARNs of the answer are those of roles.
+        let place = format!(":instance-profile{path}");
+        let mut found = Vec::new();
+        let mut marker = None;
+        loop {
+            let mut parameters = vec![("PathPrefix".to_owned(), path.clone())];
+            parameters.extend(marker.map(|marker| ("Marker".to_owned(), marker)));
+            let answer = self.signed.iam("ListInstanceProfiles", &parameters).await;
+            let answer = answer.map_err(|failure| ("ListInstanceProfiles", failure))?;
+            let arns = answer.split("<Arn>").skip(1).filter_map(|rest| rest.split_once("</Arn>"));
+            let names = arns.filter_map(|(arn, _)| arn.split_once(&place).map(|(_, name)| name));
+            found.extend(names.map(str::to_owned));
+            marker = between(&answer, "<Marker>", "</Marker>").map(str::to_owned);
+            if marker.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn delete_profile(&self, name: &str) -> Result<(), (&'static str, SignedFailure)> {
+        let named = ("InstanceProfileName".to_owned(), name.to_owned());
+        let is_gone = |failure: &SignedFailure| failure.code == "NoSuchEntity";
+        let known = match self.signed.iam("GetInstanceProfile", std::slice::from_ref(&named)).await {
+            Err(failure) if is_gone(&failure) => return Ok(()),
+            answer => answer.map_err(|failure| ("GetInstanceProfile", failure))?,
+        };
+        // IAM deletes only a profile without a role.
+        if let Some(role) = between(&known, "<RoleName>", "</RoleName>") {
+            let parameters = [named.clone(), ("RoleName".into(), role.into())];
+            match self.signed.iam("RemoveRoleFromInstanceProfile", &parameters).await {
+                Err(failure) if !is_gone(&failure) => return Err(("RemoveRoleFromInstanceProfile", failure)),
+                _ => {}
+            }
+        }
+        match self.signed.iam("DeleteInstanceProfile", &[named]).await {
+            Err(failure) if !is_gone(&failure) => Err(("DeleteInstanceProfile", failure)),
+            _ => Ok(()),
+        }
+    }
+
     async fn ensure_profile(
         &self,
         class: &NodeClass,
@@ -81,10 +139,7 @@ impl Shared {
         }
         if known.is_none() {
             let cluster = &self.settings.cluster.name;
-            let mut parameters = vec![
-                named.clone(),
-                ("Path".into(), format!("/karpenter/{}/{cluster}/{}/", self.settings.region, class.name)),
-            ];
+            let mut parameters = vec![named.clone(), ("Path".into(), self.profile_path(class))];
             let mut tags = spec.tags.clone();
             tags.insert(tag::owned_by(cluster), "owned".into());
             tags.insert(tag::CLUSTER_NAME.into(), cluster.clone());

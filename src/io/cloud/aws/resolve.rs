@@ -15,6 +15,7 @@ use crate::api::ec2::image::{
 use crate::api::ec2::query::{self, Query};
 use crate::api::ec2::spec::ClassSpec;
 use crate::api::ec2::userdata::{self, Boot, UserDataError};
+use crate::api::{self, KubeletError};
 use crate::io::clock;
 use crate::model::claim::{Condition, ConditionStatus};
 use crate::model::class::{AmiFamily, ClassStatus, Image, NodeClass, SecurityGroup, Subnet};
@@ -83,6 +84,13 @@ impl Shared {
         if spec.placement_group_selector.is_some() {
             return Err(("Unsupported", "placementGroupSelector has no effect yet; leave it out".into()));
         }
+        api::check_kubelet(class).map_err(|error| {
+            let reason = match error {
+                KubeletError::Invalid(_) => "InvalidKubeletConfiguration",
+                KubeletError::Unsupported(_) => "UnsupportedKubeletConfiguration",
+            };
+            (reason, error.to_string())
+        })?;
         let boot = Boot {
             cluster: &self.settings.cluster,
             class,

@@ -20,6 +20,7 @@ use crate::api::ec2::refusal::Refusal;
 use crate::api::ec2::tag;
 use crate::api::ec2::template::{Device, Interface, LaunchTemplate, NAME_PREFIX};
 use crate::io::clock;
+use crate::model::name::ClassName;
 use crate::model::offering::CapacityType;
 
 /// How long a template stays that nothing was bought by.
@@ -93,33 +94,53 @@ impl Shared {
         now: Timestamp,
         idle_max: SignedDuration,
     ) -> Result<(), CloudError> {
-        const CALL: &str = "DescribeLaunchTemplates";
+        let idle = self.our_templates(None).await?.into_iter().filter(|(name, made)| {
+            let used = self.memory().templates.get(name).copied();
+            used.max(*made).is_none_or(|last| now.duration_since(last) >= idle_max)
+        });
+        self.delete_templates(idle.map(|(name, _)| name).collect()).await
+    }
+
+    /// Deletes all that were made for machines of a class.
+    pub(super) async fn delete_templates_of(&self, class: ClassName) -> Result<(), CloudError> {
+        let made = self.our_templates(Some(class)).await?;
+        self.delete_templates(made.into_iter().map(|(name, _)| name).collect()).await
+    }
+
+    /// Names of our templates, those of `class` if one is named, and when they were made.
+    async fn our_templates(
+        &self,
+        class: Option<ClassName>,
+    ) -> Result<Vec<(String, Option<Timestamp>)>, CloudError> {
         let cluster = &self.settings.cluster.name;
         let filter = |name: String, value: &str| Filter::builder().name(name).values(value).build();
+        let mut filters = vec![
+            filter(format!("tag:{}", tag::CLUSTER_NAME), cluster),
+            filter(format!("tag:{}", tag::owned_by(cluster)), "owned"),
+        ];
+        filters.extend(class.map(|class| filter(format!("tag:{}", tag::CLASS), class.as_str())));
         let mut answer = self
             .ec2
             .describe_launch_templates()
-            .filters(filter(format!("tag:{}", tag::CLUSTER_NAME), cluster))
-            .filters(filter(format!("tag:{}", tag::owned_by(cluster)), "owned"))
+            .set_filters(Some(filters))
             .into_paginator()
             .page_size(TEMPLATES_PER_PAGE)
             .items()
             .send();
-        let mut idle = Vec::new();
+        let mut found = Vec::new();
         while let Some(template) = answer.next().await {
-            let template = template.map_err(|error| self.failed(CallFailure::new(CALL, error)))?;
-            let Some(name) = template.launch_template_name().filter(|name| name.starts_with(NAME_PREFIX))
-            else {
-                continue;
-            };
+            let failed = |error| self.failed(CallFailure::new("DescribeLaunchTemplates", error));
+            let template = template.map_err(failed)?;
+            let name = template.launch_template_name().filter(|name| name.starts_with(NAME_PREFIX));
             let made = template.create_time().and_then(|time| Timestamp::from_second(time.secs()).ok());
-            let used = self.memory().templates.get(name).copied();
-            if used.max(made).is_none_or(|last| now.duration_since(last) >= idle_max) {
-                idle.push(name.to_owned());
-            }
+            found.extend(name.map(|name| (name.to_owned(), made)));
         }
-        self.forget_templates(&idle);
-        for name in idle {
+        Ok(found)
+    }
+
+    async fn delete_templates(&self, names: Vec<String>) -> Result<(), CloudError> {
+        self.forget_templates(&names);
+        for name in names {
             let deleted = self.ec2.delete_launch_template().launch_template_name(&name).send().await;
             if let Err(error) = deleted {
                 let failure = CallFailure::new("DeleteLaunchTemplate", error);
@@ -127,7 +148,7 @@ impl Shared {
                     return Err(self.failed(failure));
                 }
             }
-            tracing::info!(template = name, "Idle launch template deleted.");
+            tracing::info!(template = name, "Launch template deleted.");
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::class::{AmiFamily, ClassStatus, Image, NodeClass, SecurityGroup, Subnet};
 use crate::model::condition::{Condition, ConditionStatus};
 use crate::model::label;
-use crate::model::name::{ProviderId, TypeName, Uid, Zone};
+use crate::model::name::{ClaimName, NodeName, ProviderId, TypeName, Uid, Zone};
 use crate::model::node::Node;
 use crate::model::observation::{Instance, LaunchFailure, Observation, Shortage};
 use crate::model::offering::CapacityType;
@@ -243,6 +243,18 @@ impl CloudProvider for SimulatedProvider {
     }
 
     async fn acknowledge(&self, _: Vec<Receipt>) -> Result<(), CloudError> {
+        Ok(())
+    }
+
+    fn has_belongings(&self) -> bool {
+        false
+    }
+
+    async fn name(&self, _: ProviderId, _: NodeName, _: ClaimName) -> Result<bool, CloudError> {
+        Ok(true)
+    }
+
+    async fn clear(&self, _: Arc<NodeClass>) -> Result<(), CloudError> {
         Ok(())
     }
 }
