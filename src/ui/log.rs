@@ -16,9 +16,10 @@ pub enum LogFormat {
 /// `PROVISOR_LOG` (such as `provisor::io=debug`) says more than `-v` can.
 pub fn start(format: LogFormat, verbose: u8) {
     let level = match verbose {
-        // What libraries warn of there is begun again by us: each watch that ends, each directory that is gone.
-        0 => "warn,kube_client=error,notify=error",
-        1 => "provisor=info,warn,kube_client=error,notify=error",
+        // What libraries warn of there is begun again by us: each watch that ends, each directory that is gone. That nobody answered is told
+        // by whoever asked.
+        0 => "warn,kube_client=error,kube_client::client::builder=off,notify=error",
+        1 => "provisor=info,warn,kube_client=error,kube_client::client::builder=off,notify=error",
         2 => "provisor=debug,info",
         _ => "trace",
     };

@@ -260,8 +260,13 @@ async fn keep<P: CloudProvider>(
     let owner = Owner::new(&args.live.installation, &environment);
     if let Some(mut trouble) = commits.trouble() {
         // Nodes are kept as the last good commit left the cluster; where none was ever applied there is nothing to keep.
-        if Ledger::of(&owner, &namespace).read(&kube).await?.is_none() {
-            return Err(trouble);
+        match Ledger::of(&owner, &namespace).read(&kube).await {
+            Ok(Some(_)) => {}
+            Ok(None) => return Err(trouble),
+            Err(unknown) => {
+                console.complain(&trouble);
+                return Err(unknown.into());
+            }
         }
         let also = if trouble.message.is_empty() { String::new() } else { format!(": {}", trouble.message) };
         trouble.message =
