@@ -767,9 +767,7 @@ impl Engine {
             }
         }
         let opens = steps.actions.iter().find_map(|planned| match &planned.action {
-            Action::UpdateNode { node, change } if change.remove_taints.contains(&Taint::unregistered()) => {
-                Some(*node)
-            }
+            Action::UpdateNode { node, change } if change.opens() => Some(*node),
             _ => None,
         });
         if let Some(node) = opens {

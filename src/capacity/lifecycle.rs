@@ -387,18 +387,21 @@ fn note_missing_node(claim: &NodeClaim, found: &[&Arc<Node>], now: Timestamp, st
 /// kube-scheduler forgets which node a pod was told of when it tries the pod before that node is ready (`nominations.rs`), and
 /// then others take the room. So what it was bought for is told when it is ready, and it opens in the same breath.
 fn closed_until(context: &Context, claim: &NodeClaim, node: &Node) -> Option<Timestamp> {
-    let stands = |taint: &&Taint| taint.is_ephemeral() && !taint.is_same(&Taint::unregistered());
-    let could_take_pods = node.is_ready() && !node.taints.iter().any(|taint| stands(&taint));
-    if !context.is_promised || could_take_pods {
+    if !context.is_promised || could_take_pods(node) {
         return None;
     }
     let joined = claim.conditions.true_since(ConditionType::Registered).unwrap_or(context.now);
     Some(joined + CLOSED_MOST).filter(|until| context.now < *until)
 }
 
-/// The node of a claim gets all that the claim says of it, and opens if it is not to stay closed.
+/// Whether pods would come as soon as the node opens.
+fn could_take_pods(node: &Node) -> bool {
+    node.is_ready() && !node.taints.iter().any(|taint| taint.is_ephemeral() && !taint.keeps_closed())
+}
+
+/// The node of a claim gets all that the claim says of it, and opens if it is not to stay closed and pods would not come in the same moment.
 fn sync_node(claim: &NodeClaim, node: &Node, stays_closed: bool, now: Timestamp, steps: &mut Steps) {
-    let is_marked = node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()));
+    let is_marked = node.taints.iter().any(Taint::keeps_closed);
     if !is_marked && !node.labels.contains_key(&*label::REGISTERED) {
         let message = format!(
             "it joined without the taint {}, so pods may have come before it was ready; let its kubelet register with the taint",
@@ -421,12 +424,17 @@ fn sync_node(claim: &NodeClaim, node: &Node, stays_closed: bool, now: Timestamp,
     let wanted = claim.spec.taints.iter().chain(&claim.spec.startup_taints);
     let is_missing = |taint: &&Taint| !node.taints.iter().any(|other| other.is_same(taint));
     let mut missing = Vec::new();
-    merge_taints(&mut missing, wanted.filter(is_missing).copied());
+    if !keeps_taints {
+        merge_taints(&mut missing, wanted.filter(is_missing).copied());
+    }
+    if is_marked && (stays_closed || could_take_pods(node)) {
+        missing.push(Taint::unopened());
+    }
     let change = NodeChange {
         labels,
         annotations: claim.annotations.clone(),
-        add_taints: if keeps_taints { Vec::new() } else { missing },
-        remove_taints: if stays_closed { Vec::new() } else { vec![Taint::unregistered()] },
+        add_taints: missing,
+        remove_taints: vec![Taint::unregistered()],
         add_finalizer: true,
         owner: Some(claim.name),
     };
@@ -445,7 +453,7 @@ fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
         [node] => Some(*node),
         _ => None,
     };
-    let is_closed = |node: &Node| node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()));
+    let is_closed = |node: &Node| node.taints.iter().any(Taint::keeps_closed);
     if let Some(node) = node.filter(|node| is_closed(node)) {
         let closed = closed_until(context, claim, node);
         if !node.labels.contains_key(&*label::REGISTERED) {
@@ -455,8 +463,9 @@ fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
         match closed {
             Some(until) => steps.wake(until),
             None => {
-                let change =
-                    NodeChange { remove_taints: vec![Taint::unregistered()], ..NodeChange::default() };
+                let remove_taints =
+                    node.taints.iter().filter(|taint| taint.keeps_closed()).copied().collect();
+                let change = NodeChange { remove_taints, ..NodeChange::default() };
                 return steps.push(Action::UpdateNode { node: node.name, change }, "Opened", "pods may come");
             }
         }

@@ -158,6 +158,13 @@ pub struct PoolChange {
     pub roll_failures: Option<RollFailures>,
 }
 
+impl NodeChange {
+    /// Whether pods may come from then on that could not before.
+    pub fn opens(&self) -> bool {
+        self.remove_taints.iter().any(Taint::keeps_closed) && !self.add_taints.iter().any(Taint::keeps_closed)
+    }
+}
+
 impl PoolChange {
     /// What an API server makes of it.
     pub fn apply_to(&self, pool: &mut NodePool) {

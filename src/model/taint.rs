@@ -55,6 +55,17 @@ impl Taint {
         Self::new("karpenter.sh/unregistered", "", Effect::NoExecute)
     }
 
+    /// On a node that has joined, in the place of [`Self::unregistered`], until pods may come. Kubernetes deletes a pod that it sees on a node before it
+    /// sees that `NoExecute` is gone from there, so that goes first.
+    pub fn unopened() -> Self {
+        Self::new("karpenter.sh/unregistered", "", Effect::NoSchedule)
+    }
+
+    /// Whether it keeps pods from a node that has not been opened to them.
+    pub fn keeps_closed(&self) -> bool {
+        self.is_same(&Self::unregistered()) || self.is_same(&Self::unopened())
+    }
+
     /// Two taints are the same taint when key and effect are equal; the value is not compared.
     pub fn is_same(&self, other: &Self) -> bool {
         self.key == other.key && self.effect == other.effect
@@ -66,7 +77,7 @@ impl Taint {
             ("node.kubernetes.io/not-ready", Effect::NoSchedule | Effect::NoExecute) => true,
             ("node.kubernetes.io/unreachable", Effect::NoSchedule) => true,
             ("node.cloudprovider.kubernetes.io/uninitialized", Effect::NoSchedule) => true,
-            ("karpenter.sh/unregistered", Effect::NoExecute) => true,
+            _ if self.keeps_closed() => true,
             (key, _) => key.starts_with("readiness.k8s.io/"),
         }
     }

@@ -147,7 +147,7 @@ impl Unconfirmed {
         let is_claim_so = self.claims.get(&claim.name).is_none_or(|(seen, _)| {
             seen.as_ref().is_some_and(|seen| seen.conditions.is_true(ConditionType::Initialized))
         });
-        let is_open = |node: &Node| !node.taints.iter().any(|taint| taint.is_same(&Taint::unregistered()));
+        let is_open = |node: &Node| !node.taints.iter().any(Taint::keeps_closed);
         let node = claim.node.and_then(|node| self.nodes.get(&node));
         is_claim_so && node.is_none_or(|(seen, _)| seen.as_ref().is_some_and(|seen| is_open(seen)))
     }

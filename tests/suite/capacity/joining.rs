@@ -682,6 +682,32 @@ fn lif_025_a_node_registers_by_what_is_seen_of_it_alone() {
     assert_eq!(says(&engine, ConditionType::Registered), "True Registered");
 }
 
+/// Kubernetes deletes a pod whose node it takes for one with a taint `NoExecute`, and it may hear of the pod before it hears that the taint is gone.
+#[test]
+fn a_node_that_is_ready_as_it_joins_takes_no_pods_in_the_write_that_lets_them_live_there() {
+    let town = joined();
+    assert!(town.cluster.nodes.values().all(|node| node.is_ready()));
+    let mut engine = town.engine();
+    let decision = engine.decide(at(NOW));
+    let changes: Vec<&NodeChange> = decision
+        .actions
+        .iter()
+        .filter_map(|one| match &one.action {
+            Action::UpdateNode { node, change } if *node == NodeName::new("n") => Some(change),
+            _ => None,
+        })
+        .filter(|change| !change.remove_taints.is_empty())
+        .collect();
+    let [first, second] = changes.as_slice() else { panic!("two writes: {changes:#?}") };
+    assert_eq!(
+        (&*first.remove_taints, &*first.add_taints),
+        (&[Taint::unregistered()][..], &[Taint::unopened()][..])
+    );
+    assert_eq!((&*second.remove_taints, second.add_taints.is_empty()), (&[Taint::unopened()][..], true));
+    assert_eq!((first.opens(), second.opens()), (false, true));
+    assert!(node(&engine).taints.is_empty());
+}
+
 /// Rows: LIF-079, LIF-080
 #[test]
 fn lif_079_a_claim_that_nobody_finds_is_forgotten_and_one_that_is_there_is_not() {

@@ -11,6 +11,7 @@ use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::Node;
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
+use provisor::model::taint::Taint;
 use provisor::simulator::workload::{Workload, WorkloadKind};
 use provisor::simulator::world::{Habits, World};
 
@@ -80,13 +81,15 @@ fn a_node_opens_when_it_is_ready_for_the_pods_it_was_bought_for_and_they_are_tol
             match action {
                 Action::UpdateNode { node, change } if change.owner.is_some() => {
                     joined.insert(*node);
-                    assert!(change.remove_taints.is_empty() && !is_ready(node), "{node} stays closed");
+                    assert_eq!(change.remove_taints, [Taint::unregistered()]);
+                    assert_eq!(change.add_taints, [Taint::unopened()], "{node} stays closed");
+                    assert!(!change.opens() && !is_ready(node));
                 }
                 Action::NominatePod { node, before_opening: true, .. } => {
                     assert!(is_ready(node) && !opened.contains(node), "its pods are told of {node} in time");
                     told.insert(*node);
                 }
-                Action::UpdateNode { node, change } if !change.remove_taints.is_empty() => {
+                Action::UpdateNode { node, change } if change.opens() => {
                     assert!(
                         joined.contains(node) && told.contains(node),
                         "its pods are told of {node} first"
@@ -119,7 +122,7 @@ fn a_node_that_does_not_get_ready_opens_half_a_minute_after_it_joined() {
     let opens = |engine: &mut Engine, seconds: i64| {
         let decision = engine.decide(at + SignedDuration::from_secs(seconds));
         decision.actions.iter().any(|planned| match &planned.action {
-            Action::UpdateNode { node, change } => *node == joined && !change.remove_taints.is_empty(),
+            Action::UpdateNode { node, change } => *node == joined && change.opens(),
             _ => false,
         })
     };
