@@ -47,6 +47,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     for pod in bench.pods() {
         assert!(names.contains(text(&pod, "/spec/nodeName")), "every pod is on a node of ours");
     }
+    assert_eq!(bench.deleted_for_taints(), Vec::<String>::new(), "they came to nodes that were not open");
     // As in the story with simulated machines: kube-scheduler may place one that it tries while its node opens. These are ready as they
     // join; of three runs 14 were counted in one, and 21 while a build kept both processors busy.
     let log = running.log();

@@ -96,6 +96,12 @@ fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
     );
     assert!(middle < Duration::from_secs(3), "{times:?}");
 
+    assert_eq!(
+        region.bench.deleted_for_taints(),
+        Vec::<String>::new(),
+        "they came to nodes that were not open"
+    );
+
     // Without pods nothing is left running, and nothing is bought any more.
     ["first", "second", "third"].iter().for_each(|name| region.bench.scale(name, 0));
     for round in 0..ROUNDS {

@@ -408,6 +408,13 @@ impl Bench {
             })
     }
 
+    /// Pods that Kubernetes deleted for a taint of their node: they came while it was not open to them.
+    pub fn deleted_for_taints(&self) -> Vec<String> {
+        let events = self.list(&format!("/api/v1/namespaces/{}/events", self.namespace));
+        let is_it = |event: &&Value| text(event, "/reason") == "TaintManagerEviction";
+        events.iter().filter(is_it).map(|event| text(event, "/involvedObject/name").to_owned()).collect()
+    }
+
     /// The object on which it is told how the environment stands; its path.
     pub fn plant_environment(&self) -> String {
         let object = json!({

@@ -147,6 +147,7 @@ fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     bench.wait("all running", || bench.all_run(50));
     bench.wait("all initialized", || bench.claims().iter().all(|claim| is_true(claim, "Initialized")));
 
+    assert_eq!(bench.deleted_for_taints(), Vec::<String>::new(), "they came to nodes that were not open");
     let log = running.log();
     let planned = planned(&log);
     let planned: BTreeSet<&String> = planned.values().filter_map(|claims| claims.first()).collect();
