@@ -3,7 +3,7 @@
 //! Gates come from the command line of the base's own pipeline, never from the files under review: a proposal does not
 //! weaken its judge. A gate that needs numbers fails where there are none, because not knowing is no pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::headline::is_new_warning;
 use super::report::{Change, EnvironmentReview, GateVerdict, HOURS_PER_MONTH, decimal};
@@ -11,7 +11,13 @@ use crate::gitops::window::matches;
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
 
-const UNKNOWN: &str = "not known without a snapshot or a simulation.toml for it";
+/// Why the numbers of an environment are not known.
+fn unknown(environment: &EnvironmentReview) -> &'static str {
+    match environment.change {
+        Change::Unknown => "not known, because the base is not valid",
+        _ => "not known without a snapshot or a simulation.toml for it",
+    }
+}
 
 /// How much more a proposal may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,17 +82,22 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
             (count > 0).then(|| format!("{} in {}", counted(count, "pod"), environment.name))
         });
         let lost: Vec<String> = lost.collect();
-        let unknown: Vec<&EnvironmentReview> =
+        let doubtful: Vec<&EnvironmentReview> =
             changed.iter().filter(|environment| environment.pods.is_none()).copied().collect();
         // Where a pool goes, so may the only place of some pod.
-        let is_in_doubt = unknown
+        let is_in_doubt = doubtful
             .iter()
             .any(|environment| environment.change == Change::Removed || !destroyed(environment).is_empty());
-        let names: Vec<&str> = unknown.iter().map(|environment| environment.name.as_str()).collect();
-        let message = match (lost.is_empty(), names.is_empty()) {
+        let mut why: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for environment in &doubtful {
+            why.entry(unknown(environment)).or_default().push(&environment.name);
+        }
+        let why: Vec<String> =
+            why.iter().map(|(why, names)| format!("{}: {why}", names.join(", "))).collect();
+        let message = match (lost.is_empty(), why.is_empty()) {
             (false, _) => format!("without a place: {}", lost.join(", ")),
             (true, true) => "no pod loses its place".into(),
-            (true, false) => format!("{}: {UNKNOWN}", names.join(", ")),
+            (true, false) => why.join("; "),
         };
         say("unschedulable", lost.is_empty() && !is_in_doubt, message);
     }
@@ -119,7 +130,7 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
     }
     for environment in &changed {
         let name = &environment.name;
-        let unknown = format!("{name}: {UNKNOWN}");
+        let unknown = format!("{name}: {}", unknown(environment));
         if let Some(ceiling) = gates.spend_ceiling {
             let (passed, message) = match costs(environment) {
                 Some((_, after)) => (after <= ceiling, format!("{name}: ${after}/h of ${ceiling}/h")),

@@ -81,7 +81,7 @@ fn of_environment(environment: &EnvironmentReview) -> String {
     match environment.change {
         Change::Added => said.push("is new".into()),
         Change::Removed => said.push("is removed".into()),
-        Change::Changed | Change::Unchanged => {}
+        Change::Changed | Change::Unchanged | Change::Unknown => {}
     }
     if let Some(nodes) = &environment.nodes {
         let verbs = [
@@ -133,9 +133,18 @@ fn is_quiet(environment: &EnvironmentReview) -> bool {
         && environment.pods.as_ref().is_some_and(|pods| pods.moved + pods.new_unschedulable.len() == 0)
 }
 
+/// What stands in the place of a number.
+fn unplayed(environment: &EnvironmentReview) -> String {
+    match environment.change {
+        Change::Unknown => "not known",
+        _ => "not played",
+    }
+    .into()
+}
+
 /// `5 → 6: 3 replaced, 1 bought`.
 pub fn nodes(environment: &EnvironmentReview) -> String {
-    let Some(nodes) = &environment.nodes else { return "not played".into() };
+    let Some(nodes) = &environment.nodes else { return unplayed(environment) };
     let kinds = [
         ("replaced", nodes.drifted),
         ("removed", nodes.retired),
@@ -153,7 +162,7 @@ pub fn nodes(environment: &EnvironmentReview) -> String {
 
 /// `$0.32 → $0.30`.
 pub fn per_hour(environment: &EnvironmentReview) -> String {
-    let Some(cost) = &environment.cost else { return "not played".into() };
+    let Some(cost) = &environment.cost else { return unplayed(environment) };
     let span = &cost.usd_per_hour;
     let partial = if cost.unpriced.is_empty() { "" } else { " (partial)" };
     match span.before == span.after {
@@ -164,7 +173,7 @@ pub fn per_hour(environment: &EnvironmentReview) -> String {
 
 /// `+$12.30 (spot +$2.30, on-demand +$10.00)`.
 pub fn per_month(environment: &EnvironmentReview) -> String {
-    let Some(cost) = &environment.cost else { return "not played".into() };
+    let Some(cost) = &environment.cost else { return unplayed(environment) };
     let parts = [
         ("spot", &cost.by_capacity_type.spot),
         ("on-demand", &cost.by_capacity_type.on_demand),
@@ -184,7 +193,7 @@ pub fn per_month(environment: &EnvironmentReview) -> String {
 
 /// `9 moved, 2 without a place`.
 pub fn pods(environment: &EnvironmentReview) -> String {
-    let Some(pods) = &environment.pods else { return "not played".into() };
+    let Some(pods) = &environment.pods else { return unplayed(environment) };
     let kinds = [
         ("moved", pods.moved),
         ("without a place", pods.new_unschedulable.len()),

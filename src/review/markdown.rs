@@ -98,6 +98,8 @@ fn table(review: &Review) -> String {
                 headline::per_month(environment),
                 headline::pods(environment)
             )
+        } else if environment.change == Change::Unknown {
+            format!("| {name} | not known: the base is not valid | | | |\n")
         } else {
             format!("| {name} | objects compared, not played | | | |\n")
         };

@@ -83,7 +83,7 @@ pub struct EnvironmentReview {
     pub findings: Vec<Remark>,
     /// What guardrails say against it: those of the base, and those of the proposal.
     pub policies: Vec<PolicyReview>,
-    /// Null if the environment was not played.
+    /// Null if the environment was not played, or what changes is not known.
     pub nodes: Option<NodesReview>,
     pub cost: Option<CostReview>,
     pub pods: Option<PodsReview>,
@@ -101,6 +101,8 @@ pub enum Change {
     Changed,
     Added,
     Removed,
+    /// The base is not valid, so that there is nothing to compare with.
+    Unknown,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -402,6 +404,23 @@ pub fn decimal(micros: i128) -> String {
     let digits = format!("{fraction:06}");
     let kept = digits.trim_end_matches('0').len().max(2);
     format!("{sign}{whole}.{}", &digits[..kept])
+}
+
+impl EnvironmentReview {
+    /// The same where the base is not valid: what the proposal says, and nothing of what changes by it.
+    pub fn without_base(self) -> Self {
+        Self {
+            change: Change::Unknown,
+            objects: Vec::new(),
+            nodes: None,
+            cost: None,
+            pods: None,
+            roll: None,
+            choice: None,
+            limits: None,
+            ..self
+        }
+    }
 }
 
 impl Review {

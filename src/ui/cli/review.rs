@@ -34,7 +34,7 @@ use crate::review::finding::{Findings, Level};
 use crate::review::forms::{github, gitlab, junit, sarif};
 use crate::review::gate::{CostIncrease, Gates, judge};
 use crate::review::headline::headline;
-use crate::review::impact::{Wanted, compare, remark};
+use crate::review::impact::{Demand, Wanted, compare, remark};
 use crate::review::markdown::{markdown, refusal};
 use crate::review::merge::{Conflict, merge};
 use crate::review::policy::{Rules, policies};
@@ -267,15 +267,18 @@ fn review(args: &Args, at: &CommitArgs, console: &Console) -> Result<Exit, Failu
     for name in &names {
         progress.step("playing", name);
         let before = one(&base, name, &settings);
-        if !is_base_listed || matches!(before, Some(Err(_))) {
-            without_base.push(name.as_str());
-        }
+        let is_unknown = !is_base_listed || matches!(before, Some(Err(_)));
         let before = before.and_then(Result::ok).map(wanted).transpose()?;
         let after = one(&merged, name, &judged).transpose().map_err(Failure::from)?;
         let after = after.map(wanted).transpose()?;
         let state = |side: &Option<Wanted>| side.as_ref().map(|side| side.state.clone());
-        let demand = source.of(name, state(&before).as_ref(), state(&after).as_ref());
-        let mut environment = compare(name, before.as_ref(), after.as_ref(), &demand);
+        let mut environment = if is_unknown {
+            without_base.push(name.as_str());
+            compare(name, None, after.as_ref(), &Demand::None).without_base()
+        } else {
+            let demand = source.of(name, state(&before).as_ref(), state(&after).as_ref());
+            compare(name, before.as_ref(), after.as_ref(), &demand)
+        };
         environment.policies = policies(&environment, before.as_ref(), after.as_ref(), &rules, now);
         environments.push(environment);
     }

@@ -293,6 +293,17 @@ fn rev_043_a_base_that_is_not_valid_is_no_pass_and_no_fault_of_the_proposal() {
     let gate = &review["gates"][0];
     assert_eq!((&gate["gate"], &gate["passed"]), (&"base".into(), &false.into()), "{review:#}");
     assert_eq!(review["headline"], "prod cannot be compared: the base is not valid", "it is not new");
+    // No number is made up of it, and none that was asked for passes.
+    let prod = &review["environments"][0];
+    assert_eq!((&prod["change"], &prod["objects"]), (&"unknown".into(), &serde_json::json!([])));
+    assert!(
+        ["nodes", "cost", "pods", "roll", "choice", "limits"].iter().all(|part| prod[part].is_null()),
+        "{prod:#}"
+    );
+    let review = proposal.json("--base broken --fail-on none --max-cost-increase 5%", 1);
+    assert_eq!(review["gates"][0]["message"], "prod: not known, because the base is not valid");
+    let table = proposal.review("--base broken --output markdown");
+    assert!(said(&table).contains("| `prod` | not known: the base is not valid |"), "{}", said(&table));
     // Beside one that does not change: a comment is still worth writing (deploy/ci/provisor-comment).
     let mut beside = Proposal::new(&[
         ("fleet.toml", FLEET),
