@@ -1,9 +1,11 @@
 //! `spec.kubelet` of a node class: the API server stores any map, so everything here is found by the controller
 //! (aws.md 1.4).
 
+// Only how an address is written: nothing is asked of a network.
+use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use super::field::{Field, Findings, Stage};
+use super::field::{Field, FieldError, Findings, Stage};
 use crate::model::class::{AmiFamily, EvictionThreshold, KubeletSettings, NodeClass};
 use crate::model::near::nearest;
 use crate::model::quantity::Quantity;
@@ -41,6 +43,9 @@ pub enum KubeletError {
     /// No kubelet would start with it.
     #[error("{0}")]
     Invalid(Symbol),
+    /// A text that Karpenter would take for an expression, behind a gate that is off.
+    #[error("{0}")]
+    Expression(Symbol),
     /// Images of the class's family cannot hand it to theirs.
     #[error("{0}")]
     Unsupported(Symbol),
@@ -54,7 +59,12 @@ pub fn check_kubelet(class: &NodeClass) -> Result<(), KubeletError> {
         look(&Field::root(&class.spec, &findings).get("kubelet"));
         findings.told(Stage::Runtime).map_or(Ok(()), Err)
     };
-    check(&|kubelet| drop(read_settings(kubelet))).map_err(KubeletError::Invalid)?;
+    check(&|kubelet| {
+        read_settings(kubelet);
+        check_start(kubelet);
+    })
+    .map_err(KubeletError::Invalid)?;
+    check(&check_expressions).map_err(KubeletError::Expression)?;
     check(&|kubelet| check_family(kubelet, Some(class.ami_family))).map_err(KubeletError::Unsupported)
 }
 
@@ -63,6 +73,78 @@ pub(crate) fn read(kubelet: &Field<'_, '_>, family: Option<AmiFamily>) -> Kubele
     let settings = read_settings(kubelet);
     check_family(kubelet, family);
     settings
+}
+
+/// What in `kubelet` of the `spec` of a class has the right form, and no kubelet could do anything with; paths are those below `spec`.
+pub fn unusable_in_kubelet(spec: &serde_json::Value) -> Vec<FieldError> {
+    let findings = Findings::default();
+    check_start(&Field::root(spec, &findings).get("kubelet"));
+    findings.into_errors()
+}
+
+/// What a kubelet uses where one of the two is not said.
+const GC_DEFAULTS: (i64, i64) = (85, 80);
+const POLICIES: [(&str, &[&str]); 3] = [
+    ("cpuManagerPolicy", &["none", "static"]),
+    ("memoryManagerPolicy", &["None", "Static"]),
+    ("topologyManagerPolicy", &["none", "best-effort", "restricted", "single-numa-node"]),
+];
+
+/// What has the right form, and with what no kubelet starts, or none joins.
+fn check_start(kubelet: &Field<'_, '_>) {
+    let whole = |key: &str| kubelet.get(key).value().and_then(serde_json::Value::as_i64);
+    for key in ["maxPods", "podsPerCore", "evictionMaxPodGracePeriod"] {
+        if let Some(number) = whole(key).filter(|number| *number > i64::from(i32::MAX)) {
+            kubelet
+                .get(key)
+                .runtime_error(format!("{key} is {number}, which is more than a kubelet can count"));
+        }
+    }
+    let [high, low] = ["imageGCHighThresholdPercent", "imageGCLowThresholdPercent"].map(whole);
+    if high.is_some() != low.is_some() && high.unwrap_or(GC_DEFAULTS.0) <= low.unwrap_or(GC_DEFAULTS.1) {
+        kubelet.runtime_error(format!(
+            "imageGCHighThresholdPercent, {}, must be above imageGCLowThresholdPercent, {}; the kubelet's own are {} and {}",
+            high.unwrap_or(GC_DEFAULTS.0),
+            low.unwrap_or(GC_DEFAULTS.1),
+            GC_DEFAULTS.0,
+            GC_DEFAULTS.1
+        ));
+    }
+    for (key, known) in POLICIES {
+        let field = kubelet.get(key);
+        if let Some(text) =
+            field.value().and_then(|value| value.as_str()).filter(|text| !known.contains(text))
+        {
+            field.runtime_error(format!("{key} is \"{text}\", and may be {}", known.join(", ")));
+        }
+    }
+    let joins = kubelet.get("registerNode");
+    if joins.value() == Some(&serde_json::Value::Bool(false)) {
+        joins.runtime_error("registerNode is false, so the machine would never become a node".into());
+    }
+    for server in kubelet.get("clusterDNS").items() {
+        let text = server.value().and_then(|value| value.as_str());
+        if let Some(text) = text.filter(|text| text.parse::<IpAddr>().is_err()) {
+            let help = Some("write it like \"10.100.0.10\"".to_owned());
+            server.note(Stage::Runtime, format!("\"{text}\" in `clusterDNS` is not an IP address"), help);
+        }
+    }
+}
+
+/// Texts in the place of numbers and amounts: we evaluate none.
+fn check_expressions(kubelet: &Field<'_, '_>) {
+    let pods = kubelet.get("maxPods");
+    if let Some(text) = pods.value().and_then(|value| value.as_str()) {
+        pods.runtime_error(format!("maxPods is \"{text}\", which is not a number of pods"));
+    }
+    for table in ["kubeReserved", "systemReserved"] {
+        for (key, value) in entries(&kubelet.get(table)) {
+            let text = value.value().and_then(|value| value.as_str());
+            if let Some(text) = text.filter(|text| text.parse::<Quantity>().is_err()) {
+                value.runtime_error(format!("{key} of {table} is \"{text}\", which is not an amount"));
+            }
+        }
+    }
 }
 
 fn read_settings(kubelet: &Field<'_, '_>) -> KubeletSettings {

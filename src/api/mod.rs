@@ -40,7 +40,7 @@ use serde_json::Value;
 
 pub use change::validate_change;
 pub use field::{FieldError, Stage};
-pub use kubelet::{KubeletError, check_kubelet};
+pub use kubelet::{KubeletError, check_kubelet, unusable_in_kubelet};
 
 use crate::model::buffer::{BufferStatus, CapacityBuffer, PodTemplate};
 use crate::model::claim::NodeClaim;

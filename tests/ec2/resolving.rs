@@ -224,7 +224,7 @@ async fn a_class_says_what_is_wrong_with_it_and_buys_nothing() {
 
 /// A repository is refused with such a class; one that was edited in the cluster buys nothing.
 ///
-/// Rows: AWS-189, AWS-190, AWS-191, AWS-192, AWS-193
+/// Rows: AWS-189, AWS-190, AWS-191, AWS-192, AWS-193, AWS-200
 #[tokio::test]
 async fn aws_189_a_kubelet_that_machines_would_not_get_is_no_valid_class() {
     let cloud = Emulator::furnished().await;
@@ -238,7 +238,20 @@ async fn aws_189_a_kubelet_that_machines_would_not_get_is_no_valid_class() {
     let custom = json!({ "amiFamily": "Custom", "amiSelectorTerms": [{ "id": own }], "userData": "hello" });
     const INVALID: Option<&str> = Some("ValidationSucceeded InvalidKubeletConfiguration");
     const UNSUPPORTED: Option<&str> = Some("ValidationSucceeded UnsupportedKubeletConfiguration");
+    const EXPRESSION: Option<&str> = Some("ValidationSucceeded KubeletExpressionsDisabled");
     for (family, kubelet, expected) in [
+        (&al2023, json!({ "maxPods": "ten" }), EXPRESSION),
+        (&al2023, json!({ "kubeReserved": { "cpu": "vcpus * 30" } }), EXPRESSION),
+        (&custom, json!({ "systemReserved": { "memory": "100%" } }), EXPRESSION),
+        (&al2023, json!({ "kubeReserved": { "cpu": "80m", "memory": "1Gi" } }), None),
+        (&al2023, json!({ "maxPods": 5_000_000_000_i64 }), INVALID),
+        (&al2023, json!({ "imageGCHighThresholdPercent": 50 }), INVALID),
+        (&al2023, json!({ "imageGCLowThresholdPercent": 90 }), INVALID),
+        (&al2023, json!({ "imageGCHighThresholdPercent": 90 }), None),
+        (&al2023, json!({ "cpuManagerPolicy": "nope" }), INVALID),
+        (&al2023, json!({ "cpuManagerPolicy": "static", "topologyManagerPolicy": "restricted" }), None),
+        (&al2023, json!({ "registerNode": false }), INVALID),
+        (&al2023, json!({ "clusterDNS": ["not-an-ip"] }), INVALID),
         (&al2023, json!({ "maxPods": -1 }), INVALID),
         (&al2023, json!({ "evictionHard": { "memory.available": "a lot" } }), INVALID),
         (&bottlerocket, json!({ "imageGCHighThresholdPercent": 101 }), INVALID),

@@ -1,12 +1,11 @@
 //! What the API server stores of a node class and its controller, or EC2, cannot use.
 
-// Only how an address is written: nothing is asked of a network.
-use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use serde_json::Value;
 
+use crate::api;
 use crate::api::ec2nodeclass::VOLUME_TYPES;
 use crate::gitops::diagnostic::{Diagnostic, Place};
 use crate::gitops::rendered::{Draft, place_of};
@@ -18,7 +17,7 @@ pub(super) fn check(draft: &Draft, found: &mut Vec<Diagnostic>) {
     performance(draft, found);
     reservations(draft, found);
     pods_per_node(draft, found);
-    name_servers(draft, found);
+    kubelet(draft, found);
     user_data(draft, found);
 }
 
@@ -200,13 +199,13 @@ fn reservations(draft: &Draft, found: &mut Vec<Diagnostic>) {
     }
 }
 
-fn name_servers(draft: &Draft, found: &mut Vec<Diagnostic>) {
-    let servers = draft.manifest["spec"]["kubelet"]["clusterDNS"].as_array();
-    for (at, server) in servers.into_iter().flatten().enumerate() {
-        if let Some(text) = Value::as_str(server).filter(|text| text.parse::<IpAddr>().is_err()) {
-            let here = place(draft, &format!("spec.kubelet.clusterDNS[{at}]"));
-            let message = format!("\"{text}\" in `clusterDNS` is not an IP address");
-            found.push(Diagnostic::error("PRV1623", here, message).help("write it like \"10.100.0.10\""));
-        }
+fn kubelet(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    for error in api::unusable_in_kubelet(&draft.manifest["spec"]) {
+        let here = place(draft, &format!("spec.{}", error.path));
+        let diagnostic = Diagnostic::error("PRV1623", here, error.message);
+        found.push(match error.help {
+            Some(help) => diagnostic.help(help),
+            None => diagnostic,
+        });
     }
 }

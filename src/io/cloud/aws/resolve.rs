@@ -87,6 +87,7 @@ impl Shared {
         api::check_kubelet(class).map_err(|error| {
             let reason = match error {
                 KubeletError::Invalid(_) => "InvalidKubeletConfiguration",
+                KubeletError::Expression(_) => "KubeletExpressionsDisabled",
                 KubeletError::Unsupported(_) => "UnsupportedKubeletConfiguration",
             };
             (reason, error.to_string())
