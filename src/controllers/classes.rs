@@ -26,9 +26,12 @@ use crate::model::name::{ClassName, Namespace, ObjectKey};
 const REPEAT: SignedDuration = SignedDuration::from_mins(5);
 /// How soon after the cloud or the API server did not answer.
 const RETRY: SignedDuration = SignedDuration::from_secs(15);
-/// How often is looked whether a deleted class has still claims, and how often that is told.
+/// How often is looked whether a deleted class has still claims.
 const CLAIMS_PERIOD: SignedDuration = SignedDuration::from_secs(2);
-const CLAIMS_TOLD_PERIOD: SignedDuration = SignedDuration::from_mins(10);
+/// How often is told why a deleted class does not go.
+const TOLD_PERIOD: SignedDuration = SignedDuration::from_mins(10);
+/// Upstream's word for a class that has still claims.
+const WAITING: &str = "WaitingOnNodeClaimTermination";
 
 pub(super) struct Classes<P> {
     provider: Arc<P>,
@@ -43,8 +46,8 @@ pub(super) struct Classes<P> {
     resolved: BTreeMap<ClassName, (Arc<Value>, Timestamp)>,
     /// When a class is to be held or let go again that could not be.
     later: BTreeMap<ClassName, Timestamp>,
-    /// When it was told last that a deleted class has still claims.
-    claims_told: BTreeMap<ClassName, Timestamp>,
+    /// What was told last of a deleted class, and when.
+    told: BTreeMap<ClassName, (&'static str, Timestamp)>,
     has_changed: bool,
     tasks: JoinSet<(ClassName, Done)>,
 }
@@ -56,6 +59,8 @@ enum Done {
     },
     /// Held or let go; `None`: it could not be.
     Written(Option<Box<Change>>),
+    /// It cannot go, for this reason.
+    Stays(String),
 }
 
 impl<P: CloudProvider> Classes<P> {
@@ -74,7 +79,7 @@ impl<P: CloudProvider> Classes<P> {
             busy: BTreeSet::new(),
             resolved: BTreeMap::new(),
             later: BTreeMap::new(),
-            claims_told: BTreeMap::new(),
+            told: BTreeMap::new(),
             has_changed: false,
             tasks: JoinSet::new(),
         }
@@ -91,7 +96,7 @@ impl<P: CloudProvider> Classes<P> {
                 self.manifests.remove(&name);
                 self.resolved.remove(&name);
                 self.later.remove(&name);
-                self.claims_told.remove(&name);
+                self.told.remove(&name);
             }
         }
         self.has_changed = true;
@@ -118,16 +123,20 @@ impl<P: CloudProvider> Classes<P> {
                 drop(self.answers.send(Answer::Changed(change)));
             }
             Done::Written(None) => drop(self.later.insert(class, after(now, RETRY))),
+            Done::Stays(why) => {
+                self.later.insert(class, after(now, RETRY));
+                self.tell(class, "NodeClassTerminationFailed", why, now);
+            }
         }
     }
 
     /// Starts what is due; when to be asked again.
     pub fn decide(&mut self, engine: &Engine, now: Timestamp) -> Option<Timestamp> {
         let has_changed = std::mem::take(&mut self.has_changed);
-        let is_held = self.provider.has_belongings();
+        let has_belongings = self.provider.has_belongings();
         let mut wakes = Vec::new();
         for class in engine.own_classes() {
-            if is_held && !self.bears(class.name) {
+            if has_belongings && !self.bears(class.name) {
                 if !class.is_deleting {
                     wakes.extend(self.hold(class.name, now));
                 }
@@ -145,13 +154,11 @@ impl<P: CloudProvider> Classes<P> {
             }
             wakes.extend(self.resolved.get(&class.name).map(|(_, next)| *next));
         }
-        if is_held {
-            // It may be that no pool says any more whose they are.
-            let deleted = engine.cluster().classes.values().filter(|class| class.is_deleting);
-            for class in deleted.filter(|class| engine.may_let_go(class)) {
-                if self.bears(class.name) {
-                    wakes.extend(self.let_go(class, engine.cluster(), now));
-                }
+        // It may be that no pool says any more whose they are, or that another cloud held them.
+        let deleted = engine.cluster().classes.values().filter(|class| class.is_deleting);
+        for class in deleted.filter(|class| engine.may_let_go(class)) {
+            if self.bears(class.name) {
+                wakes.extend(self.let_go(class, engine.cluster(), now));
             }
         }
         wakes.into_iter().min()
@@ -190,7 +197,8 @@ impl<P: CloudProvider> Classes<P> {
         let claims =
             claims.filter(|claim| claim.spec.class.is_ours() && claim.spec.class.name == name).count();
         if claims > 0 {
-            self.tell_of_claims(name, claims, now);
+            let message = format!("It stays until the {claims} NodeClaims that use it are gone.");
+            self.tell(name, WAITING, message, now);
             let later = after(now, CLAIMS_PERIOD);
             self.later.insert(name, later);
             return Some(later);
@@ -200,10 +208,10 @@ impl<P: CloudProvider> Classes<P> {
             let (provider, writer, class) = (self.provider.clone(), self.writer.clone(), class.clone());
             self.tasks.spawn(async move {
                 if let Err(error) = provider.clear(class).await {
-                    tracing::warn!(
-                        "EC2NodeClass {name} stays until what was made for it is deleted: {error}"
+                    return (
+                        name,
+                        Done::Stays(format!("It stays until what was made for it is deleted: {error}")),
                     );
-                    return (name, Done::Written(None));
                 }
                 (name, written(name, writer.finalize_class(name).await))
             });
@@ -211,17 +219,21 @@ impl<P: CloudProvider> Classes<P> {
         None
     }
 
-    fn tell_of_claims(&mut self, class: ClassName, claims: usize, now: Timestamp) {
-        let told = self.claims_told.get(&class);
-        if told.is_some_and(|at| now.duration_since(*at) < CLAIMS_TOLD_PERIOD) || !self.permit.is_valid() {
+    /// Says at a class why it does not go, once in a while.
+    fn tell(&mut self, class: ClassName, reason: &'static str, message: String, now: Timestamp) {
+        let told = self.told.get(&class).filter(|(former, _)| *former == reason);
+        if told.is_some_and(|(_, at)| now.duration_since(*at) < TOLD_PERIOD) || !self.permit.is_valid() {
             return;
         }
-        self.claims_told.insert(class, now);
+        self.told.insert(class, (reason, now));
+        let is_warning = reason != WAITING;
+        if is_warning {
+            tracing::warn!("EC2NodeClass {class}: {message}");
+        }
         let key = ObjectKey { namespace: Namespace::new(""), name: class.0 };
         let (kube, uid) = (self.writer.kube().clone(), self.writer.uid_of(Kind::NodeClass, key));
         tokio::spawn(async move {
-            let message = format!("It stays until the {claims} NodeClaims that use it are gone.");
-            let told = Told { is_warning: false, reason: "WaitingOnNodeClaimTermination", message: &message };
+            let told = Told { is_warning, reason, message: &message };
             if let Err(error) = events::tell(&kube, (Kind::NodeClass, key), uid, told, now).await {
                 tracing::debug!("an event about EC2NodeClass {class} is not written: {error}");
             }

@@ -23,8 +23,9 @@ use crate::model::symbol::Symbol;
 
 /// Names are given at most so often: calls that change something are few, and machines are bought by the same.
 const PERIOD: SignedDuration = SignedDuration::from_secs(1);
-/// How soon after the cloud refused one it is asked again.
+/// How soon after the cloud refused one it is asked again, and how soon for another: what it refuses may be all of them.
 const RETRY: SignedDuration = SignedDuration::from_mins(5);
+const PAUSE: SignedDuration = SignedDuration::from_mins(1);
 
 pub(super) struct Names<P> {
     provider: Arc<P>,
@@ -83,8 +84,9 @@ impl<P: CloudProvider> Names<P> {
         match named {
             Named::Done | Named::Void => drop(self.unnamed.remove(&claim)),
             Named::Later => {
-                let later = clock::now().saturating_add(RETRY).unwrap_or(Timestamp::MAX);
-                self.unnamed.entry(claim).and_modify(|at| *at = later);
+                let after = |wait| clock::now().saturating_add(wait).unwrap_or(Timestamp::MAX);
+                self.unnamed.entry(claim).and_modify(|at| *at = after(RETRY));
+                self.next = after(PAUSE);
             }
         }
     }

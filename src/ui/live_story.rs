@@ -28,8 +28,8 @@ impl Consent {
         let typed = if self.can_type { format!(" type `confirm {digits}`, or") } else { String::new() };
         let environment = &self.environment;
         format!(
-            "to let it happen,{typed} annotate the Environment: kubectl annotate environments.provisor.dev {environment} \
-             {ANNOTATION_CONFIRM}={digits}"
+            "to let it happen,{typed} annotate the Environment, which somebody must have made (docs/guide/sync.md): kubectl annotate \
+             environments.provisor.dev {environment} {ANNOTATION_CONFIRM}={digits}"
         )
     }
 }

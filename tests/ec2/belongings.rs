@@ -79,6 +79,11 @@ async fn what_was_made_for_a_class_is_cleared_away_and_nothing_else() {
     cloud.fail("DeleteInstanceProfile", "DeleteConflict", 409, 1).await;
     let error = provider.clear(class(json!({}))).await.expect_err("IAM refused").to_string();
     assert!(error.contains("DeleteInstanceProfile") && error.contains("DeleteConflict"), "{error}");
+    // Whoever names a profile may not be allowed to ask for any.
+    let own = class(json!({ "role": null, "instanceProfile": "mine" }));
+    cloud.fail("ListInstanceProfiles", "AccessDenied", 403, 1).await;
+    assert_eq!(provider.clear(own).await, Ok(()));
+    assert!(provider.clear(class(json!({}))).await.expect_err("denied").to_string().contains("AccessDenied"));
     // A successor, and the same again.
     for provider in [cloud.provider(), provider.clone()] {
         provider.clear(class(json!({}))).await.expect("cleared away");
@@ -127,6 +132,7 @@ fn a_class_goes_when_its_claims_are_gone_and_leaves_nothing() {
     bench.wait("told that it waits", || bench.list("/api/v1/namespaces/default/events").iter().any(is_it));
     assert!(region.calls("DeleteInstanceProfile").is_empty(), "machines still use it");
     assert_eq!(text(&class(), "/metadata/uid"), text(&first, "/metadata/uid"));
+    region.runtime.block_on(region.cloud.fail("DeleteInstanceProfile", "AccessDenied", 403, 1));
     bench.scale("small", 0);
     for claim in bench.claims() {
         let path = format!("/apis/karpenter.sh/v1/nodeclaims/{}", text(&claim, "/metadata/name"));
@@ -137,7 +143,12 @@ fn a_class_goes_when_its_claims_are_gone_and_leaves_nothing() {
         is_true(&now, "Ready") && text(&now, "/metadata/uid") != text(&first, "/metadata/uid")
     });
     assert!(region.living().is_empty(), "it went before its machines");
-    assert_eq!(region.calls("DeleteInstanceProfile").len(), 1);
+    assert_eq!(region.calls("DeleteInstanceProfile").len(), 2, "refused, and once more");
+    let is_it = |event: &Value| {
+        text(event, "/reason") == "NodeClassTerminationFailed"
+            && text(event, "/message").contains("AccessDenied")
+    };
+    assert!(bench.list("/api/v1/namespaces/default/events").iter().any(is_it), "told at the class");
     assert_eq!(region.calls("CreateInstanceProfile").len(), 2);
     region.expect_permitted();
     assert_eq!(running.stop(), 130, "asked to end, it ends");

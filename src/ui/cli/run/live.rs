@@ -395,7 +395,7 @@ fn unseen(host: &str, args: &Args) -> Failure {
     let time = args.duration.as_deref().unwrap_or_default();
     Failure::outside(format!("nothing was known of the cluster {host} when the {time} of --for had passed"))
         .help(
-            "what the API server answered is in the log above; give it longer, or see that it can be reached",
+            "what the API server answered, if it did, is in the log above; give it longer, or see that it can be reached",
         )
 }
 
