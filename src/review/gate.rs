@@ -11,12 +11,23 @@ use crate::gitops::window::matches;
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
 
+const UNCOMPARED: &str = "not known, because the base is not valid";
+
 /// Why the numbers of an environment are not known.
 fn unknown(environment: &EnvironmentReview) -> &'static str {
     match environment.change {
-        Change::Unknown => "not known, because the base is not valid",
+        Change::Unknown => UNCOMPARED,
         _ => "not known without a snapshot or a simulation.toml for it",
     }
+}
+
+fn uncompared(without_base: &[&str]) -> String {
+    format!("{}: {UNCOMPARED}", without_base.join(", "))
+}
+
+/// Whether pods may lose their place although no pool of theirs is seen to go.
+fn may_lose(environment: &EnvironmentReview) -> bool {
+    matches!(environment.change, Change::Removed | Change::Unknown)
 }
 
 /// How much more a proposal may cost.
@@ -73,7 +84,7 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
     }
     if gates.unknown_bases && !without_base.is_empty() {
         let names = without_base.join(", ");
-        let advice = "compare with the last commit that was, or agree to it with --fail-on none";
+        let advice = "compare with the last commit that was, or agree to it with --fail-on none and without other gates";
         say("base", false, format!("the base is not valid, so what changes is not known: {names}; {advice}"));
     }
     if gates.unschedulable {
@@ -85,9 +96,8 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
         let doubtful: Vec<&EnvironmentReview> =
             changed.iter().filter(|environment| environment.pods.is_none()).copied().collect();
         // Where a pool goes, so may the only place of some pod.
-        let is_in_doubt = doubtful
-            .iter()
-            .any(|environment| environment.change == Change::Removed || !destroyed(environment).is_empty());
+        let is_in_doubt =
+            doubtful.iter().any(|environment| may_lose(environment) || !destroyed(environment).is_empty());
         let mut why: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for environment in &doubtful {
             why.entry(unknown(environment)).or_default().push(&environment.name);
@@ -103,11 +113,12 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
     }
     if gates.destructive {
         let gone: Vec<String> = changed.iter().flat_map(|environment| destroyed(environment)).collect();
-        let message = match gone.is_empty() {
-            true => "no pool with nodes is removed".into(),
-            false => format!("removed with nodes: {}", gone.join(", ")),
+        let message = match (gone.is_empty(), without_base.is_empty()) {
+            (true, true) => "no pool with nodes is removed".into(),
+            (true, false) => uncompared(without_base),
+            (false, _) => format!("removed with nodes: {}", gone.join(", ")),
         };
-        say("destructive", gone.is_empty(), message);
+        say("destructive", gone.is_empty() && without_base.is_empty(), message);
     }
     if gates.findings {
         let new = |environment: &EnvironmentReview| {
@@ -121,11 +132,12 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
     if !gates.protected.is_empty() {
         let touched: BTreeSet<String> =
             changed.iter().flat_map(|environment| touched(environment, &gates.protected)).collect();
-        let message = match touched.is_empty() {
-            true => "no protected pool is touched".into(),
-            false => format!("protected: {}", touched.into_iter().collect::<Vec<_>>().join(", ")),
+        let passed = touched.is_empty() && without_base.is_empty();
+        let message = match (touched.is_empty(), without_base.is_empty()) {
+            (true, true) => "no protected pool is touched".into(),
+            (true, false) => uncompared(without_base),
+            (false, _) => format!("protected: {}", touched.into_iter().collect::<Vec<_>>().join(", ")),
         };
-        let passed = message.starts_with("no ");
         say("protect", passed, message);
     }
     for environment in &changed {

@@ -25,7 +25,10 @@ pub fn headline(environments: &[EnvironmentReview], without_base: &[&str]) -> St
         }
         let others = headline(&compared, &[]);
         // There is something to say, if not of these.
-        return format!("{unknown}; {}", others.strip_prefix(NOTHING).unwrap_or(&others));
+        return match others.strip_prefix(NOTHING) {
+            Some(nothing) => format!("{unknown}; {nothing} elsewhere"),
+            None => format!("{unknown}; {others}"),
+        };
     }
     let policies = environments.iter().flat_map(|environment| &environment.policies);
     let denials = policies.filter(|policy| policy.severity == "deny");

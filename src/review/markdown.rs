@@ -30,7 +30,7 @@ pub fn markdown(review: &Review, set: &str) -> String {
     let mut sections = vec![table(review), needs_action];
     let changed: Vec<&EnvironmentReview> =
         review.environments.iter().filter(|environment| environment.change != Change::Unchanged).collect();
-    for environment in &changed {
+    for environment in changed.iter().filter(|environment| environment.change != Change::Unknown) {
         sections.push(what_changes(environment));
     }
     for environment in &changed {

@@ -302,6 +302,12 @@ fn rev_043_a_base_that_is_not_valid_is_no_pass_and_no_fault_of_the_proposal() {
     );
     let review = proposal.json("--base broken --fail-on none --max-cost-increase 5%", 1);
     assert_eq!(review["gates"][0]["message"], "prod: not known, because the base is not valid");
+    let review = proposal.json("--base broken --fail-on destructive,unschedulable --protect *", 1);
+    let gates = review["gates"].as_array().expect("a list");
+    assert!(
+        gates.len() == 4 && gates.iter().all(|gate| gate["passed"] == false),
+        "not knowing is no pass: {gates:#?}"
+    );
     let table = proposal.review("--base broken --output markdown");
     assert!(said(&table).contains("| `prod` | not known: the base is not valid |"), "{}", said(&table));
     // Beside one that does not change: a comment is still worth writing (deploy/ci/provisor-comment).
@@ -315,7 +321,7 @@ fn rev_043_a_base_that_is_not_valid_is_no_pass_and_no_fault_of_the_proposal() {
     beside.git(&["branch", "broken"]);
     beside.edit("environments/prod.toml", "\"on-demant\"", "\"spot\"");
     let headline = beside.json("--base broken", 1)["headline"].clone();
-    assert_eq!(headline, "prod cannot be compared: the base is not valid; no capacity change");
+    assert_eq!(headline, "prod cannot be compared: the base is not valid; no capacity change elsewhere");
     assert!(gate["message"].as_str().unwrap().contains("prod"), "{gate}");
     proposal.json("--base broken --fail-on none", 0);
     proposal.json("--base broken~1", 0);
