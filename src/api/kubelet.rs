@@ -84,36 +84,56 @@ pub fn unusable_in_kubelet(spec: &serde_json::Value) -> Vec<FieldError> {
 
 /// What a kubelet uses where one of the two is not said.
 const GC_DEFAULTS: (i64, i64) = (85, 80);
-const POLICIES: [(&str, &[&str]); 3] = [
+/// An empty text stands for the first.
+const POLICIES: [(&str, &[&str]); 4] = [
     ("cpuManagerPolicy", &["none", "static"]),
     ("memoryManagerPolicy", &["None", "Static"]),
     ("topologyManagerPolicy", &["none", "best-effort", "restricted", "single-numa-node"]),
+    ("topologyManagerScope", &["container", "pod"]),
 ];
+/// Numbers of 64 bits; all others have 32.
+const LONG: [&str; 2] = ["podPidsLimit", "maxOpenFiles"];
 
 /// What has the right form, and with what no kubelet starts, or none joins.
 fn check_start(kubelet: &Field<'_, '_>) {
     let whole = |key: &str| kubelet.get(key).value().and_then(serde_json::Value::as_i64);
-    for key in ["maxPods", "podsPerCore", "evictionMaxPodGracePeriod"] {
-        if let Some(number) = whole(key).filter(|number| *number > i64::from(i32::MAX)) {
-            kubelet
-                .get(key)
-                .runtime_error(format!("{key} is {number}, which is more than a kubelet can count"));
+    for (key, field) in kubelet.entries() {
+        if let Some(number) =
+            whole(key).filter(|number| *number > i64::from(i32::MAX) && !LONG.contains(&key))
+        {
+            field.runtime_error(format!("{key} is {number}, which is more than a kubelet can count"));
         }
     }
-    let [high, low] = ["imageGCHighThresholdPercent", "imageGCLowThresholdPercent"].map(whole);
+    let (over, under) = ("imageGCHighThresholdPercent", "imageGCLowThresholdPercent");
+    let [high, low] = [over, under].map(|key| whole(key).filter(|share| (0..=100).contains(share)));
     if high.is_some() != low.is_some() && high.unwrap_or(GC_DEFAULTS.0) <= low.unwrap_or(GC_DEFAULTS.1) {
-        kubelet.runtime_error(format!(
-            "imageGCHighThresholdPercent, {}, must be above imageGCLowThresholdPercent, {}; the kubelet's own are {} and {}",
+        kubelet.get(if high.is_some() { over } else { under }).runtime_error(format!(
+            "{over}, {}, must be above {under}, {}; the kubelet's own are {} and {}",
             high.unwrap_or(GC_DEFAULTS.0),
             low.unwrap_or(GC_DEFAULTS.1),
             GC_DEFAULTS.0,
             GC_DEFAULTS.1
         ));
     }
+    for table in ["evictionHard", "evictionSoft"] {
+        for (signal, value) in entries(&kubelet.get(table)) {
+            let amount = value.value().and_then(|value| value.as_str()?.parse::<Quantity>().ok());
+            if amount.is_some_and(|amount| amount.millis() == 0) {
+                let help = Some("write \"0%\" for none".to_owned());
+                value.note(
+                    Stage::Runtime,
+                    format!("{signal} of {table} is nothing, which is no threshold"),
+                    help,
+                );
+            }
+        }
+    }
     for (key, known) in POLICIES {
         let field = kubelet.get(key);
-        if let Some(text) =
-            field.value().and_then(|value| value.as_str()).filter(|text| !known.contains(text))
+        if let Some(text) = field
+            .value()
+            .and_then(|value| value.as_str())
+            .filter(|text| !text.is_empty() && !known.contains(text))
         {
             field.runtime_error(format!("{key} is \"{text}\", and may be {}", known.join(", ")));
         }
