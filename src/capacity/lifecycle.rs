@@ -136,6 +136,10 @@ pub(crate) fn advance(context: &Context, launches: &mut Launches, claim: &NodeCl
     } else {
         // Until here the answer may be of use again: what it led to is assumed, and writing it may fail.
         launches.forget(claim.name);
+        // Whoever initialized it may know of no taint that stands there while it opens.
+        if let Some(node) = context.cluster.node_of(claim).filter(|node| is_closed(node)) {
+            open(node, &mut steps);
+        }
     }
     steps
 }
@@ -337,7 +341,7 @@ fn register(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
         [node] => {
             let closed = closed_until(context, claim, node);
             closed.into_iter().for_each(|until| steps.wake(until));
-            sync_node(claim, node, closed.is_some(), now, steps);
+            sync_node(claim, node, now, steps);
         }
         found => {
             let deadline = waited_since(claim, now) + context.patience.registration;
@@ -399,9 +403,19 @@ fn could_take_pods(node: &Node) -> bool {
     node.is_ready() && !node.taints.iter().any(|taint| taint.is_ephemeral() && !taint.keeps_closed())
 }
 
-/// The node of a claim gets all that the claim says of it, and opens if it is not to stay closed and pods would not come in the same moment.
-fn sync_node(claim: &NodeClaim, node: &Node, stays_closed: bool, now: Timestamp, steps: &mut Steps) {
-    let is_marked = node.taints.iter().any(Taint::keeps_closed);
+fn is_closed(node: &Node) -> bool {
+    node.taints.iter().any(Taint::keeps_closed)
+}
+
+fn open(node: &Node, steps: &mut Steps) {
+    let remove_taints = node.taints.iter().filter(|taint| taint.keeps_closed()).copied().collect();
+    let change = NodeChange { remove_taints, ..NodeChange::default() };
+    steps.push(Action::UpdateNode { node: node.name, change }, "Opened", "pods may come");
+}
+
+/// The node of a claim gets all that the claim says of it, and what lives there may stay; it opens with the next write.
+fn sync_node(claim: &NodeClaim, node: &Node, now: Timestamp, steps: &mut Steps) {
+    let is_marked = is_closed(node);
     if !is_marked && !node.labels.contains_key(&*label::REGISTERED) {
         let message = format!(
             "it joined without the taint {}, so pods may have come before it was ready; let its kubelet register with the taint",
@@ -427,7 +441,7 @@ fn sync_node(claim: &NodeClaim, node: &Node, stays_closed: bool, now: Timestamp,
     if !keeps_taints {
         merge_taints(&mut missing, wanted.filter(is_missing).copied());
     }
-    if is_marked && (stays_closed || could_take_pods(node)) {
+    if is_marked {
         missing.push(Taint::unopened());
     }
     let change = NodeChange {
@@ -453,21 +467,15 @@ fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
         [node] => Some(*node),
         _ => None,
     };
-    let is_closed = |node: &Node| node.taints.iter().any(Taint::keeps_closed);
     if let Some(node) = node.filter(|node| is_closed(node)) {
         let closed = closed_until(context, claim, node);
         if !node.labels.contains_key(&*label::REGISTERED) {
             // The claim was written and the node was not, before a crash: it is done again.
-            return sync_node(claim, node, closed.is_some(), context.now, steps);
+            return sync_node(claim, node, context.now, steps);
         }
         match closed {
             Some(until) => steps.wake(until),
-            None => {
-                let remove_taints =
-                    node.taints.iter().filter(|taint| taint.keeps_closed()).copied().collect();
-                let change = NodeChange { remove_taints, ..NodeChange::default() };
-                return steps.push(Action::UpdateNode { node: node.name, change }, "Opened", "pods may come");
-            }
+            None => return open(node, steps),
         }
     }
     let (status, reason, message) = match node.map(|node| missing_for_initialization(claim, node)) {
