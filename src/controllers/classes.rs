@@ -14,7 +14,7 @@ use crate::capacity::cluster::Cluster;
 use crate::capacity::engine::Engine;
 use crate::io::clock;
 use crate::io::cloud::CloudProvider;
-use crate::io::kube::apply::{Writer, Written};
+use crate::io::kube::apply::{CLASS_FINALIZER, Writer, Written};
 use crate::io::kube::events::{self, Told};
 use crate::io::kube::lease::Permit;
 use crate::io::kube::{Change, Kind, status};
@@ -30,6 +30,9 @@ const RETRY: SignedDuration = SignedDuration::from_secs(15);
 const CLAIMS_PERIOD: SignedDuration = SignedDuration::from_secs(2);
 /// How often is told why a deleted class does not go.
 const TOLD_PERIOD: SignedDuration = SignedDuration::from_mins(10);
+/// What a class is held for, as its annotation says.
+const PROFILES: &str = "profiles";
+const TEMPLATES: &str = "templates";
 /// Upstream's word for a class that has still claims.
 const WAITING: &str = "WaitingOnNodeClaimTermination";
 
@@ -47,7 +50,7 @@ pub(super) struct Classes<P> {
     /// When a class is to be held or let go again that could not be.
     later: BTreeMap<ClassName, Timestamp>,
     /// What was told last of a deleted class, and when.
-    told: BTreeMap<ClassName, (&'static str, Timestamp)>,
+    told: BTreeMap<ClassName, (String, Timestamp)>,
     has_changed: bool,
     tasks: JoinSet<(ClassName, Done)>,
 }
@@ -135,14 +138,9 @@ impl<P: CloudProvider> Classes<P> {
         let has_changed = std::mem::take(&mut self.has_changed);
         let has_belongings = self.provider.has_belongings();
         let mut wakes = Vec::new();
-        for class in engine.own_classes() {
-            if has_belongings && !self.bears(class.name) {
-                if !class.is_deleting {
-                    wakes.extend(self.hold(class.name, now));
-                }
-                continue;
-            }
-            if class.is_deleting {
+        for class in engine.own_classes().filter(|class| !class.is_deleting) {
+            if has_belongings && !self.holds(class) {
+                wakes.extend(self.hold(class, now));
                 continue;
             }
             let due = self
@@ -154,32 +152,42 @@ impl<P: CloudProvider> Classes<P> {
             }
             wakes.extend(self.resolved.get(&class.name).map(|(_, next)| *next));
         }
-        // It may be that no pool says any more whose they are, or that another cloud held them.
+        // It may be that no pool says any more whose they are. What another cloud holds is let go by whom the class belongs to.
+        let is_ours = |class: &Arc<NodeClass>| match has_belongings {
+            true => engine.may_let_go(class),
+            false => engine.own_classes().any(|own| own.name == class.name),
+        };
         let deleted = engine.cluster().classes.values().filter(|class| class.is_deleting);
-        for class in deleted.filter(|class| engine.may_let_go(class)) {
-            if self.bears(class.name) {
+        for class in deleted.filter(|class| is_ours(class)) {
+            if self.mark_of(class.name).is_some() {
                 wakes.extend(self.let_go(class, engine.cluster(), now));
             }
         }
         wakes.into_iter().min()
     }
 
-    /// Whether a class bears our mark that something is to be cleared away before it goes.
-    fn bears(&self, class: ClassName) -> bool {
-        self.manifests
-            .get(&class)
-            .and_then(|object| object.pointer("/metadata/annotations")?.get(annotation::HELD.as_str()))
-            .is_some()
+    /// What a class that we hold is held for.
+    fn mark_of(&self, class: ClassName) -> Option<&str> {
+        let object = self.manifests.get(&class)?;
+        let finalizers = object.pointer("/metadata/finalizers")?.as_array()?;
+        let mark = object.pointer("/metadata/annotations")?.get(annotation::HELD.as_str())?.as_str()?;
+        finalizers.iter().any(|name| name == CLASS_FINALIZER).then_some(mark)
+    }
+
+    /// Whether all that is made for a class would be cleared away. One that had a role once had a profile.
+    fn holds(&self, class: &NodeClass) -> bool {
+        self.mark_of(class.name).is_some_and(|mark| mark == PROFILES || !has_role(class))
     }
 
     /// When it is to be tried again.
-    fn hold(&mut self, class: ClassName, now: Timestamp) -> Option<Timestamp> {
-        if let Some(later) = self.later.get(&class).filter(|later| **later > now) {
+    fn hold(&mut self, class: &NodeClass, now: Timestamp) -> Option<Timestamp> {
+        let (name, what) = (class.name, if has_role(class) { PROFILES } else { TEMPLATES });
+        if let Some(later) = self.later.get(&name).filter(|later| **later > now) {
             return Some(*later);
         }
-        if self.permit.is_valid() && self.busy.insert(class) {
+        if self.permit.is_valid() && self.busy.insert(name) {
             let writer = self.writer.clone();
-            self.tasks.spawn(async move { (class, written(class, writer.hold_class(class).await)) });
+            self.tasks.spawn(async move { (name, written(name, writer.hold_class(name, what).await)) });
         }
         None
     }
@@ -205,9 +213,15 @@ impl<P: CloudProvider> Classes<P> {
         }
         if self.permit.is_valid() {
             self.busy.insert(name);
+            let had_role = self.mark_of(name) == Some(PROFILES);
+            if had_role && !self.provider.has_belongings() {
+                tracing::warn!(
+                    "EC2NodeClass {name} goes; the instance profiles that were made for it in AWS stay"
+                );
+            }
             let (provider, writer, class) = (self.provider.clone(), self.writer.clone(), class.clone());
             self.tasks.spawn(async move {
-                if let Err(error) = provider.clear(class).await {
+                if let Err(error) = provider.clear(class, had_role).await {
                     return (
                         name,
                         Done::Stays(format!("It stays until what was made for it is deleted: {error}")),
@@ -221,12 +235,14 @@ impl<P: CloudProvider> Classes<P> {
 
     /// Says at a class why it does not go, once in a while.
     fn tell(&mut self, class: ClassName, reason: &'static str, message: String, now: Timestamp) {
-        let told = self.told.get(&class).filter(|(former, _)| *former == reason);
+        let is_warning = reason != WAITING;
+        // How many it waits for is told once in a while, another refusal at once.
+        let word = if is_warning { message.clone() } else { reason.to_owned() };
+        let told = self.told.get(&class).filter(|(former, _)| *former == word);
         if told.is_some_and(|(_, at)| now.duration_since(*at) < TOLD_PERIOD) || !self.permit.is_valid() {
             return;
         }
-        self.told.insert(class, (reason, now));
-        let is_warning = reason != WAITING;
+        self.told.insert(class, (word, now));
         if is_warning {
             tracing::warn!("EC2NodeClass {class}: {message}");
         }
@@ -276,6 +292,10 @@ fn written(class: ClassName, written: Written) -> Done {
             Done::Written(None)
         }
     }
+}
+
+fn has_role(class: &NodeClass) -> bool {
+    class.spec["role"].as_str().is_some_and(|role| !role.is_empty())
 }
 
 fn after(now: Timestamp, wait: SignedDuration) -> Timestamp {

@@ -77,16 +77,23 @@ async fn what_was_made_for_a_class_is_cleared_away_and_nothing_else() {
     };
     assert_eq!(templates().await, 1);
     cloud.fail("DeleteInstanceProfile", "DeleteConflict", 409, 1).await;
-    let error = provider.clear(class(json!({}))).await.expect_err("IAM refused").to_string();
+    let error = provider.clear(class(json!({})), true).await.expect_err("IAM refused").to_string();
     assert!(error.contains("DeleteInstanceProfile") && error.contains("DeleteConflict"), "{error}");
     // Whoever names a profile may not be allowed to ask for any.
     let own = class(json!({ "role": null, "instanceProfile": "mine" }));
     cloud.fail("ListInstanceProfiles", "AccessDenied", 403, 1).await;
-    assert_eq!(provider.clear(own).await, Ok(()));
-    assert!(provider.clear(class(json!({}))).await.expect_err("denied").to_string().contains("AccessDenied"));
+    assert_eq!(provider.clear(own, false).await, Ok(()));
+    assert!(
+        provider
+            .clear(class(json!({})), true)
+            .await
+            .expect_err("denied")
+            .to_string()
+            .contains("AccessDenied")
+    );
     // A successor, and the same again.
     for provider in [cloud.provider(), provider.clone()] {
-        provider.clear(class(json!({}))).await.expect("cleared away");
+        provider.clear(class(json!({})), true).await.expect("cleared away");
     }
     assert_eq!(templates().await, 0);
     let left = cloud.raw("iam", &[("Action", "ListInstanceProfiles")]).await;
@@ -126,6 +133,7 @@ fn a_class_goes_when_its_claims_are_gone_and_leaves_nothing() {
     let first = class();
     let finalizers = first["metadata"]["finalizers"].as_array().expect("it is held");
     assert!(finalizers.contains(&json!("karpenter.k8s.aws/termination")), "{finalizers:?}");
+    assert_eq!(text(&first, "/metadata/annotations/provisor.dev~1held"), "profiles");
 
     bench.plane.api.delete(CLASS);
     let is_it = |event: &Value| text(event, "/reason") == "WaitingOnNodeClaimTermination";

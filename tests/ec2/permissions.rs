@@ -27,7 +27,7 @@ async fn a_life_needs_no_more_than_the_policies_allow() {
     provider.terminate(instance.provider_id).await.expect("told");
     provider.notices().await.expect("nothing");
     provider.delete_idle_templates(jiff::SignedDuration::ZERO).await.expect("looked");
-    provider.clear(class(json!({}))).await.expect("cleared away");
+    provider.clear(class(json!({})), true).await.expect("cleared away");
     let allowed = permission::actions();
     let mut made = BTreeSet::new();
     for call in cloud.every_call().await.split_off(before) {

@@ -77,7 +77,7 @@ impl CloudProvider for AwsProvider {
         match self.0 {}
     }
 
-    async fn clear(&self, _: Arc<NodeClass>) -> Result<(), CloudError> {
+    async fn clear(&self, _: Arc<NodeClass>, _: bool) -> Result<(), CloudError> {
         match self.0 {}
     }
 }

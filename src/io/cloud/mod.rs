@@ -57,8 +57,13 @@ pub trait CloudProvider: Send + Sync + 'static {
         claim: ClaimName,
     ) -> impl Future<Output = Result<bool, CloudError>> + Send;
 
-    /// Deletes what was made for machines of a class, of which there are none any more. It may be told again.
-    fn clear(&self, class: Arc<NodeClass>) -> impl Future<Output = Result<(), CloudError>> + Send;
+    /// Deletes what was made for machines of a class, of which there are none any more: for one that had a role, profiles as well. It may be
+    /// told again.
+    fn clear(
+        &self,
+        class: Arc<NodeClass>,
+        had_role: bool,
+    ) -> impl Future<Output = Result<(), CloudError>> + Send;
 }
 
 /// One machine to buy, and all that is to be known for it.

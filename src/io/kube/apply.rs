@@ -23,7 +23,7 @@ use crate::model::taint::Taint;
 
 /// What holds claims and nodes until their machine is gone, and classes until nothing is left of them; Karpenter's own names for it.
 const FINALIZER: &str = "karpenter.sh/termination";
-const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
+pub const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 /// How often a write is repeated when somebody else was faster.
 const CONFLICTS_MAX: usize = 8;
 
@@ -201,12 +201,12 @@ impl Writer {
 
     // Classes.
 
-    /// Has a class stay until [`Self::finalize_class`], and says on it that this is by us: others use the same finalizer.
-    pub async fn hold_class(&self, class: ClassName) -> Written {
+    /// Has a class stay until [`Self::finalize_class`], and says on it that this is by us, and what for: others use the same finalizer.
+    pub async fn hold_class(&self, class: ClassName, what: &'static str) -> Written {
         let body = |record: &Record| {
             let mut metadata = Map::new();
             put_finalizers(&mut metadata, record, CLASS_FINALIZER, true);
-            metadata.insert("annotations".into(), json!({ annotation::HELD.as_str(): "true" }));
+            metadata.insert("annotations".into(), json!({ annotation::HELD.as_str(): what }));
             metadata.insert("resourceVersion".into(), record.version.0.to_string().into());
             json!({ "metadata": metadata })
         };

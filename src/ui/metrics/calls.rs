@@ -108,7 +108,7 @@ impl<P: CloudProvider> CloudProvider for Metered<P> {
         self.timed(NAME, self.cloud.name(machine, node, claim), without_type).await
     }
 
-    async fn clear(&self, class: Arc<NodeClass>) -> Result<(), CloudError> {
-        self.timed(CLEAR, self.cloud.clear(class), without_type).await
+    async fn clear(&self, class: Arc<NodeClass>, had_role: bool) -> Result<(), CloudError> {
+        self.timed(CLEAR, self.cloud.clear(class, had_role), without_type).await
     }
 }

@@ -286,10 +286,10 @@ impl CloudProvider for AwsProvider {
         self.shared.name(machine, node, claim).await
     }
 
-    async fn clear(&self, class: Arc<NodeClass>) -> Result<(), CloudError> {
+    async fn clear(&self, class: Arc<NodeClass>, had_role: bool) -> Result<(), CloudError> {
         self.shared.delete_templates_of(class.name).await?;
         // Whoever names a profile may allow nothing about profiles.
-        if class.spec["role"].as_str().is_some_and(|role| !role.is_empty()) {
+        if had_role {
             self.shared.delete_profiles_of(&class).await?;
         }
         let mut memory = self.shared.memory();

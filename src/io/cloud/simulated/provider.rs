@@ -254,7 +254,7 @@ impl CloudProvider for SimulatedProvider {
         Ok(true)
     }
 
-    async fn clear(&self, _: Arc<NodeClass>) -> Result<(), CloudError> {
+    async fn clear(&self, _: Arc<NodeClass>, _: bool) -> Result<(), CloudError> {
         Ok(())
     }
 }
