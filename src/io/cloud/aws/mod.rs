@@ -288,7 +288,7 @@ impl CloudProvider for AwsProvider {
 
     async fn clear(&self, class: Arc<NodeClass>, had_role: bool) -> Result<(), CloudError> {
         self.shared.delete_templates_of(class.name).await?;
-        // Whoever names a profile may allow nothing about profiles.
+        // Where a profile was always named there may be no permission about any.
         if had_role {
             self.shared.delete_profiles_of(&class).await?;
         }
