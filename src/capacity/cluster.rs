@@ -325,6 +325,11 @@ impl Cluster {
         self.guest_at.contains_key(&pod)
     }
 
+    /// The node that keeps room for it.
+    pub(crate) fn expected_on(&self, pod: ObjectKey) -> Option<NodeName> {
+        self.guest_at.get(&pod).copied()
+    }
+
     /// Nodes that keep room for pods that are not bound yet.
     pub(crate) fn hosts(&self) -> impl Iterator<Item = NodeName> {
         self.guests.keys().copied()

@@ -10,6 +10,7 @@ mod held;
 mod explained;
 mod lasting;
 mod memory;
+mod nominating;
 mod rounds;
 mod reports;
 mod regrets;
@@ -37,6 +38,7 @@ use super::disruption::{self, interruption, marking, returning};
 use super::garbage;
 use super::lifecycle::{self, Context, GiveUp, Launches};
 use super::nominations::Nominations;
+use super::openings::Openings;
 use super::plans::Plans;
 use super::pool_status::Tally;
 use super::registration::Registrations;
@@ -115,6 +117,7 @@ pub struct Engine {
     checks: Checks,
     plans: Plans,
     nominations: Nominations,
+    openings: Openings,
     /// Pools whose use changed since it was written.
     uncounted: BTreeSet<PoolName>,
     /// Overlays may have other effects than was reported.
@@ -168,6 +171,7 @@ impl Engine {
             checks: Checks::default(),
             plans: Plans::default(),
             nominations,
+            openings: Openings::default(),
             uncounted: BTreeSet::new(),
             overlays_changed: false,
             buffers_changed: BTreeSet::new(),
@@ -434,6 +438,9 @@ impl Engine {
         }
         let is_bound_anew =
             pod.node.is_some() && former.as_ref().is_none_or(|former| former.node != pod.node);
+        if let Some(node) = pod.node.filter(|_| is_bound_anew) {
+            self.nominations.exchange(&mut self.plans, pod, node, &mut self.cluster, at);
+        }
         let ended = |pod: &Pod| pod.is_terminal() || pod.deleted.is_some();
         let ends = pod.node.is_some() && ended(pod) && former.as_ref().is_none_or(|former| !ended(former));
         if is_bound_anew || ends {
@@ -578,6 +585,7 @@ impl Engine {
         // First: nothing is planned on a node whose machine is gone.
         self.collect_garbage(now, &mut out);
         self.record_pod_events(now, &mut out);
+        self.tend_openings(now, &mut out);
         self.tend(now, &mut out);
         self.keep_replicas(now, &mut out);
         self.tend_nominations(now, &mut out);
@@ -585,6 +593,7 @@ impl Engine {
         self.disrupt(now, &mut out);
         self.report_overlays(now, &mut out);
         self.report_pools(now, &mut out);
+        self.tend_openings(now, &mut out);
         self.tend(now, &mut out);
         self.decision(now, out)
     }
@@ -757,37 +766,6 @@ impl Engine {
         }
     }
 
-    /// Pods have their room on a node once it has joined, and are told before it opens to all.
-    fn nominate(&mut self, steps: &Steps, now: Timestamp, out: &mut Steps) {
-        for planned in &steps.actions {
-            if let Action::UpdateClaim { claim, change: ClaimChange { node: Some(node), .. } } =
-                &planned.action
-            {
-                self.nominations.promise(&self.plans, *claim, *node, &mut self.cluster, now);
-            }
-        }
-        let opens = steps.actions.iter().find_map(|planned| match &planned.action {
-            Action::UpdateNode { node, change } if change.opens() => Some(*node),
-            _ => None,
-        });
-        if let Some(node) = opens {
-            let told = self.nominations.tell(node, &self.cluster, now);
-            self.take(told, now, out);
-        }
-    }
-
-    /// Pods that forgot their node are told again, and those for which room was kept in vain wait again.
-    fn tend_nominations(&mut self, now: Timestamp, out: &mut Steps) {
-        let again = self.nominations.tell_again(&self.cluster, now);
-        self.take(again, now, out);
-        let (void, next) = self.nominations.give_up(&mut self.cluster, now);
-        next.into_iter().for_each(|at| out.wake(at));
-        self.revision += u64::from(!void.is_empty());
-        for pod in void.iter().filter_map(|key| self.cluster.pods.get(key)) {
-            self.batch.trigger(pod.uid, now);
-        }
-    }
-
     fn tend_claim(&mut self, claim: &NodeClaim, now: Timestamp) -> Steps {
         if claim.deleted.is_some() {
             return termination::finalize_claim(&self.cluster, &mut self.endings, claim, now);
@@ -800,6 +778,7 @@ impl Engine {
         if let Some(steps) = self.sign(claim) {
             return steps;
         }
+        let is_held = self.holds_closed(claim);
         let supply = self.supply();
         let sold_out = self.shortages.offerings();
         let patience = self.settings.patience;
@@ -810,6 +789,7 @@ impl Engine {
             sold_out: &sold_out,
             patience,
             is_promised,
+            is_held,
             now,
         };
         let mut steps = lifecycle::advance(&context, &mut self.launches, claim);

@@ -108,6 +108,8 @@ pub(crate) struct Context<'a> {
     pub patience: Patience,
     /// Pods wait for the machine of this claim, and are to be told its node.
     pub is_promised: bool,
+    /// Its node waits for them to know of it, or for its turn to open.
+    pub is_held: bool,
     pub now: Timestamp,
 }
 
@@ -389,9 +391,10 @@ fn note_missing_node(claim: &NodeClaim, found: &[&Arc<Node>], now: Timestamp, st
 /// Until when a node that has joined stays closed, although its claim knows it.
 ///
 /// kube-scheduler forgets which node a pod was told of when it tries the pod before that node is ready (`nominations.rs`), and
-/// then others take the room. So what it was bought for is told when it is ready, and it opens in the same breath.
+/// then others take the room. So what it was bought for is told when it is ready, and it opens when its turn comes (`openings.rs`).
 fn closed_until(context: &Context, claim: &NodeClaim, node: &Node) -> Option<Timestamp> {
-    if !context.is_promised || could_take_pods(node) {
+    let is_held = if could_take_pods(node) { context.is_held } else { context.is_promised };
+    if !is_held {
         return None;
     }
     let joined = claim.conditions.true_since(ConditionType::Registered).unwrap_or(context.now);
@@ -399,11 +402,11 @@ fn closed_until(context: &Context, claim: &NodeClaim, node: &Node) -> Option<Tim
 }
 
 /// Whether pods would come as soon as the node opens.
-fn could_take_pods(node: &Node) -> bool {
+pub(crate) fn could_take_pods(node: &Node) -> bool {
     node.is_ready() && !node.taints.iter().any(|taint| taint.is_ephemeral() && !taint.keeps_closed())
 }
 
-fn is_closed(node: &Node) -> bool {
+pub(crate) fn is_closed(node: &Node) -> bool {
     node.taints.iter().any(Taint::keeps_closed)
 }
 

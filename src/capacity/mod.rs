@@ -22,6 +22,7 @@ mod registration;
 mod consistency;
 pub mod repair;
 mod nominations;
+mod openings;
 mod plans;
 mod termination;
 pub mod static_capacity;

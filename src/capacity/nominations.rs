@@ -4,8 +4,9 @@
 //! and another is bought for them. A pod's `status.nominatedNodeName` makes kube-scheduler try that node first for the pod,
 //! and keep its room from pods of the same or a lower priority (KEP-1923; KEP-5278 says that a provisioner may write it).
 //! It stays a wish: kube-scheduler clears it when it tries the pod before it has seen that the node is ready. So a node that pods
-//! wait for stays closed until it is ready, and they are told right before it opens (`lifecycle.rs`); whoever forgets it all the same is told
-//! again as long as its room is free; and a pod that does not fit there after all is placed like any other, by kube-scheduler and by us.
+//! wait for stays closed until it is ready, they are told then, and it opens when they have heard (`openings.rs`). Whoever forgets it
+//! all the same is told again as long as its room is free; who loses it to another gets the room that the other one left; and a pod
+//! that does not fit there after all is placed like any other, by kube-scheduler and by us.
 //!
 //! Each pod that is told is a request to the API server, and kube-scheduler judges every node with and without those that are
 //! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one not all others.
@@ -19,6 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::cluster::Cluster;
 use super::decision::Steps;
 use super::plans::Plans;
+use super::scheduling::Place;
 use crate::model::action::Action;
 use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
@@ -53,6 +55,10 @@ pub(crate) struct Nominations {
     told: BTreeMap<Uid, Told>,
     /// Those of them that do not have it, and when they are told again.
     unheard: BTreeMap<ObjectKey, Timestamp>,
+    /// When waiting pods were last seen without a nomination: then kube-scheduler tried them, or they were made.
+    tried: BTreeMap<Uid, Timestamp>,
+    /// When one of those that were told was last seen with it.
+    heard: Option<Timestamp>,
     /// When one of those that were told was last bound.
     bound: Option<Timestamp>,
     /// Claims that were made for a crowd, and what its smallest pods ask for, if all others ask for as much of everything: any
@@ -128,8 +134,10 @@ impl Stay {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Told {
+pub(crate) struct Told {
     node: NodeName,
+    /// What was written before, as long as nothing else was seen.
+    former: Option<NodeName>,
     /// When it was written last; before that, when it got its room.
     at: Timestamp,
     /// Its node opened only after it was written.
@@ -140,12 +148,20 @@ struct Told {
     cleared: Option<Timestamp>,
 }
 
+impl Told {
+    fn is_untold(&self) -> bool {
+        !self.is_heard && !self.is_before_opening
+    }
+}
+
 impl Nominations {
     pub fn new(is_wanted: bool) -> Self {
         Self {
             is_wanted,
             told: BTreeMap::new(),
             unheard: BTreeMap::new(),
+            tried: BTreeMap::new(),
+            heard: None,
             bound: None,
             crowds: BTreeMap::new(),
             stays: BTreeMap::new(),
@@ -201,25 +217,107 @@ impl Nominations {
         let mut pods: Vec<Arc<Pod>> = self.those_to_tell(plans, claim, cluster).cloned().collect();
         largest_first(&mut pods);
         for pod in pods.into_iter().take(TOLD_MAX.saturating_sub(cluster.expected())) {
-            let told = Told { node, at: now, is_before_opening: false, is_heard: false, cleared: None };
-            self.told.insert(pod.uid, told);
-            cluster.expect(pod.key, node);
+            self.keep_room(&pod, node, cluster, now);
         }
     }
 
-    /// `node` opens to all: those that have room there are told before.
-    pub fn tell(&mut self, node: NodeName, cluster: &Cluster, now: Timestamp) -> Steps {
-        let mut steps = Steps::default();
-        let Some(claim) = cluster.nodes.get(&node).and_then(|node| cluster.claim_of(node)) else {
-            return steps;
+    fn keep_room(&mut self, pod: &Pod, node: NodeName, cluster: &mut Cluster, now: Timestamp) {
+        let former = self.told.get(&pod.uid).map(|told| told.node);
+        let told = Told { node, former, at: now, is_before_opening: false, is_heard: false, cleared: None };
+        self.told.insert(pod.uid, told);
+        cluster.expect(pod.key, node);
+    }
+
+    /// `pod` is bound to `node` and was planned elsewhere: those whose room it took there get the room that it left. Whoever
+    /// kube-scheduler tries first takes the room of an equal as well as its own, and only who runs where has changed.
+    pub fn exchange(
+        &mut self,
+        plans: &mut Plans,
+        pod: &Pod,
+        node: NodeName,
+        cluster: &mut Cluster,
+        now: Timestamp,
+    ) {
+        let Some(Place::Claim(home)) = plans.places().get(&pod.key).map(|planned| planned.place) else {
+            return;
         };
-        let guests = cluster.guests_of(node).filter(|pod| has_no_node(pod));
-        let mut pods: Vec<Arc<Pod>> = guests.cloned().collect();
-        largest_first(&mut pods);
-        for pod in pods {
-            let Some(told) = self.told.get_mut(&pod.uid).filter(|told| !told.is_heard) else { continue };
+        let Some(host) = cluster.nodes.get(&node).cloned() else { return };
+        let is_home = cluster.claim_of(&host).is_none_or(|claim| claim.name == home);
+        if is_home || cluster.claims.get(&home).is_none_or(|claim| claim.deleted.is_some()) {
+            return;
+        }
+        let room = cluster.expected_on(pod.key);
+        let mut left = pod.shape.requests.clone();
+        let mut used = used_at(node, cluster).plus(&left);
+        while !used.fits(&host.allocatable) {
+            let Some(other) = self.who_moves(pod, &left, node, cluster) else { return };
+            left.subtract(&other.shape.requests);
+            used.subtract(&other.shape.requests);
+            plans.plan([other.key], Place::Claim(home));
+            cluster.expect_no_more(other.key);
+            // As long as the machine of its new claim is no node, it waits for it as the others do.
+            let Some(room) = room else { continue };
+            self.keep_room(&other, room, cluster, now);
+            // As long as it is not told, it keeps others from the room that it had.
+            self.unheard.insert(other.key, now);
+        }
+    }
+
+    /// Who of those that are expected at `node` may as well go where `pod` was to run, and fits into what is `left` there: best an
+    /// equal that kube-scheduler has refused already.
+    fn who_moves(&self, pod: &Pod, left: &Resources, node: NodeName, cluster: &Cluster) -> Option<Arc<Pod>> {
+        let is_like = |other: &Pod| {
+            let (one, other) = (&*pod.shape, &*other.shape);
+            let is_as_important =
+                || (one.priority, one.scheduler_name) == (other.priority, other.scheduler_name);
+            one == other || (one.fits_anywhere() && other.fits_anywhere() && is_as_important())
+        };
+        let moves =
+            cluster.expected_at(node).filter(|other| is_like(other) && other.shape.requests.fits(left));
+        let moves = moves.max_by_key(|other| {
+            let is_heard = self.told.get(&other.uid).is_some_and(|told| told.is_heard);
+            let requests = &other.shape.requests;
+            (other.shape == pod.shape, requests.cpu(), requests.memory(), !is_heard, Reverse(other.key))
+        });
+        moves.cloned()
+    }
+
+    /// Whether `node` keeps room for pods that are to be told.
+    pub fn keeps_room(&self, node: NodeName, cluster: &Cluster) -> bool {
+        self.told_at(node, cluster).next().is_some()
+    }
+
+    /// Whether each of them was seen with what it was told, or has lost it again.
+    pub fn is_heard_by_all(&self, node: NodeName, cluster: &Cluster) -> bool {
+        self.told_at(node, cluster).all(|told| told.is_heard || told.cleared.is_some())
+    }
+
+    pub fn last_heard(&self) -> Option<Timestamp> {
+        self.heard
+    }
+
+    /// What those were told for whom `node` keeps room.
+    pub fn told_at<'a>(&'a self, node: NodeName, cluster: &'a Cluster) -> impl Iterator<Item = &'a Told> {
+        cluster.expected_at(node).filter_map(|pod| self.told.get(&pod.uid))
+    }
+
+    /// `nodes` are about to open to all: those that have room there are told before. kube-scheduler tries next whom it has not tried for
+    /// the longest time: they are told last, so that the fewest are tried in between.
+    pub fn tell(&mut self, nodes: &[NodeName], cluster: &Cluster, now: Timestamp) -> Steps {
+        let mut steps = Steps::default();
+        let claims = nodes.iter().filter_map(|name| {
+            let claim = cluster.nodes.get(name).and_then(|node| cluster.claim_of(node))?;
+            Some((*name, claim.name))
+        });
+        let mut pods: Vec<(&Arc<Pod>, NodeName, ClaimName)> = claims
+            .flat_map(|(node, claim)| cluster.expected_at(node).map(move |pod| (pod, node, claim)))
+            .filter(|(pod, ..)| has_no_node(pod))
+            .collect();
+        pods.sort_by_key(|(pod, ..)| Reverse(self.tried.get(&pod.uid)));
+        for (pod, node, claim) in pods {
+            let Some(told) = self.told.get_mut(&pod.uid).filter(|told| told.is_untold()) else { continue };
             (told.at, told.is_before_opening) = (now, true);
-            let message = format!("{} was bought for it", claim.name);
+            let message = format!("{claim} was bought for it");
             self.unheard.insert(pod.key, now + UNHEARD);
             let (key, uid) = (pod.key, pod.uid);
             steps.push(
@@ -238,7 +336,7 @@ impl Nominations {
         let due: Vec<ObjectKey> =
             self.unheard.iter().filter(|(_, at)| **at <= now).map(|(key, _)| *key).collect();
         for key in due {
-            let pod = cluster.pods.get(&key).filter(|pod| pod.waits() && cluster.is_expected(key));
+            let pod = cluster.pods.get(&key).filter(|pod| has_no_node(pod) && cluster.is_expected(key));
             let told = pod.and_then(|pod| Some((pod.uid, self.told.get(&pod.uid)?.node)));
             let room = told.and_then(|(_, node)| room_at(node, cluster));
             let Some(((uid, node), room)) = told.zip(room) else {
@@ -314,11 +412,18 @@ impl Nominations {
     /// `pod` as it counts: one that we nominated waits like any other until it is bound. One that kube-scheduler nominated
     /// puts others out and needs nothing.
     pub fn as_counted(&mut self, pod: Arc<Pod>, now: Timestamp) -> Arc<Pod> {
+        if self.is_wanted && has_no_node(&pod) {
+            self.tried.insert(pod.uid, now);
+        }
         let Some(told) = self.told.get_mut(&pod.uid) else { return pod };
         match pod.nominated_node {
             Some(node) if node == told.node => {
+                self.heard = Some(now).filter(|_| !told.is_heard).or(self.heard);
                 told.is_heard = true;
                 self.unheard.remove(&pod.key);
+                Arc::new(Pod { nominated_node: None, ..(*pod).clone() })
+            }
+            Some(node) if told.former == Some(node) => {
                 Arc::new(Pod { nominated_node: None, ..(*pod).clone() })
             }
             None if told.is_heard => {
@@ -345,7 +450,14 @@ impl Nominations {
         });
         let ours: Vec<(Arc<Pod>, NodeName)> = ours.collect();
         self.told.extend(ours.iter().map(|(pod, node)| {
-            let told = Told { node: *node, at: now, is_before_opening: false, is_heard: true, cleared: None };
+            let told = Told {
+                node: *node,
+                former: None,
+                at: now,
+                is_before_opening: false,
+                is_heard: true,
+                cleared: None,
+            };
             (pod.uid, told)
         }));
         ours.into_iter().map(|(pod, _)| self.as_counted(pod, now)).collect()
@@ -362,6 +474,7 @@ impl Nominations {
             self.bound = Some(now);
         }
         self.unheard.remove(&pod.key);
+        self.tried.remove(&pod.uid);
     }
 }
 
@@ -399,9 +512,13 @@ fn room_at(node: NodeName, cluster: &Cluster) -> Option<Room> {
 
 /// Whether all that are bound to `node` or expected there fit: then kube-scheduler binds those whose turn comes.
 fn has_room(node: &Node, cluster: &Cluster) -> bool {
+    used_at(node.name, cluster).fits(&node.allocatable)
+}
+
+fn used_at(node: NodeName, cluster: &Cluster) -> Resources {
     let mut used = Resources::new();
-    for pod in cluster.guests_of(node.name).filter(|pod| !pod.is_terminal()) {
+    for pod in cluster.guests_of(node).filter(|pod| !pod.is_terminal()) {
         used.add(&pod.shape.requests);
     }
-    used.fits(&node.allocatable)
+    used
 }

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -21,7 +22,7 @@ use crate::io::kube::apply::{Writer, Written};
 use crate::io::kube::evict::{Eviction, evict};
 use crate::io::kube::lease::Permit;
 use crate::io::kube::{Change, Kind, KubeError, events};
-use crate::model::action::{Action, ClaimChange, NOMINATION_PATIENCE, NodeChange, Subject};
+use crate::model::action::{Action, ClaimChange, NodeChange, Subject};
 use crate::model::claim::NodeClaim;
 use crate::model::class::NodeClass;
 use crate::model::label::Labels;
@@ -29,10 +30,13 @@ use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, Pr
 use crate::model::observation::{LaunchFailure, Observation};
 use crate::model::symbol::Symbol;
 
-/// Actions under way at once.
-const WIDTH: usize = 64;
-/// Nominations under way at once: they are wishes, and leave the API server to what must be written.
-const WISHES: usize = 32;
+/// Objects written at once. More keep an API server that is short of processors no busier, and everybody else waits the longer for
+/// it: kube-scheduler for each pod that it finds no place for.
+const WIDTH: usize = 16;
+/// Nominations and the openings of nodes that follow them: they do not wait for what others ask.
+const OPENINGS: usize = 16;
+/// A nomination that takes longer is left: it is a wish, and kube-scheduler finds a place without it.
+const NOMINATION_PATIENCE: Duration = Duration::from_secs(5);
 /// Why nothing is done any more.
 const ANOTHER_ACTS: &str = "another replica acts now";
 /// The status of a pool is written at most so often: while nodes are made it changes with each of them.
@@ -146,7 +150,7 @@ impl Job {
 /// Carries out actions for one cloud and one cluster.
 pub(super) struct Performer<P> {
     hands: Arc<Hands<P>>,
-    waiting: HashMap<Row, VecDeque<Job>>,
+    waiting: IndexMap<Row, VecDeque<Job>>,
     running: JoinSet<Row>,
     /// Rows that are under way, and what has yet to begin there.
     busy: HashMap<Row, Queue>,
@@ -181,7 +185,7 @@ struct Hands<P> {
     provider: Arc<P>,
     permit: Permit,
     width: Semaphore,
-    wishes: Semaphore,
+    openings: Semaphore,
     answers: mpsc::UnboundedSender<Answer>,
 }
 
@@ -192,11 +196,11 @@ impl<P: CloudProvider> Performer<P> {
         permit: Permit,
         answers: mpsc::UnboundedSender<Answer>,
     ) -> Self {
-        let (width, wishes) = (Semaphore::new(WIDTH), Semaphore::new(WISHES));
-        let hands = Arc::new(Hands { writer, provider, permit, width, wishes, answers });
+        let (width, openings) = (Semaphore::new(WIDTH), Semaphore::new(OPENINGS));
+        let hands = Arc::new(Hands { writer, provider, permit, width, openings, answers });
         Self {
             hands,
-            waiting: HashMap::new(),
+            waiting: IndexMap::new(),
             running: JoinSet::new(),
             busy: HashMap::new(),
             nominations: Pace::default(),
@@ -256,7 +260,7 @@ impl<P: CloudProvider> Performer<P> {
     /// What waits in a row that broke, and relied on what was not written: these objects are not written either, and this failed. A
     /// machine that is not wanted costs money, whatever went wrong.
     pub fn break_off(&mut self, broken: &Broken) -> (Vec<ObjectId>, Vec<Observation>) {
-        let Some(jobs) = self.waiting.remove(&broken.row) else { return Default::default() };
+        let Some(jobs) = self.waiting.shift_remove(&broken.row) else { return Default::default() };
         let (kept, void): (VecDeque<Job>, VecDeque<Job>) =
             jobs.into_iter().partition(|job| matches!(job.action, Action::Terminate { .. }));
         if !kept.is_empty() {
@@ -277,10 +281,12 @@ impl<P: CloudProvider> Performer<P> {
     }
 
     fn start(&mut self) {
-        let ready: Vec<Row> =
-            self.waiting.keys().filter(|row| !self.busy.contains_key(row)).copied().collect();
-        for row in ready {
-            let Some(jobs) = self.waiting.remove(&row) else { continue };
+        // The first to come begins first.
+        let waiting = std::mem::take(&mut self.waiting);
+        let (busy, ready): (IndexMap<_, _>, IndexMap<_, _>) =
+            waiting.into_iter().partition(|(row, _)| self.busy.contains_key(row));
+        self.waiting = busy;
+        for (row, jobs) in ready {
             let jobs = Queue::new(jobs.into());
             self.busy.insert(row, jobs.clone());
             let hands = self.hands.clone();
@@ -300,14 +306,6 @@ impl<P: CloudProvider> Hands<P> {
         let (mut objects, mut failed) = (Vec::new(), Vec::new());
         let mut broken: Option<String> = None;
         while let Some(job) = begin(jobs) {
-            if is_wish(&job.action) {
-                let wishes = std::iter::once(job).chain(begin_all(jobs, is_wish));
-                let wishes = wishes.filter(|_| self.permit.is_valid());
-                let wishes = wishes.map(|mut job| async move { self.perform(&mut job).await });
-                let patience = Duration::try_from(NOMINATION_PATIENCE).unwrap_or_default();
-                drop(tokio::time::timeout(patience, futures_util::future::join_all(wishes)).await);
-                continue;
-            }
             if is_about_a_pod(&job.action) && broken.is_none() {
                 // Pods do not wait for each other, and nothing waits for them: an API server may take long to say that a budget is full,
                 // and whoever is to be gone by a deadline has to be told all the same.
@@ -352,13 +350,24 @@ impl<P: CloudProvider> Hands<P> {
         }
     }
 
-    /// One action; or why it could not be done.
+    /// One action when it has its turn; or why it could not be done.
     async fn perform(&self, job: &mut Job) -> Result<(), String> {
         if !job.may_begin().await {
             return Err("what it replaces could not be marked".into());
         }
-        let turns = if is_wish(&job.action) { &self.wishes } else { &self.width };
-        let Ok(_turn) = turns.acquire().await else { return Ok(()) };
+        let turns = match &job.action {
+            // A cloud takes its time, and nobody else's.
+            Action::Launch { .. } | Action::Terminate { .. } => None,
+            // Others take its room meanwhile.
+            Action::NominatePod { before_opening: false, .. } => None,
+            Action::NominatePod { .. } => Some(&self.openings),
+            Action::UpdateNode { change, .. } if change.opens() => Some(&self.openings),
+            _ => Some(&self.width),
+        };
+        let _turn = match turns {
+            Some(turns) => turns.acquire().await.ok(),
+            None => None,
+        };
         let writer = &self.writer;
         let answer = match &job.action {
             Action::CreateClaim(claim) => self.told(writer.create_claim(claim).await),
@@ -366,7 +375,6 @@ impl<P: CloudProvider> Hands<P> {
             Action::UpdateClaim { claim, change } => self.told(writer.change_claim(*claim, change).await),
             Action::FinalizeClaim { claim } => self.told(writer.finalize_claim(*claim).await),
             Action::Launch { .. } => {
-                drop(_turn);
                 self.launch(job).await;
                 Ok(())
             }
@@ -378,9 +386,11 @@ impl<P: CloudProvider> Hands<P> {
             Action::DeleteNode { node } => self.told(writer.delete_node(*node).await),
             Action::FinalizeNode { node } => self.told(writer.finalize_node(*node).await),
             Action::NominatePod { pod, uid, node, .. } => {
-                // A wish: kube-scheduler finds a place without it.
-                if let Err(error) = writer.nominate_pod(*pod, *uid, *node).await {
-                    tracing::debug!("a pod was not told its node: {error}");
+                match tokio::time::timeout(NOMINATION_PATIENCE, writer.nominate_pod(*pod, *uid, *node)).await
+                {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!("a pod was not told its node: {error}"),
+                    Err(_) => tracing::debug!("a pod was not told its node in time"),
                 }
                 Ok(())
             }
@@ -473,10 +483,6 @@ fn failure_of(action: &Action, why: &str) -> Option<Observation> {
     Some(Observation::ActionFailed { subject: subject.into(), message: why.into() })
 }
 
-fn is_wish(action: &Action) -> bool {
-    matches!(action, Action::NominatePod { .. })
-}
-
 fn is_about_a_pod(action: &Action) -> bool {
     matches!(action, Action::Evict { .. } | Action::DeletePod { .. })
 }
@@ -526,8 +532,7 @@ fn row_of(action: &Action, cluster: &Cluster) -> Row {
             .map_or(Row::Instance(*instance), |claim| Row::Machine(claim.name)),
         Action::UpdateNode { node, change } => change.owner.map_or_else(|| of_node(*node), Row::Machine),
         Action::DeleteNode { node } | Action::FinalizeNode { node } => of_node(*node),
-        Action::NominatePod { node, before_opening: true, .. } => of_node(*node),
-        Action::NominatePod { pod, before_opening: false, .. } => Row::Pod(*pod),
+        Action::NominatePod { pod, .. } => Row::Pod(*pod),
         // A pod goes only once its node is closed to its successor.
         Action::Evict { pod, .. } | Action::DeletePod { pod, .. } => {
             let node = cluster.pods.get(pod).and_then(|pod| pod.node);

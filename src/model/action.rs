@@ -20,9 +20,6 @@ use super::roll::RollFailures;
 use super::symbol::Symbol;
 use super::taint::Taint;
 
-/// So long the opening of a node waits for its pods' nominations: where the API server is slow, nothing waits for wishes.
-pub const NOMINATION_PATIENCE: SignedDuration = SignedDuration::from_secs(5);
-
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub enum Action {
     /// The claim's name is chosen by the engine, so a repeated creation meets itself.
@@ -66,7 +63,7 @@ pub enum Action {
         pod: ObjectKey,
         uid: Uid,
         node: NodeName,
-        /// The node opens to others only afterwards, or after [`NOMINATION_PATIENCE`].
+        /// The node is closed, and opens when the pod was seen with it, or when that takes too long.
         before_opening: bool,
     },
     /// Through the eviction API, so that disruption budgets of pods hold.

@@ -38,6 +38,7 @@ mod repair;
 mod fixed;
 mod replacing;
 mod nominations;
+mod openings;
 mod held;
 mod plans;
 mod jobs;

@@ -18,7 +18,7 @@ use provisor::simulator::world::{Habits, World};
 use super::town::*;
 
 /// A world with nothing in it but six large and seventy small pods that wait.
-fn crowd(seed: u64) -> World {
+pub fn crowd(seed: u64) -> World {
     let mut world = World::new(seed, at(NOW), catalog(), Habits::default());
     world.apply(Observation::Class(Arc::new(class("default"))));
     world.apply(Observation::Pool(Arc::new(pool("default"))));
@@ -30,7 +30,7 @@ fn crowd(seed: u64) -> World {
     world
 }
 
-fn engine(nominates: bool) -> Engine {
+pub fn engine(nominates: bool) -> Engine {
     Engine::new(EngineSettings { nominates, foresees_pods: true, ..EngineSettings::default() })
 }
 
@@ -94,6 +94,11 @@ fn a_node_opens_when_it_is_ready_for_the_pods_it_was_bought_for_and_they_are_tol
                         joined.contains(node) && told.contains(node),
                         "its pods are told of {node} first"
                     );
+                    let cluster = engine.cluster();
+                    let has_heard =
+                        |pod: &Arc<Pod>| world.objects().pods[&pod.key].nominated_node == Some(*node);
+                    let waits = |pod: &&Arc<Pod>| pod.node.is_none();
+                    assert!(cluster.guests_of(*node).filter(waits).all(has_heard), "and have heard");
                     opened.insert(*node);
                 }
                 _ => {}

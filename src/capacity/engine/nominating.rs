@@ -1,0 +1,78 @@
+//! Pods are told the nodes that were bought for them, and the nodes open.
+
+use jiff::Timestamp;
+
+use super::Engine;
+use crate::capacity::decision::Steps;
+use crate::capacity::lifecycle;
+use crate::capacity::openings::Due;
+use crate::model::action::{Action, ClaimChange};
+use crate::model::claim::NodeClaim;
+
+impl Engine {
+    /// Pods have their room on a node once it has joined; those that nobody has told yet are told before it opens to all.
+    pub(super) fn nominate(&mut self, steps: &Steps, now: Timestamp, out: &mut Steps) {
+        for planned in &steps.actions {
+            if let Action::UpdateClaim { claim, change: ClaimChange { node: Some(node), .. } } =
+                &planned.action
+            {
+                self.nominations.promise(&self.plans, *claim, *node, &mut self.cluster, now);
+            }
+        }
+        let opens = steps.actions.iter().find_map(|planned| match &planned.action {
+            Action::UpdateNode { node, change } if change.opens() => Some(*node),
+            _ => None,
+        });
+        if let Some(node) = opens {
+            let told = self.nominations.tell(&[node], &self.cluster, now);
+            self.take(told, now, out);
+        }
+    }
+
+    /// Whether the node of `claim`, which could open otherwise, waits for its pods or for its turn.
+    pub(super) fn holds_closed(&mut self, claim: &NodeClaim) -> bool {
+        let nodes: Vec<_> = self.cluster.nodes_of(claim).cloned().collect();
+        let [node] = nodes.as_slice() else { return false };
+        let is_ready = lifecycle::is_closed(node) && lifecycle::could_take_pods(node);
+        if !is_ready || !self.nominations.keeps_room(node.name, &self.cluster) {
+            return false;
+        }
+        !self.openings.admits(node.name)
+    }
+
+    /// A wave of nodes opens, or another begins.
+    pub(super) fn tend_openings(&mut self, now: Timestamp, out: &mut Steps) {
+        if self.openings.is_empty() {
+            return;
+        }
+        let (nominations, cluster) = (&self.nominations, &self.cluster);
+        let pods = |node| nominations.told_at(node, cluster).count();
+        let is_heard = |node| nominations.is_heard_by_all(node, cluster);
+        match self.openings.due(cluster, now, nominations.last_heard(), pods, is_heard) {
+            Due::Nothing => {}
+            Due::Tell(nodes) => {
+                let told = self.nominations.tell(&nodes, &self.cluster, now);
+                self.take(told, now, out);
+            }
+            Due::Open(nodes) => {
+                for node in nodes {
+                    let claim = self.cluster.nodes.get(&node).and_then(|node| self.cluster.claim_of(node));
+                    claim.into_iter().for_each(|claim| self.claims_due.touch(claim.name));
+                }
+            }
+        }
+        self.openings.next().into_iter().for_each(|at| out.wake(at));
+    }
+
+    /// Pods that forgot their node are told again, and those for which room was kept in vain wait again.
+    pub(super) fn tend_nominations(&mut self, now: Timestamp, out: &mut Steps) {
+        let again = self.nominations.tell_again(&self.cluster, now);
+        self.take(again, now, out);
+        let (void, next) = self.nominations.give_up(&mut self.cluster, now);
+        next.into_iter().for_each(|at| out.wake(at));
+        self.revision += u64::from(!void.is_empty());
+        for pod in void.iter().filter_map(|key| self.cluster.pods.get(key)) {
+            self.batch.trigger(pod.uid, now);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Nodes open in waves, when the pods that they were bought for know of them; and who took another's room leaves its own to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use provisor::capacity::decision::Decision;
+use provisor::capacity::engine::Engine;
+use provisor::model::action::Action;
+use provisor::model::claim::NodeClaim;
+use provisor::model::name::{NodeName, ObjectKey};
+use provisor::model::node::Node;
+use provisor::model::observation::Observation;
+use provisor::model::pod::Pod;
+use provisor::model::quantity::Resources;
+
+use super::nominations::{crowd, engine};
+use super::town::*;
+
+/// The moment in which the pods of a wave are told.
+struct Telling {
+    /// An engine that has yet to decide it.
+    before: Engine,
+    engine: Engine,
+    now: Timestamp,
+    told: Vec<(ObjectKey, NodeName)>,
+}
+
+fn told_by(decision: &Decision) -> Vec<(ObjectKey, NodeName)> {
+    let told = decision.actions.iter().filter_map(|planned| match planned.action {
+        Action::NominatePod { pod, node, .. } => Some((pod, node)),
+        _ => None,
+    });
+    told.collect()
+}
+
+/// Those that were told for the first time.
+fn told_first_by(decision: &Decision) -> Vec<(ObjectKey, NodeName)> {
+    let told = decision.actions.iter().filter_map(|planned| match planned.action {
+        Action::NominatePod { pod, node, before_opening: true, .. } => Some((pod, node)),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn opened_by(decision: &Decision) -> BTreeSet<NodeName> {
+    let opened = decision.actions.iter().filter_map(|planned| match &planned.action {
+        Action::UpdateNode { node, change } if change.opens() => Some(*node),
+        _ => None,
+    });
+    opened.collect()
+}
+
+impl Telling {
+    /// The first wave that has pods with `app` on two of its nodes.
+    fn of(app: &str) -> Self {
+        (0..50)
+            .find_map(|seed| Self::in_a_crowd(seed, app))
+            .expect("large pods are on two nodes in some of the crowds")
+    }
+
+    fn in_a_crowd(seed: u64, app: &str) -> Option<Self> {
+        let (mut world, mut engine) = (crowd(seed), engine(true));
+        // The kubelets of three nodes get ready in the same moment.
+        let mut ready: BTreeMap<NodeName, Arc<Node>> = BTreeMap::new();
+        while world.now() < at(NOW) + SignedDuration::from_mins(3) {
+            for (at, seen) in world.take_news() {
+                match seen {
+                    Observation::Node(node) if node.is_ready() => drop(ready.insert(node.name, node)),
+                    seen => engine.observe(at, seen),
+                }
+            }
+            if ready.len() >= 3 {
+                let ready = std::mem::take(&mut ready).into_values();
+                ready.for_each(|node| engine.observe(world.now(), Observation::Node(node)));
+            }
+            let (before, now) = (engine.clone(), world.now());
+            let decision = engine.decide(now);
+            let told = told_first_by(&decision);
+            let is_such = |(pod, _): &&(ObjectKey, NodeName)| {
+                engine.cluster().pods[pod].shape.labels[&"app".into()] == app.into()
+            };
+            if told.iter().filter(is_such).map(|(_, node)| node).collect::<BTreeSet<_>>().len() > 1 {
+                // What else was decided is done.
+                let mut actions = decision.actions;
+                while !actions.is_empty() {
+                    let others =
+                        actions.iter().filter(|one| !matches!(one.action, Action::NominatePod { .. }));
+                    others.for_each(|planned| world.perform(&planned.action));
+                    world.take_news().into_iter().for_each(|(at, seen)| engine.observe(at, seen));
+                    actions = engine.decide(now).actions;
+                }
+                return Some(Self { before, engine, now, told });
+            }
+            decision.actions.iter().for_each(|planned| world.perform(&planned.action));
+            if decision.actions.is_empty() {
+                world.advance(now + SignedDuration::from_millis(100));
+            }
+        }
+        None
+    }
+
+    fn nodes(&self) -> BTreeSet<NodeName> {
+        self.told.iter().map(|(_, node)| *node).collect()
+    }
+
+    fn after(&self, millis: i64) -> Timestamp {
+        self.now + SignedDuration::from_millis(millis)
+    }
+
+    fn pod(&self, key: ObjectKey) -> Pod {
+        (*self.engine.cluster().pods[&key]).clone()
+    }
+
+    /// The pod is seen with the node that it was told.
+    fn hears(&mut self, (pod, node): (ObjectKey, NodeName), millis: i64) {
+        let pod = Pod { nominated_node: Some(node), ..self.pod(pod) };
+        self.engine.observe(self.after(millis), Observation::Pod(Arc::new(pod)));
+    }
+
+    fn claim_of(&self, node: NodeName) -> NodeClaim {
+        let cluster = self.engine.cluster();
+        (**cluster.claim_of(&cluster.nodes[&node]).expect("it was bought")).clone()
+    }
+
+    fn requests_at(&self, node: NodeName) -> Resources {
+        let mut used = Resources::new();
+        self.engine.cluster().guests_of(node).for_each(|pod| used.add(&pod.shape.requests));
+        used
+    }
+
+    /// From now on `node` has room for those that have room there, and for nobody else.
+    fn tighten(&mut self, node: NodeName) {
+        let node =
+            Node { allocatable: self.requests_at(node), ..(*self.engine.cluster().nodes[&node]).clone() };
+        self.engine.observe(self.now, Observation::Node(Arc::new(node)));
+    }
+
+    fn is_at(&self, pod: ObjectKey, node: NodeName) -> bool {
+        self.engine.cluster().guests_of(node).any(|guest| guest.key == pod)
+    }
+
+    /// kube-scheduler places `pod` on `node`.
+    fn binds(&mut self, pod: ObjectKey, node: NodeName) {
+        let pod = Pod { node: Some(node), nominated_node: None, ..self.pod(pod) };
+        self.engine.observe(self.now, Observation::Pod(Arc::new(pod)));
+    }
+}
+
+#[test]
+fn the_nodes_of_a_wave_open_together_when_the_last_of_their_pods_was_seen_to_have_heard() {
+    let mut telling = Telling::of("large");
+    let nodes = telling.nodes();
+    assert!(nodes.len() > 1);
+    let mut told = telling.told.clone();
+    let last = told.pop().expect("somebody was told");
+    told.into_iter().for_each(|one| telling.hears(one, 10));
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(10))), BTreeSet::new(), "one has not heard");
+    telling.hears(last, 20);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(20))), nodes);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(21))), BTreeSet::new(), "once");
+}
+
+#[test]
+fn a_nomination_that_is_lost_keeps_nodes_closed_for_two_seconds_after_the_last_that_arrived() {
+    let mut telling = Telling::of("large");
+    let first = telling.told[0];
+    telling.hears(first, 1_000);
+    for millis in [1_000, 2_000, 2_990] {
+        assert_eq!(opened_by(&telling.engine.decide(telling.after(millis))), BTreeSet::new(), "{millis} ms");
+    }
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(3_000))), telling.nodes());
+}
+
+#[test]
+fn a_wave_waits_neither_for_nodes_that_go_nor_for_pods_that_do() {
+    let mut telling = Telling::of("large");
+    let gone = telling.told[0].1;
+    let (here, there): (Vec<_>, Vec<_>) = telling.told.iter().copied().partition(|(_, node)| *node == gone);
+    assert!(!here.is_empty() && there.len() > 1);
+    let now = telling.after(10);
+    telling.engine.observe(now, Observation::NodeGone(gone));
+    telling.engine.observe(now, Observation::PodGone(there[0].0));
+    there[1..].iter().for_each(|one| telling.hears(*one, 10));
+    let others: BTreeSet<NodeName> = telling.nodes().into_iter().filter(|node| *node != gone).collect();
+    assert_eq!(opened_by(&telling.engine.decide(now)), others);
+}
+
+/// kube-scheduler tries first whom it has not tried for the longest time: who is told just before the nodes open is in the least danger.
+#[test]
+fn who_was_tried_last_is_told_first() {
+    let telling = Telling::of("large");
+    let (mut engine, now) = (telling.before.clone(), telling.now);
+    let tried: Vec<ObjectKey> = telling.told.iter().rev().map(|(pod, _)| *pod).collect();
+    for (order, key) in tried.iter().enumerate() {
+        let pod = engine.cluster().pods[key].clone();
+        let at = now - SignedDuration::from_millis(i64::try_from(order).expect("few"));
+        engine.observe(at, Observation::Pod(pod));
+    }
+    let told: Vec<ObjectKey> = told_by(&engine.decide(now)).into_iter().map(|(pod, _)| pod).collect();
+    assert_eq!(told, tried);
+}
+
+/// Pods of one Deployment on two nodes of a wave: one of `here`, and all of `there`.
+fn neighbours(telling: &Telling, app: &str) -> ((ObjectKey, NodeName), NodeName, Vec<ObjectKey>) {
+    let mut by_node: BTreeMap<NodeName, Vec<ObjectKey>> = BTreeMap::new();
+    for (pod, node) in
+        telling.told.iter().filter(|(pod, _)| telling.pod(*pod).shape.labels[&"app".into()] == app.into())
+    {
+        by_node.entry(*node).or_default().push(*pod);
+    }
+    let mut nodes = by_node.into_iter();
+    let (here, pods) = nodes.next().expect("two nodes have such pods");
+    let (there, others) = nodes.next().expect("two nodes have such pods");
+    ((pods[0], here), there, others)
+}
+
+#[test]
+fn who_takes_the_room_of_an_equal_leaves_its_own_to_it() {
+    let mut telling = Telling::of("large");
+    let ((thief, home), node, others) = neighbours(&telling, "large");
+    let told = telling.told.clone();
+    told.into_iter().for_each(|one| telling.hears(one, 0));
+    telling.tighten(node);
+    telling.binds(thief, node);
+    let moved: Vec<ObjectKey> = others.iter().copied().filter(|pod| !telling.is_at(*pod, node)).collect();
+    let [moved] = moved[..] else { panic!("one of {others:?} has lost its room, not {moved:?}") };
+    assert!(telling.is_at(moved, home), "and has another");
+    assert!(telling.requests_at(node).fits(&telling.engine.cluster().nodes[&node].allocatable));
+    assert!(told_by(&telling.engine.decide(telling.now)).contains(&(moved, home)), "it is told at once");
+    // Until that is seen, what it was told before is still ours, and no pod that kube-scheduler puts others out for.
+    let still = Pod { nominated_node: Some(node), ..telling.pod(moved) };
+    telling.engine.observe(telling.after(5), Observation::Pod(Arc::new(still)));
+    assert_eq!(telling.pod(moved).nominated_node, None);
+    assert!(telling.is_at(moved, home));
+}
+
+#[test]
+fn who_comes_to_a_node_with_room_to_spare_moves_nobody() {
+    let mut telling = Telling::of("large");
+    let ((guest, _), node, _) = neighbours(&telling, "large");
+    let mut roomy = (*telling.engine.cluster().nodes[&node]).clone();
+    roomy.allocatable = telling.requests_at(node).plus(&telling.pod(guest).shape.requests);
+    telling.engine.observe(telling.now, Observation::Node(Arc::new(roomy)));
+    let before: BTreeSet<ObjectKey> = telling.engine.cluster().guests_of(node).map(|pod| pod.key).collect();
+    telling.binds(guest, node);
+    assert!(before.iter().all(|pod| telling.is_at(*pod, node)));
+}
+
+/// Small pods may have the room of a large one, but no large one that of a small.
+#[test]
+fn several_small_pods_have_the_room_of_a_large_one_that_took_theirs() {
+    let mut telling = Telling::of("large");
+    let ((thief, home), node, others) = neighbours(&telling, "large");
+    telling.tighten(node);
+    // Nobody like it is expected there any more.
+    for pod in others {
+        telling.engine.observe(telling.now, Observation::PodGone(pod));
+    }
+    let small: Vec<ObjectKey> = telling.engine.cluster().guests_of(node).map(|pod| pod.key).collect();
+    assert!(small.len() > 1, "there are small ones");
+    let mut tight = (*telling.engine.cluster().nodes[&node]).clone();
+    let one = telling.pod(small[0]).shape.requests.clone();
+    tight.allocatable = telling.pod(thief).shape.requests.plus(&one);
+    telling.engine.observe(telling.now, Observation::Node(Arc::new(tight)));
+    telling.binds(thief, node);
+    let moved: Vec<ObjectKey> = small.iter().copied().filter(|pod| telling.is_at(*pod, home)).collect();
+    assert!(!moved.is_empty());
+    let room = telling.claim_of(home).allocatable;
+    assert!(telling.requests_at(home).fits(&room), "what the large one left is enough for {moved:?}");
+}
