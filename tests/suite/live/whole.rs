@@ -132,9 +132,9 @@ fn expect_commits_to_be_applied_soon(bench: &Bench) {
     assert!(times[times.len() / 2] < SOON, "{times:?}\n{}", bench.logs());
 }
 
-/// Pods that may go anywhere run where they were planned: their nodes open once they are ready and the pods are told. A pod that
-/// kube-scheduler tries in the very moment in which a node opens may run elsewhere, and then what was packed tightly may need one
-/// node more, which stays empty if the pod finds room after all. Equal pods stand for each other.
+/// Pods that may go anywhere run where they were planned: their nodes open once they are ready and the pods have heard of them. One that
+/// kube-scheduler tries while it is told may run elsewhere, and then what was packed tightly may need one node more, which stays
+/// empty if the pod finds room after all. Equal pods stand for each other.
 #[test]
 fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     let bench = Bench::new();
@@ -154,7 +154,7 @@ fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     assert!(planned.len() > 1, "one node alone shows nothing");
     let (elsewhere, made) = (bench.pods_elsewhere(&log), bench.claims_made().len());
     eprintln!("{elsewhere} of 50 pods run elsewhere than planned; {made} bought, {} planned", planned.len());
-    assert!(elsewhere <= 25, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
+    assert!(elsewhere <= 5, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
     assert!(made <= planned.len() + 1, "{made} were bought, {} were planned\n{log}", planned.len());
     let pods = bench.pods();
     let used: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
