@@ -439,7 +439,8 @@ impl Engine {
         let is_bound_anew =
             pod.node.is_some() && former.as_ref().is_none_or(|former| former.node != pod.node);
         if let Some(node) = pod.node.filter(|_| is_bound_anew) {
-            self.nominations.exchange(&mut self.plans, pod, node, &mut self.cluster, at);
+            let waiting = self.nominations.exchange(&mut self.plans, pod, node, &mut self.cluster, at);
+            waiting.into_iter().for_each(|other| self.batch.trigger(other, at));
         }
         let ended = |pod: &Pod| pod.is_terminal() || pod.deleted.is_some();
         let ends = pod.node.is_some() && ended(pod) && former.as_ref().is_none_or(|former| !ended(former));

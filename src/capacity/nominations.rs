@@ -26,7 +26,7 @@ use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
 use crate::model::node::Node;
 use crate::model::pod::Pod;
-use crate::model::quantity::Resources;
+use crate::model::quantity::{Resources, resource};
 
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
@@ -222,14 +222,18 @@ impl Nominations {
     }
 
     fn keep_room(&mut self, pod: &Pod, node: NodeName, cluster: &mut Cluster, now: Timestamp) {
-        let former = self.told.get(&pod.uid).map(|told| told.node);
+        let former = self.told.get(&pod.uid).and_then(|told| match told.is_heard || told.is_before_opening {
+            true => Some(told.node),
+            false => told.former,
+        });
         let told = Told { node, former, at: now, is_before_opening: false, is_heard: false, cleared: None };
         self.told.insert(pod.uid, told);
         cluster.expect(pod.key, node);
     }
 
     /// `pod` is bound to `node` and was planned elsewhere: those whose room it took there get the room that it left. Whoever
-    /// kube-scheduler tries first takes the room of an equal as well as its own, and only who runs where has changed.
+    /// kube-scheduler tries first takes the room of an equal as well as its own, and only who runs where has changed. Tells who waits
+    /// again, for a machine that is no node yet.
     pub fn exchange(
         &mut self,
         plans: &mut Plans,
@@ -237,30 +241,37 @@ impl Nominations {
         node: NodeName,
         cluster: &mut Cluster,
         now: Timestamp,
-    ) {
+    ) -> Vec<Uid> {
+        let mut waiting = Vec::new();
         let Some(Place::Claim(home)) = plans.places().get(&pod.key).map(|planned| planned.place) else {
-            return;
+            return waiting;
         };
-        let Some(host) = cluster.nodes.get(&node).cloned() else { return };
+        let Some(host) = cluster.nodes.get(&node).cloned() else { return waiting };
         let is_home = cluster.claim_of(&host).is_none_or(|claim| claim.name == home);
         if is_home || cluster.claims.get(&home).is_none_or(|claim| claim.deleted.is_some()) {
-            return;
+            return waiting;
         }
-        let room = cluster.expected_on(pod.key);
+        let room = cluster.expected_on(pod.key).or_else(|| only_node_of(home, cluster));
+        let mut used = used_at(node, cluster).plus(&pod.shape.requests);
+        // Several small ones have the room of a large one.
         let mut left = pod.shape.requests.clone();
-        let mut used = used_at(node, cluster).plus(&left);
+        left.set(*resource::PODS, host.allocatable.pods());
         while !used.fits(&host.allocatable) {
-            let Some(other) = self.who_moves(pod, &left, node, cluster) else { return };
+            let Some(other) = self.who_moves(pod, &left, node, cluster) else { return waiting };
             left.subtract(&other.shape.requests);
             used.subtract(&other.shape.requests);
             plans.plan([other.key], Place::Claim(home));
             cluster.expect_no_more(other.key);
             // As long as the machine of its new claim is no node, it waits for it as the others do.
-            let Some(room) = room else { continue };
+            let Some(room) = room else {
+                waiting.push(other.uid);
+                continue;
+            };
             self.keep_room(&other, room, cluster, now);
             // As long as it is not told, it keeps others from the room that it had.
             self.unheard.insert(other.key, now);
         }
+        waiting
     }
 
     /// Who of those that are expected at `node` may as well go where `pod` was to run, and fits into what is `left` there: best an
@@ -298,7 +309,7 @@ impl Nominations {
 
     /// What those were told for whom `node` keeps room.
     pub fn told_at<'a>(&'a self, node: NodeName, cluster: &'a Cluster) -> impl Iterator<Item = &'a Told> {
-        cluster.expected_at(node).filter_map(|pod| self.told.get(&pod.uid))
+        cluster.expected_at(node).filter(|pod| has_no_node(pod)).filter_map(|pod| self.told.get(&pod.uid))
     }
 
     /// `nodes` are about to open to all: those that have room there are told before. kube-scheduler tries next whom it has not tried for
@@ -344,9 +355,15 @@ impl Nominations {
                 continue;
             };
             self.unheard.insert(key, now + UNHEARD);
-            self.told.entry(uid).and_modify(|told| (told.at, told.is_before_opening) = (now, false));
+            let is_coming = matches!(room, Room::Coming);
+            let told = self.told.get_mut(&uid).filter(|told| {
+                // What was written first may be on its way.
+                !(is_coming && told.is_before_opening && told.cleared.is_none())
+            });
+            let Some(told) = told else { continue };
+            (told.at, told.is_before_opening) = (now, told.is_before_opening && is_coming);
             let message = match room {
-                Room::Coming => "kube-scheduler tried it before its node was ready",
+                Room::Coming => "its node has yet to open",
                 Room::Free => "kube-scheduler did not bind it yet, and its room is free",
             };
             steps.push(
@@ -419,7 +436,7 @@ impl Nominations {
         match pod.nominated_node {
             Some(node) if node == told.node => {
                 self.heard = Some(now).filter(|_| !told.is_heard).or(self.heard);
-                told.is_heard = true;
+                (told.is_heard, told.former) = (true, None);
                 self.unheard.remove(&pod.key);
                 Arc::new(Pod { nominated_node: None, ..(*pod).clone() })
             }
@@ -499,6 +516,12 @@ enum Room {
     Coming,
     /// Its node is open, and nobody else has taken it.
     Free,
+}
+
+fn only_node_of(claim: ClaimName, cluster: &Cluster) -> Option<NodeName> {
+    let claim = cluster.claims.get(&claim)?;
+    let mut nodes = cluster.nodes_of(claim).map(|node| node.name);
+    nodes.next().filter(|_| nodes.next().is_none())
 }
 
 fn room_at(node: NodeName, cluster: &Cluster) -> Option<Room> {

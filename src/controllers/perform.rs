@@ -33,8 +33,10 @@ use crate::model::symbol::Symbol;
 /// Objects written at once. More keep an API server that is short of processors no busier, and everybody else waits the longer for
 /// it: kube-scheduler for each pod that it finds no place for.
 const WIDTH: usize = 16;
-/// Nominations and the openings of nodes that follow them: they do not wait for what others ask.
+/// Nominations at once, first and repeated ones each, and openings of nodes: none of them waits for what others ask.
 const OPENINGS: usize = 16;
+/// Evictions and deletions of pods at once: an API server may take long for one of them.
+const EVICTIONS: usize = 32;
 /// A nomination that takes longer is left: it is a wish, and kube-scheduler finds a place without it.
 const NOMINATION_PATIENCE: Duration = Duration::from_secs(5);
 /// Why nothing is done any more.
@@ -186,6 +188,9 @@ struct Hands<P> {
     permit: Permit,
     width: Semaphore,
     openings: Semaphore,
+    nominations: Semaphore,
+    renominations: Semaphore,
+    evictions: Semaphore,
     answers: mpsc::UnboundedSender<Answer>,
 }
 
@@ -196,8 +201,17 @@ impl<P: CloudProvider> Performer<P> {
         permit: Permit,
         answers: mpsc::UnboundedSender<Answer>,
     ) -> Self {
-        let (width, openings) = (Semaphore::new(WIDTH), Semaphore::new(OPENINGS));
-        let hands = Arc::new(Hands { writer, provider, permit, width, openings, answers });
+        let hands = Arc::new(Hands {
+            writer,
+            provider,
+            permit,
+            width: Semaphore::new(WIDTH),
+            openings: Semaphore::new(OPENINGS),
+            nominations: Semaphore::new(OPENINGS),
+            renominations: Semaphore::new(OPENINGS),
+            evictions: Semaphore::new(EVICTIONS),
+            answers,
+        });
         Self {
             hands,
             waiting: IndexMap::new(),
@@ -359,8 +373,9 @@ impl<P: CloudProvider> Hands<P> {
             // A cloud takes its time, and nobody else's.
             Action::Launch { .. } | Action::Terminate { .. } => None,
             // Others take its room meanwhile.
-            Action::NominatePod { before_opening: false, .. } => None,
-            Action::NominatePod { .. } => Some(&self.openings),
+            Action::NominatePod { before_opening: false, .. } => Some(&self.renominations),
+            Action::NominatePod { .. } => Some(&self.nominations),
+            action if is_about_a_pod(action) => Some(&self.evictions),
             Action::UpdateNode { change, .. } if change.opens() => Some(&self.openings),
             _ => Some(&self.width),
         };

@@ -52,6 +52,9 @@ impl Engine {
             Due::Nothing => {}
             Due::Tell(nodes) => {
                 let told = self.nominations.tell(&nodes, &self.cluster, now);
+                if told.actions.is_empty() {
+                    out.wake(now);
+                }
                 self.take(told, now, out);
             }
             Due::Open(nodes) => {

@@ -11,8 +11,8 @@ use provisor::model::claim::NodeClaim;
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::Node;
 use provisor::model::observation::Observation;
-use provisor::model::pod::Pod;
-use provisor::model::quantity::Resources;
+use provisor::model::pod::{Pod, PodShape};
+use provisor::model::quantity::{Resources, resource};
 
 use super::nominations::{crowd, engine};
 use super::town::*;
@@ -259,13 +259,20 @@ fn several_small_pods_have_the_room_of_a_large_one_that_took_theirs() {
     }
     let small: Vec<ObjectKey> = telling.engine.cluster().guests_of(node).map(|pod| pod.key).collect();
     assert!(small.len() > 1, "there are small ones");
-    let mut tight = (*telling.engine.cluster().nodes[&node]).clone();
     let one = telling.pod(small[0]).shape.requests.clone();
-    tight.allocatable = telling.pod(thief).shape.requests.plus(&one);
+    let mut large = telling.pod(thief);
+    let mut requests = large.shape.requests.clone();
+    small.iter().for_each(|_| requests.add(&one));
+    requests.set(*resource::PODS, 1);
+    large.shape = Arc::new(PodShape { requests: requests.clone(), ..(*large.shape).clone() });
+    let mut tight = (*telling.engine.cluster().nodes[&node]).clone();
+    tight.allocatable = requests.plus(&one);
+    tight.allocatable.set(*resource::PODS, 110);
     telling.engine.observe(telling.now, Observation::Node(Arc::new(tight)));
-    telling.binds(thief, node);
+    let bound = Pod { node: Some(node), nominated_node: None, ..large };
+    telling.engine.observe(telling.now, Observation::Pod(Arc::new(bound)));
     let moved: Vec<ObjectKey> = small.iter().copied().filter(|pod| telling.is_at(*pod, home)).collect();
-    assert!(!moved.is_empty());
+    assert_eq!(moved.len(), small.len() - 1, "{moved:?} of {small:?}");
     let room = telling.claim_of(home).allocatable;
     assert!(telling.requests_at(home).fits(&room), "what the large one left is enough for {moved:?}");
 }
