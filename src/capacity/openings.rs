@@ -17,7 +17,7 @@ const WAVE_MOST: usize = 1_000;
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
 /// left takes a second.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
-/// So long the next wave waits for the nodes of the last to be seen open.
+/// So long the next wave waits for nodes of the last that could not open.
 const OPENING_MOST: SignedDuration = SignedDuration::from_secs(5);
 
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ pub(crate) struct Openings {
 
 #[derive(Clone, Debug)]
 struct Wave {
-    /// Those that are not seen to be open.
+    /// Those that are not open, as far as is known.
     nodes: BTreeSet<NodeName>,
     /// Those of which not all pods are known to have heard.
     deaf: BTreeSet<NodeName>,
