@@ -740,23 +740,7 @@ impl Engine {
             if claims.is_empty() && nodes.is_empty() {
                 return;
             }
-            for name in claims {
-                if let Some(until) = self.refusals.until(name, now) {
-                    self.claims_due.schedule(name, Some(until));
-                    continue;
-                }
-                if let Some(claim) = self.cluster.claims.get(&name).cloned() {
-                    let steps = self.tend_claim(&claim, now);
-                    self.claims_due.schedule(name, steps.wake_at);
-                    let told = self.registrations.judge(&self.cluster, &claim, &steps, now);
-                    let chance = (self.settings.seed, now);
-                    let tried = self.tries.judge(&self.cluster, &claim, &steps, chance);
-                    self.nominate(&steps, now, out);
-                    self.take(steps, now, out);
-                    self.take(told, now, out);
-                    self.take(tried, now, out);
-                }
-            }
+            claims.into_iter().for_each(|name| self.tend_claim(name, now, out));
             for name in nodes {
                 if let Some(node) = self.cluster.nodes.get(&name).cloned() {
                     let steps = self.tend_node(&node, now);
@@ -767,7 +751,23 @@ impl Engine {
         }
     }
 
-    fn tend_claim(&mut self, claim: &NodeClaim, now: Timestamp) -> Steps {
+    fn tend_claim(&mut self, name: ClaimName, now: Timestamp, out: &mut Steps) {
+        if let Some(until) = self.refusals.until(name, now) {
+            return self.claims_due.schedule(name, Some(until));
+        }
+        let Some(claim) = self.cluster.claims.get(&name).cloned() else { return };
+        let steps = self.advance_claim(&claim, now);
+        self.claims_due.schedule(name, steps.wake_at);
+        let told = self.registrations.judge(&self.cluster, &claim, &steps, now);
+        let chance = (self.settings.seed, now);
+        let tried = self.tries.judge(&self.cluster, &claim, &steps, chance);
+        self.nominate(&steps, now, out);
+        self.take(steps, now, out);
+        self.take(told, now, out);
+        self.take(tried, now, out);
+    }
+
+    fn advance_claim(&mut self, claim: &NodeClaim, now: Timestamp) -> Steps {
         if claim.deleted.is_some() {
             return termination::finalize_claim(&self.cluster, &mut self.endings, claim, now);
         }

@@ -312,6 +312,20 @@ impl Nominations {
         cluster.expected_at(node).filter(|pod| has_no_node(pod)).filter_map(|pod| self.told.get(&pod.uid))
     }
 
+    /// `nodes` open together, which takes the API server a while: first those whose larger pods kube-scheduler tries first. Whom it
+    /// tries before his node is open forgets it, and others take his room; a small one finds another place then.
+    pub fn in_order_of_trying(&self, mut nodes: Vec<NodeName>, cluster: &Cluster) -> Vec<NodeName> {
+        let pods = |node: &NodeName| cluster.expected_at(*node).filter(|pod| has_no_node(pod));
+        let smallest = nodes.iter().flat_map(pods).map(|pod| pod.shape.requests.cpu()).min();
+        nodes.sort_by_cached_key(|node| {
+            let larger =
+                pods(node).filter(|pod| smallest.is_some_and(|least| pod.shape.requests.cpu() > least));
+            let first = larger.filter_map(|pod| self.tried.get(&pod.uid)).min();
+            (first.is_none(), first.copied())
+        });
+        nodes
+    }
+
     /// `nodes` are about to open to all: those that have room there are told before. kube-scheduler tries next whom it has not tried for
     /// the longest time: they are told last, so that the fewest are tried in between.
     pub fn tell(&mut self, nodes: &[NodeName], cluster: &Cluster, now: Timestamp) -> Steps {

@@ -1,8 +1,9 @@
 //! Nodes that pods wait for open in waves, each as soon as all pods of its nodes were seen to know where they belong.
 //!
-//! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room. So first all
-//! pods are told for which there is a node, and then the nodes open. Those that get ready meanwhile make the next wave. A
-//! node that comes alone is a wave of its own, and waits for two requests.
+//! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
+//! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
+//! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one. A node that comes alone is a
+//! wave of its own, and waits for two requests.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -14,6 +15,11 @@ use crate::model::taint::Taint;
 
 /// No more pods are told in one wave, but those of its first node: the longer it takes, the more kube-scheduler tries in vain meanwhile.
 const WAVE_MOST: usize = 1_000;
+/// No node joins a wave that began so long ago.
+const GATHERING_MOST: SignedDuration = SignedDuration::from_secs(3);
+/// While others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
+/// start together.
+const LULL: SignedDuration = SignedDuration::from_millis(250);
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
 /// left takes a second.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
@@ -34,6 +40,11 @@ struct Wave {
     /// Those of which not all pods are known to have heard.
     deaf: BTreeSet<NodeName>,
     is_open: bool,
+    /// When it began, and when the last of its nodes joined it.
+    since: Timestamp,
+    joined: Timestamp,
+    /// How many pods it has to tell.
+    pods: usize,
     /// When nothing of it is waited for any more.
     until: Timestamp,
 }
@@ -69,46 +80,17 @@ impl Openings {
         pods: impl Fn(NodeName) -> usize,
         is_heard: impl Fn(NodeName) -> bool,
     ) -> Due {
-        if let Some(wave) = &mut self.wave {
-            wave.nodes.retain(|node| is_closed(*node, cluster));
-            if !wave.is_open {
-                wave.until = last.map_or(wave.until, |last| wave.until.max(last + QUIET));
-                wave.is_open = now >= wave.until || wave.has_heard(is_heard);
-                if !wave.is_open {
-                    return Due::Nothing;
-                }
-                wave.until = now + OPENING_MOST;
-                return Due::Open(wave.nodes.iter().copied().collect());
-            }
-            if !wave.nodes.is_empty() && now < wave.until {
-                return Due::Nothing;
-            }
-        }
-        let nodes = self.next_wave(cluster, pods);
-        self.wave = Some(Wave { deaf: nodes.clone(), nodes, is_open: false, until: now + QUIET })
-            .filter(|wave| !wave.nodes.is_empty());
-        self.wave.as_ref().map_or(Due::Nothing, |wave| Due::Tell(wave.nodes.iter().copied().collect()))
-    }
-
-    fn next_wave(&mut self, cluster: &Cluster, pods: impl Fn(NodeName) -> usize) -> BTreeSet<NodeName> {
-        let mut nodes = BTreeSet::new();
-        let mut told = 0;
-        while let Some(next) = self.waiting.front().copied() {
-            told += pods(next);
-            if told > WAVE_MOST && !nodes.is_empty() {
-                break;
-            }
-            self.waiting.pop_front();
-            if is_closed(next, cluster) {
-                nodes.insert(next);
-            }
-        }
-        nodes
+        let wave = self.wave.take().and_then(|wave| wave.without_open_ones(cluster, now));
+        let mut wave = wave.unwrap_or_else(|| Wave::begin(now));
+        let due = wave.step(&mut self.waiting, cluster, now, last, pods, is_heard);
+        self.wave = Some(wave).filter(|wave| !wave.nodes.is_empty());
+        due
     }
 
     /// When to look again, whatever happens.
-    pub fn next(&self) -> Option<Timestamp> {
-        self.wave.as_ref().map(|wave| wave.until)
+    pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
+        let lull = |wave: &Wave| Some(wave.joined + LULL).filter(|at| !wave.is_open && now < *at);
+        self.wave.as_ref().map(|wave| lull(wave).map_or(wave.until, |lull| lull.min(wave.until)))
     }
 
     /// Whether no node waits for anything here.
@@ -118,6 +100,79 @@ impl Openings {
 }
 
 impl Wave {
+    fn begin(now: Timestamp) -> Self {
+        let (nodes, deaf) = (BTreeSet::new(), BTreeSet::new());
+        Self { nodes, deaf, is_open: false, since: now, joined: now, pods: 0, until: now }
+    }
+
+    /// What is left of it; none when the next may begin.
+    fn without_open_ones(mut self, cluster: &Cluster, now: Timestamp) -> Option<Self> {
+        self.nodes.retain(|node| is_closed(*node, cluster));
+        let is_over = self.nodes.is_empty() || (self.is_open && now >= self.until);
+        (!is_over).then_some(self)
+    }
+
+    fn step(
+        &mut self,
+        waiting: &mut VecDeque<NodeName>,
+        cluster: &Cluster,
+        now: Timestamp,
+        last: Option<Timestamp>,
+        pods: impl Fn(NodeName) -> usize,
+        is_heard: impl Fn(NodeName) -> bool,
+    ) -> Due {
+        if self.is_open {
+            return Due::Nothing;
+        }
+        let more = self.gather(waiting, cluster, now, pods);
+        if !more.is_empty() {
+            (self.joined, self.until) = (now, now + QUIET);
+            return Due::Tell(more);
+        }
+        self.until = last.map_or(self.until, |last| self.until.max(last + QUIET));
+        if now < self.until && (!self.has_heard(is_heard) || self.gains_others(cluster, now)) {
+            return Due::Nothing;
+        }
+        (self.is_open, self.until) = (true, now + OPENING_MOST);
+        match self.nodes.is_empty() {
+            true => Due::Nothing,
+            false => Due::Open(self.nodes.iter().copied().collect()),
+        }
+    }
+
+    /// Nodes that join it.
+    fn gather(
+        &mut self,
+        waiting: &mut VecDeque<NodeName>,
+        cluster: &Cluster,
+        now: Timestamp,
+        pods: impl Fn(NodeName) -> usize,
+    ) -> Vec<NodeName> {
+        let mut more = Vec::new();
+        while let Some(next) = waiting.front().copied()
+            && now < self.since + GATHERING_MOST
+        {
+            let told = self.pods + pods(next);
+            if told > WAVE_MOST && !self.nodes.is_empty() {
+                break;
+            }
+            waiting.pop_front();
+            if is_closed(next, cluster) {
+                self.pods = told;
+                self.nodes.insert(next);
+                self.deaf.insert(next);
+                more.push(next);
+            }
+        }
+        more
+    }
+
+    /// Whether others that keep room are about to be ready, and may still join.
+    fn gains_others(&self, cluster: &Cluster, now: Timestamp) -> bool {
+        now < (self.joined + LULL).min(self.since + GATHERING_MOST)
+            && cluster.hosts().any(|host| !self.nodes.contains(&host) && is_closed(host, cluster))
+    }
+
     fn has_heard(&mut self, is_heard: impl Fn(NodeName) -> bool) -> bool {
         while let Some(node) = self.deaf.first().copied()
             && (is_heard(node) || !self.nodes.contains(&node))

@@ -40,7 +40,7 @@ impl Engine {
         !self.openings.admits(node.name)
     }
 
-    /// A wave of nodes opens, or another begins.
+    /// A wave of nodes opens, or grows, or another begins.
     pub(super) fn tend_openings(&mut self, now: Timestamp, out: &mut Steps) {
         if self.openings.is_empty() {
             return;
@@ -58,13 +58,15 @@ impl Engine {
                 self.take(told, now, out);
             }
             Due::Open(nodes) => {
-                for node in nodes {
+                for node in self.nominations.in_order_of_trying(nodes, &self.cluster) {
                     let claim = self.cluster.nodes.get(&node).and_then(|node| self.cluster.claim_of(node));
-                    claim.into_iter().for_each(|claim| self.claims_due.touch(claim.name));
+                    if let Some(claim) = claim.map(|claim| claim.name) {
+                        self.tend_claim(claim, now, out);
+                    }
                 }
             }
         }
-        self.openings.next().into_iter().for_each(|at| out.wake(at));
+        self.openings.next(now).into_iter().for_each(|at| out.wake(at));
     }
 
     /// Pods that forgot their node are told again, and those for which room was kept in vain wait again.
