@@ -66,7 +66,7 @@ pub struct Cluster {
     /// Pods of each DaemonSet that run or will, the newest last.
     daemons: LateCopy<BTreeMap<ObjectKey, ByAge>>,
     waiting_pods: LateCopy<BTreeSet<ObjectKey>>,
-    /// How many of the waiting pods have each shape.
+    /// How many pods have each shape that kube-scheduler has found no place for: those that wait, and those that room is kept for.
     waiting_shapes: LateCopy<BTreeMap<Arc<PodShape>, usize>>,
     /// Pods of which kube-scheduler has not said anything yet.
     unjudged_pods: LateCopy<BTreeMap<Arc<PodShape>, BTreeSet<ObjectKey>>>,
@@ -521,14 +521,14 @@ impl Cluster {
                 self.guests.entry(node).or_default().insert(pod.key, pod.clone());
                 self.touch_room(node);
             }
-            _ if pod.waits() => {
-                self.waiting_pods.insert(pod.key);
-                *self.waiting_shapes.entry(pod.shape.clone()).or_default() += 1;
-            }
+            _ if pod.waits() => drop(self.waiting_pods.insert(pod.key)),
             _ if pod.is_unjudged() => {
                 self.unjudged_pods.entry(pod.shape.clone()).or_default().insert(pod.key);
             }
             _ => {}
+        }
+        if pod.waits() {
+            *self.waiting_shapes.entry(pod.shape.clone()).or_default() += 1;
         }
         let in_namespace = self.pods_by_namespace.entry(pod.key.namespace).or_default();
         *in_namespace += 1;
@@ -546,13 +546,9 @@ impl Cluster {
 
     pub fn remove_pod(&mut self, key: ObjectKey) {
         let Some(former) = self.pods.remove(&key) else { return };
-        if self.waiting_pods.remove(&key)
-            && let Some(count) = self.waiting_shapes.get_mut(&former.shape)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.waiting_shapes.remove(&former.shape);
-            }
+        self.waiting_pods.remove(&key);
+        if former.waits() {
+            take_one(&mut self.waiting_shapes, &former.shape);
         }
         let (bound, kept) = (former.node, self.guest_at.get(&key).copied());
         match (bound, kept) {

@@ -12,7 +12,7 @@
 //! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one not all others.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -312,16 +312,16 @@ impl Nominations {
         cluster.expected_at(node).filter(|pod| has_no_node(pod)).filter_map(|pod| self.told.get(&pod.uid))
     }
 
-    /// `nodes` open together, which takes the API server a while: first those whose larger pods kube-scheduler tries first. Whom it
-    /// tries before his node is open forgets it, and others take his room; a small one finds another place then.
-    pub fn in_order_of_trying(&self, mut nodes: Vec<NodeName>, cluster: &Cluster) -> Vec<NodeName> {
+    /// `nodes` open together, which takes the API server a while: last those with larger pods that kube-scheduler tries meanwhile. Whom
+    /// it tries before its node is open forgets it, and others take the room if it opens then; a small pod finds another place.
+    pub fn in_order_of_opening(&self, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> Vec<NodeName> {
         let pods = |node: &NodeName| cluster.expected_at(*node).filter(|pod| has_no_node(pod));
         let smallest = nodes.iter().flat_map(pods).map(|pod| pod.shape.requests.cpu()).min();
+        let is_larger = |pod: &&Arc<Pod>| smallest.is_some_and(|least| pod.shape.requests.cpu() > least);
+        let mut nodes: Vec<NodeName> = nodes.iter().copied().collect();
         nodes.sort_by_cached_key(|node| {
-            let larger =
-                pods(node).filter(|pod| smallest.is_some_and(|least| pod.shape.requests.cpu() > least));
-            let first = larger.filter_map(|pod| self.tried.get(&pod.uid)).min();
-            (first.is_none(), first.copied())
+            let first = pods(node).filter(is_larger).filter_map(|pod| self.tried.get(&pod.uid)).min();
+            first.copied().map(Reverse)
         });
         nodes
     }

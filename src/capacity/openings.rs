@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
+use super::nominations::Nominations;
 use crate::model::name::NodeName;
 use crate::model::taint::Taint;
 
@@ -23,6 +24,8 @@ const LULL: SignedDuration = SignedDuration::from_millis(250);
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
 /// left takes a second.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
+/// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
+const HELD_BACK: usize = 10;
 /// So long the next wave waits for nodes of the last that could not open.
 const OPENING_MOST: SignedDuration = SignedDuration::from_secs(5);
 
@@ -31,6 +34,8 @@ pub(crate) struct Openings {
     wave: Option<Wave>,
     /// Nodes that could open otherwise, the first to come first.
     waiting: VecDeque<NodeName>,
+    /// Those that were held back.
+    held: BTreeSet<NodeName>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,20 +76,50 @@ impl Openings {
         false
     }
 
-    /// `pods` says how many are to be told at a node, and `is_heard` whether all of them have heard; some pod did `last`.
-    pub fn due(
-        &mut self,
-        cluster: &Cluster,
-        now: Timestamp,
-        last: Option<Timestamp>,
-        pods: impl Fn(NodeName) -> usize,
-        is_heard: impl Fn(NodeName) -> bool,
-    ) -> Due {
+    pub fn due(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
         let wave = self.wave.take().and_then(|wave| wave.without_open_ones(cluster, now));
         let mut wave = wave.unwrap_or_else(|| Wave::begin(now));
-        let due = wave.step(&mut self.waiting, cluster, now, last, pods, is_heard);
+        let due = self.step(&mut wave, nominations, cluster, now);
         self.wave = Some(wave).filter(|wave| !wave.nodes.is_empty());
         due
+    }
+
+    fn step(&mut self, wave: &mut Wave, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
+        if wave.is_open {
+            return Due::Nothing;
+        }
+        let more = wave.gather(&mut self.waiting, nominations, cluster, now);
+        if !more.is_empty() {
+            (wave.joined, wave.until) = (now, now + QUIET);
+            return Due::Tell(more);
+        }
+        wave.until = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
+        let is_told =
+            |wave: &mut Wave| wave.has_heard(nominations, cluster) && !wave.gains_others(cluster, now);
+        if now < wave.until && !is_told(wave) {
+            return Due::Nothing;
+        }
+        (wave.is_open, wave.until) = (true, now + OPENING_MOST);
+        let mut nodes = nominations.in_order_of_opening(&wave.nodes, cluster);
+        self.hold_back(wave, &mut nodes);
+        match nodes.is_empty() {
+            true => Due::Nothing,
+            false => Due::Open(nodes),
+        }
+    }
+
+    /// The last of `nodes` open with the next wave, each of them once.
+    fn hold_back(&mut self, wave: &mut Wave, nodes: &mut Vec<NodeName>) {
+        let most = nodes.len() / HELD_BACK;
+        self.held.retain(|node| wave.nodes.contains(node));
+        let held: Vec<NodeName> =
+            nodes.iter().rev().filter(|node| !self.held.contains(node)).take(most).copied().collect();
+        nodes.retain(|node| !held.contains(node));
+        for node in held {
+            wave.nodes.remove(&node);
+            self.held.insert(node);
+            self.waiting.push_front(node);
+        }
     }
 
     /// When to look again, whatever happens.
@@ -112,47 +147,19 @@ impl Wave {
         (!is_over).then_some(self)
     }
 
-    fn step(
-        &mut self,
-        waiting: &mut VecDeque<NodeName>,
-        cluster: &Cluster,
-        now: Timestamp,
-        last: Option<Timestamp>,
-        pods: impl Fn(NodeName) -> usize,
-        is_heard: impl Fn(NodeName) -> bool,
-    ) -> Due {
-        if self.is_open {
-            return Due::Nothing;
-        }
-        let more = self.gather(waiting, cluster, now, pods);
-        if !more.is_empty() {
-            (self.joined, self.until) = (now, now + QUIET);
-            return Due::Tell(more);
-        }
-        self.until = last.map_or(self.until, |last| self.until.max(last + QUIET));
-        if now < self.until && (!self.has_heard(is_heard) || self.gains_others(cluster, now)) {
-            return Due::Nothing;
-        }
-        (self.is_open, self.until) = (true, now + OPENING_MOST);
-        match self.nodes.is_empty() {
-            true => Due::Nothing,
-            false => Due::Open(self.nodes.iter().copied().collect()),
-        }
-    }
-
     /// Nodes that join it.
     fn gather(
         &mut self,
         waiting: &mut VecDeque<NodeName>,
+        nominations: &Nominations,
         cluster: &Cluster,
         now: Timestamp,
-        pods: impl Fn(NodeName) -> usize,
     ) -> Vec<NodeName> {
         let mut more = Vec::new();
         while let Some(next) = waiting.front().copied()
             && now < self.since + GATHERING_MOST
         {
-            let told = self.pods + pods(next);
+            let told = self.pods + nominations.told_at(next, cluster).count();
             if told > WAVE_MOST && !self.nodes.is_empty() {
                 break;
             }
@@ -173,9 +180,9 @@ impl Wave {
             && cluster.hosts().any(|host| !self.nodes.contains(&host) && is_closed(host, cluster))
     }
 
-    fn has_heard(&mut self, is_heard: impl Fn(NodeName) -> bool) -> bool {
+    fn has_heard(&mut self, nominations: &Nominations, cluster: &Cluster) -> bool {
         while let Some(node) = self.deaf.first().copied()
-            && (is_heard(node) || !self.nodes.contains(&node))
+            && (nominations.is_heard_by_all(node, cluster) || !self.nodes.contains(&node))
         {
             self.deaf.remove(&node);
         }

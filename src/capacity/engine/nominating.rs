@@ -45,10 +45,7 @@ impl Engine {
         if self.openings.is_empty() {
             return;
         }
-        let (nominations, cluster) = (&self.nominations, &self.cluster);
-        let pods = |node| nominations.told_at(node, cluster).count();
-        let is_heard = |node| nominations.is_heard_by_all(node, cluster);
-        match self.openings.due(cluster, now, nominations.last_heard(), pods, is_heard) {
+        match self.openings.due(&self.nominations, &self.cluster, now) {
             Due::Nothing => {}
             Due::Tell(nodes) => {
                 let told = self.nominations.tell(&nodes, &self.cluster, now);
@@ -58,7 +55,7 @@ impl Engine {
                 self.take(told, now, out);
             }
             Due::Open(nodes) => {
-                for node in self.nominations.in_order_of_trying(nodes, &self.cluster) {
+                for node in nodes {
                     let claim = self.cluster.nodes.get(&node).and_then(|node| self.cluster.claim_of(node));
                     if let Some(claim) = claim.map(|claim| claim.name) {
                         self.tend_claim(claim, now, out);
