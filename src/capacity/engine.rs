@@ -421,6 +421,7 @@ impl Engine {
             Observation::Claim(claim) => self.touch_claim(claim.name),
             Observation::Node(node) => {
                 self.touch_node(node.name);
+                self.openings.see(node);
                 if node.taints.iter().any(|taint| taint.is_same(&Taint::disrupted())) {
                     self.batch.trigger(node.uid, at);
                 }

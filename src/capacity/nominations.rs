@@ -138,6 +138,8 @@ pub(crate) struct Told {
     node: NodeName,
     /// What was written before, as long as nothing else was seen.
     former: Option<NodeName>,
+    /// It was written, whether it arrived or not.
+    is_sent: bool,
     /// When it was written last; before that, when it got its room.
     at: Timestamp,
     /// Its node opened only after it was written.
@@ -222,11 +224,19 @@ impl Nominations {
     }
 
     fn keep_room(&mut self, pod: &Pod, node: NodeName, cluster: &mut Cluster, now: Timestamp) {
-        let former = self.told.get(&pod.uid).and_then(|told| match told.is_heard || told.is_before_opening {
+        let former = self.told.get(&pod.uid).and_then(|told| match told.is_sent {
             true => Some(told.node),
             false => told.former,
         });
-        let told = Told { node, former, at: now, is_before_opening: false, is_heard: false, cleared: None };
+        let told = Told {
+            node,
+            former,
+            is_sent: false,
+            at: now,
+            is_before_opening: false,
+            is_heard: false,
+            cleared: None,
+        };
         self.told.insert(pod.uid, told);
         cluster.expect(pod.key, node);
     }
@@ -341,7 +351,7 @@ impl Nominations {
         pods.sort_by_key(|(pod, ..)| Reverse(self.tried.get(&pod.uid)));
         for (pod, node, claim) in pods {
             let Some(told) = self.told.get_mut(&pod.uid).filter(|told| told.is_untold()) else { continue };
-            (told.at, told.is_before_opening) = (now, true);
+            (told.at, told.is_sent, told.is_before_opening) = (now, true, true);
             let message = format!("{claim} was bought for it");
             self.unheard.insert(pod.key, now + UNHEARD);
             let (key, uid) = (pod.key, pod.uid);
@@ -375,7 +385,8 @@ impl Nominations {
                 !(is_coming && told.is_before_opening && told.cleared.is_none())
             });
             let Some(told) = told else { continue };
-            (told.at, told.is_before_opening) = (now, told.is_before_opening && is_coming);
+            (told.at, told.is_sent) = (now, true);
+            told.is_before_opening &= is_coming;
             let message = match room {
                 Room::Coming => "its node has yet to open",
                 Room::Free => "kube-scheduler did not bind it yet, and its room is free",
@@ -484,6 +495,7 @@ impl Nominations {
             let told = Told {
                 node: *node,
                 former: None,
+                is_sent: true,
                 at: now,
                 is_before_opening: false,
                 is_heard: true,

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::cluster::Cluster;
 use super::nominations::Nominations;
 use crate::model::name::NodeName;
+use crate::model::node::Node;
 use crate::model::taint::Taint;
 
 /// No more pods are told in one wave, but those of its first node: the longer it takes, the more kube-scheduler tries in vain meanwhile.
@@ -40,7 +41,7 @@ pub(crate) struct Openings {
 
 #[derive(Clone, Debug)]
 struct Wave {
-    /// Those that are not open, as far as is known.
+    /// Those that were not seen to be open.
     nodes: BTreeSet<NodeName>,
     /// Those of which not all pods are known to have heard.
     deaf: BTreeSet<NodeName>,
@@ -65,6 +66,13 @@ pub(crate) enum Due {
 }
 
 impl Openings {
+    /// What was decided is not done before it is seen.
+    pub fn see(&mut self, node: &Node) {
+        if let Some(wave) = self.wave.as_mut().filter(|_| !keeps_closed(node)) {
+            wave.nodes.remove(&node.name);
+        }
+    }
+
     /// `node` could open, and keeps room for pods: whether it does.
     pub fn admits(&mut self, node: NodeName) -> bool {
         if let Some(wave) = self.wave.as_ref().filter(|wave| wave.nodes.contains(&node)) {
@@ -77,7 +85,7 @@ impl Openings {
     }
 
     pub fn due(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
-        let wave = self.wave.take().and_then(|wave| wave.without_open_ones(cluster, now));
+        let wave = self.wave.take().and_then(|wave| wave.remaining(cluster, now));
         let mut wave = wave.unwrap_or_else(|| Wave::begin(now));
         let due = self.step(&mut wave, nominations, cluster, now);
         self.wave = Some(wave).filter(|wave| !wave.nodes.is_empty());
@@ -141,8 +149,9 @@ impl Wave {
     }
 
     /// What is left of it; none when the next may begin.
-    fn without_open_ones(mut self, cluster: &Cluster, now: Timestamp) -> Option<Self> {
-        self.nodes.retain(|node| is_closed(*node, cluster));
+    fn remaining(mut self, cluster: &Cluster, now: Timestamp) -> Option<Self> {
+        let is_open = self.is_open;
+        self.nodes.retain(|node| if is_open { is_there(*node, cluster) } else { is_closed(*node, cluster) });
         let is_over = self.nodes.is_empty() || (self.is_open && now >= self.until);
         (!is_over).then_some(self)
     }
@@ -191,8 +200,15 @@ impl Wave {
 }
 
 fn is_closed(node: NodeName, cluster: &Cluster) -> bool {
-    cluster.nodes.get(&node).is_some_and(|node| {
-        let claim = cluster.claim_of(node).filter(|claim| claim.deleted.is_none());
-        claim.is_some() && node.deleted.is_none() && node.taints.iter().any(Taint::keeps_closed)
-    })
+    is_there(node, cluster) && cluster.nodes.get(&node).is_some_and(|node| keeps_closed(node))
+}
+
+/// Whether it is there to stay.
+fn is_there(node: NodeName, cluster: &Cluster) -> bool {
+    let node = cluster.nodes.get(&node).filter(|node| node.deleted.is_none());
+    node.and_then(|node| cluster.claim_of(node)).is_some_and(|claim| claim.deleted.is_none())
+}
+
+fn keeps_closed(node: &Node) -> bool {
+    node.taints.iter().any(Taint::keeps_closed)
 }
