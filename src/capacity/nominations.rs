@@ -308,6 +308,11 @@ impl Nominations {
         self.told_at(node, cluster).next().is_some()
     }
 
+    /// Whether each of them has what it was told, as far as is known.
+    pub fn is_known_to_all(&self, node: NodeName, cluster: &Cluster) -> bool {
+        self.told_at(node, cluster).all(|told| told.is_heard)
+    }
+
     /// Whether each of them was seen with what it was told, or has lost it again.
     pub fn is_heard_by_all(&self, node: NodeName, cluster: &Cluster) -> bool {
         self.told_at(node, cluster).all(|told| told.is_heard || told.cleared.is_some())

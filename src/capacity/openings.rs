@@ -17,7 +17,7 @@ use crate::model::taint::Taint;
 
 /// No more pods are told in one wave, but those of its first node: the longer it takes, the more kube-scheduler tries in vain meanwhile.
 const WAVE_MOST: usize = 1_000;
-/// No node joins a wave that began so long ago.
+/// No node joins a wave that began so long ago, and none of it waits for pods that have heard and forgotten.
 const GATHERING_MOST: SignedDuration = SignedDuration::from_secs(3);
 /// While others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
 /// start together.
@@ -103,7 +103,7 @@ impl Openings {
         }
         wave.until = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
         let is_told =
-            |wave: &mut Wave| wave.has_heard(nominations, cluster) && !wave.gains_others(cluster, now);
+            |wave: &mut Wave| wave.has_heard(nominations, cluster, now) && !wave.gains_others(cluster, now);
         if now < wave.until && !is_told(wave) {
             return Due::Nothing;
         }
@@ -189,9 +189,14 @@ impl Wave {
             && cluster.hosts().any(|host| !self.nodes.contains(&host) && is_closed(host, cluster))
     }
 
-    fn has_heard(&mut self, nominations: &Nominations, cluster: &Cluster) -> bool {
+    /// Whether all have heard. Of many some have always just lost what they were told: in the end it is enough that they did hear.
+    fn has_heard(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> bool {
+        let is_heard = |node| match now < self.since + GATHERING_MOST {
+            true => nominations.is_known_to_all(node, cluster),
+            false => nominations.is_heard_by_all(node, cluster),
+        };
         while let Some(node) = self.deaf.first().copied()
-            && (nominations.is_heard_by_all(node, cluster) || !self.nodes.contains(&node))
+            && (is_heard(node) || !self.nodes.contains(&node))
         {
             self.deaf.remove(&node);
         }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
 use crate::capacity::cluster::Cluster;
@@ -33,6 +33,10 @@ use crate::model::symbol::Symbol;
 /// Objects written at once. More keep an API server that is short of processors no busier, and everybody else waits the longer for
 /// it: kube-scheduler for each pod that it finds no place for.
 const WIDTH: usize = 16;
+/// Claims made at once.
+const PURCHASES: usize = 32;
+/// So long what else is written waits for them: nothing begins before they are there.
+const PURCHASES_FIRST: Duration = Duration::from_secs(2);
 /// Nominations at once, first and repeated ones each, and openings of nodes: none of them waits for what others ask.
 const OPENINGS: usize = 16;
 /// Evictions and deletions of pods at once: an API server may take long for one of them.
@@ -55,6 +59,22 @@ enum Row {
     Buffer(ObjectKey),
     Pod(ObjectKey),
     Notice(Subject),
+}
+
+/// A claim that is yet to be made.
+struct Buying<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Buying<'a> {
+    fn one(claims: &'a watch::Sender<usize>) -> Self {
+        claims.send_modify(|claims| *claims += 1);
+        Self(claims)
+    }
+}
+
+impl Drop for Buying<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|claims| *claims -= 1);
+    }
 }
 
 /// An object that is written, so that older news of it is not believed meanwhile.
@@ -187,6 +207,9 @@ struct Hands<P> {
     provider: Arc<P>,
     permit: Permit,
     width: Semaphore,
+    purchases: Semaphore,
+    /// Claims that are yet to be made.
+    buying: watch::Sender<usize>,
     openings: Semaphore,
     nominations: Semaphore,
     renominations: Semaphore,
@@ -206,6 +229,8 @@ impl<P: CloudProvider> Performer<P> {
             provider,
             permit,
             width: Semaphore::new(WIDTH),
+            purchases: Semaphore::new(PURCHASES),
+            buying: watch::Sender::new(0),
             openings: Semaphore::new(OPENINGS),
             nominations: Semaphore::new(OPENINGS),
             renominations: Semaphore::new(OPENINGS),
@@ -369,15 +394,22 @@ impl<P: CloudProvider> Hands<P> {
         if !job.may_begin().await {
             return Err("what it replaces could not be marked".into());
         }
+        let _buying = matches!(&job.action, Action::CreateClaim(_)).then(|| Buying::one(&self.buying));
         let turns = match &job.action {
             // A cloud takes its time, and nobody else's.
             Action::Launch { .. } | Action::Terminate { .. } => None,
+            Action::CreateClaim(_) => Some(&self.purchases),
             // Others take its room meanwhile.
             Action::NominatePod { before_opening: false, .. } => Some(&self.renominations),
             Action::NominatePod { .. } => Some(&self.nominations),
             action if is_about_a_pod(action) => Some(&self.evictions),
             Action::UpdateNode { change, .. } if change.opens() => Some(&self.openings),
-            _ => Some(&self.width),
+            _ => {
+                let mut buying = self.buying.subscribe();
+                // Either way it goes on.
+                let _ = tokio::time::timeout(PURCHASES_FIRST, buying.wait_for(|claims| *claims == 0)).await;
+                Some(&self.width)
+            }
         };
         let _turn = match turns {
             Some(turns) => turns.acquire().await.ok(),

@@ -19,14 +19,18 @@ use super::town::*;
 
 /// A world with nothing in it but six large and seventy small pods that wait.
 pub fn crowd(seed: u64) -> World {
+    crowd_of(seed, 70, 6)
+}
+
+pub fn crowd_of(seed: u64, small: u32, large: u32) -> World {
     let mut world = World::new(seed, at(NOW), catalog(), Habits::default());
     world.apply(Observation::Class(Arc::new(class("default"))));
     world.apply(Observation::Pool(Arc::new(pool("default"))));
     let deployment = |name: &str, shape: PodShape, replicas| {
         Workload::new(ObjectKey::new("default", name), WorkloadKind::Deployment, Arc::new(shape), replicas)
     };
-    world.add_workload(deployment("early", shape("small", "200m"), 70));
-    world.add_workload(deployment("late", shape("large", "3500m"), 6));
+    world.add_workload(deployment("early", shape("small", "200m"), small));
+    world.add_workload(deployment("late", shape("large", "3500m"), large));
     world
 }
 
@@ -220,15 +224,17 @@ fn a_nomination_is_given_up_when_its_node_was_open_long_enough() {
     let nomination =
         |node: Option<NodeName>| Observation::Pod(Arc::new(Pod { nominated_node: node, ..(*pod).clone() }));
     assert_eq!(patience(1, &engine), Some(300), "told before the node opened, and not tried since");
-    engine.observe(told_at, nomination(None));
+    let open_at = told_at + SignedDuration::from_secs(3);
+    engine.decide(open_at);
+    engine.observe(open_at, nomination(None));
     assert_eq!(patience(10, &engine), Some(20), "it was tried");
-    let again = engine.decide(told_at).actions;
+    let again = engine.decide(open_at).actions;
     let is_told =
         |action: &Action| matches!(action, Action::NominatePod { pod: told, .. } if *told == pod.key);
     assert!(again.iter().any(|planned| is_told(&planned.action)), "it is told again");
-    engine.observe(told_at, nomination(pod.nominated_node));
+    engine.observe(open_at, nomination(pod.nominated_node));
     assert_eq!(patience(10, &engine), Some(300), "not tried since the node is ready");
-    assert_eq!(patience(1, &engine), Some(20), "it may have been tried just before");
+    assert_eq!(patience(4, &engine), Some(20), "it may have been tried just before");
 }
 
 /// An engine that has told pods of a node which opens now, and that kube-scheduler has tried all of them before.
@@ -383,7 +389,7 @@ fn told_of_a_crowd(small: u32, more: impl Fn(&mut PodShape)) -> (usize, usize) {
 #[test]
 fn of_a_crowd_the_smallest_pods_that_fit_anywhere_are_not_told() {
     let (small, large) = told_of_a_crowd(150, |_| ());
-    assert!(small > 120 && large == 20, "few are told, all that are not bound before: {small}, {large}");
+    assert!(small > 120 && large > 15, "few are told, all that are not bound before: {small}, {large}");
     let (small, large) = told_of_a_crowd(1_100, |_| ());
     assert!(small == 0 && large > 2, "{small}, {large}");
     assert!(told_of_a_crowd(1_100, zone).0 > 900, "not every room is good for these");

@@ -13,8 +13,9 @@ use provisor::model::node::Node;
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
 use provisor::model::quantity::{Resources, resource};
+use provisor::simulator::world::World;
 
-use super::nominations::{crowd, engine};
+use super::nominations::{crowd, crowd_of, engine};
 use super::town::*;
 
 /// The moment in which the pods of a wave are told.
@@ -55,13 +56,20 @@ impl Telling {
     /// The first wave that has pods with `app` on two of its nodes.
     fn of(app: &str) -> Self {
         (0..50)
-            .find_map(|seed| Self::in_a_crowd(seed, app))
+            .find_map(|seed| Self::in_a_crowd(crowd(seed), 3, app, 2))
             .expect("large pods are on two nodes in some of the crowds")
     }
 
-    fn in_a_crowd(seed: u64, app: &str) -> Option<Self> {
-        let (mut world, mut engine) = (crowd(seed), engine(true));
-        // The kubelets of three nodes get ready in the same moment.
+    /// A wave of many nodes, each with large pods.
+    fn of_many() -> Self {
+        (0..50)
+            .find_map(|seed| Self::in_a_crowd(crowd_of(seed, 70, 80), 20, "large", 20))
+            .expect("eighty large pods need twenty nodes")
+    }
+
+    /// When first pods with `app` are told on so many nodes; `together` kubelets get ready in the same moment.
+    fn in_a_crowd(mut world: World, together: usize, app: &str, nodes: usize) -> Option<Self> {
+        let mut engine = engine(true);
         let mut ready: BTreeMap<NodeName, Arc<Node>> = BTreeMap::new();
         while world.now() < at(NOW) + SignedDuration::from_mins(3) {
             for (at, seen) in world.take_news() {
@@ -70,7 +78,7 @@ impl Telling {
                     seen => engine.observe(at, seen),
                 }
             }
-            if ready.len() >= 3 {
+            if ready.len() >= together {
                 let ready = std::mem::take(&mut ready).into_values();
                 ready.for_each(|node| engine.observe(world.now(), Observation::Node(node)));
             }
@@ -80,7 +88,7 @@ impl Telling {
             let is_such = |(pod, _): &&(ObjectKey, NodeName)| {
                 engine.cluster().pods[pod].shape.labels[&"app".into()] == app.into()
             };
-            if told.iter().filter(is_such).map(|(_, node)| node).collect::<BTreeSet<_>>().len() > 1 {
+            if told.iter().filter(is_such).map(|(_, node)| node).collect::<BTreeSet<_>>().len() >= nodes {
                 // What else was decided is done.
                 let mut actions = decision.actions;
                 while !actions.is_empty() {
@@ -140,6 +148,21 @@ impl Telling {
         self.engine.cluster().guests_of(node).any(|guest| guest.key == pod)
     }
 
+    /// What is decided when all have heard, and as long as others may join.
+    fn opens(&mut self, millis: i64) -> BTreeSet<NodeName> {
+        let told = self.told.clone();
+        told.into_iter().for_each(|one| self.hears(one, millis));
+        opened_by(&self.engine.decide(self.after(millis)))
+    }
+
+    /// `nodes` are seen as they are by now.
+    fn see(&mut self, nodes: &BTreeSet<NodeName>, millis: i64) {
+        for node in nodes {
+            let node = self.engine.cluster().nodes[node].clone();
+            self.engine.observe(self.after(millis), Observation::Node(node));
+        }
+    }
+
     /// kube-scheduler places `pod` on `node`.
     fn binds(&mut self, pod: ObjectKey, node: NodeName) {
         let pod = Pod { node: Some(node), nominated_node: None, ..self.pod(pod) };
@@ -154,11 +177,80 @@ fn the_nodes_of_a_wave_open_together_when_the_last_of_their_pods_was_seen_to_hav
     assert!(nodes.len() > 1);
     let mut told = telling.told.clone();
     let last = told.pop().expect("somebody was told");
-    told.into_iter().for_each(|one| telling.hears(one, 10));
-    assert_eq!(opened_by(&telling.engine.decide(telling.after(10))), BTreeSet::new(), "one has not heard");
-    telling.hears(last, 20);
-    assert_eq!(opened_by(&telling.engine.decide(telling.after(20))), nodes);
-    assert_eq!(opened_by(&telling.engine.decide(telling.after(21))), BTreeSet::new(), "once");
+    told.into_iter().for_each(|one| telling.hears(one, 300));
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(300))), BTreeSet::new(), "one has not heard");
+    telling.hears(last, 310);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(310))), nodes);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(311))), BTreeSet::new(), "once");
+}
+
+#[test]
+fn a_wave_waits_for_nodes_that_are_about_to_be_ready_but_not_for_long() {
+    let mut telling = Telling::of("large");
+    let nodes = telling.nodes();
+    let is_coming = |node: &&Arc<Node>| !node.is_ready() && !nodes.contains(&node.name);
+    let coming = telling.engine.cluster().nodes.values().filter(is_coming).cloned().collect::<Vec<_>>();
+    assert!(!coming.is_empty());
+    assert_eq!(telling.opens(10), BTreeSet::new(), "others come");
+    let mut alone = telling.engine.clone();
+    assert_eq!(opened_by(&alone.decide(telling.after(249))), BTreeSet::new());
+    assert_eq!(opened_by(&alone.decide(telling.after(250))), nodes, "none of them is ready by now");
+    let mut gone = telling.engine.clone();
+    coming.iter().for_each(|node| gone.observe(telling.after(20), Observation::NodeGone(node.name)));
+    assert_eq!(opened_by(&gone.decide(telling.after(20))), nodes, "nobody comes any more");
+}
+
+#[test]
+fn a_node_that_gets_ready_while_others_are_told_opens_with_them() {
+    let mut telling = Telling::of("large");
+    let (nodes, now) = (telling.nodes(), telling.after(100));
+    let is_coming = |node: &&Arc<Node>| !node.is_ready() && !nodes.contains(&node.name);
+    let late =
+        telling.engine.cluster().nodes.values().find(is_coming).expect("five nodes are bought").clone();
+    let conditions = telling.engine.cluster().nodes[nodes.first().unwrap()].conditions.clone();
+    let taints = late.taints.iter().filter(|taint| taint.key.starts_with("karpenter.sh/")).cloned();
+    let late = Node { conditions, taints: taints.collect(), ..(*late).clone() };
+    let name = late.name;
+    telling.engine.observe(now, Observation::Node(Arc::new(late)));
+    let told = told_by(&telling.engine.decide(now));
+    assert!(!told.is_empty() && told.iter().all(|(_, node)| *node == name), "{told:?}");
+    telling.told.extend(told);
+    assert_eq!(telling.opens(200), BTreeSet::new(), "the next may come until 350 ms");
+    let mut all = nodes.clone();
+    all.insert(name);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(350))), all);
+}
+
+/// kube-scheduler tries some pods while the nodes open, and lets them forget: the nodes of the larger ones open when they know again.
+#[test]
+fn of_a_large_wave_those_whose_pods_are_tried_first_open_when_the_others_were_seen_to_be_open() {
+    let mut telling = Telling::of_many();
+    let nodes = telling.nodes();
+    let most = nodes.len() / 10;
+    // Large pods of these were made before all others.
+    let first: BTreeSet<NodeName> = nodes.iter().copied().take(most).collect();
+    let told = telling.told.clone();
+    for (order, (pod, node)) in told.into_iter().enumerate() {
+        let millis = if first.contains(&node) { -60_000 } else { -30_000 };
+        let seen = Observation::Pod(Arc::new(telling.pod(pod)));
+        telling.engine.observe(telling.after(millis + i64::try_from(order).expect("few")), seen);
+    }
+    assert_eq!(telling.opens(300), nodes.difference(&first).copied().collect());
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(310))), BTreeSet::new(), "none is seen open");
+    let mut lost = telling.engine.clone();
+    // The next wave has nobody to tell, and waits for those that are about to be ready.
+    lost.decide(telling.after(5_300));
+    assert_eq!(opened_by(&lost.decide(telling.after(5_550))), first, "after five seconds all the same");
+    telling.see(&nodes.difference(&first).copied().collect(), 400);
+    // One of the pods has lost what it was told.
+    let (pod, home) = *telling.told.iter().find(|(_, node)| first.contains(node)).expect("they were told");
+    let cleared = Pod { nominated_node: None, ..telling.pod(pod) };
+    telling.engine.observe(telling.after(400), Observation::Pod(Arc::new(cleared)));
+    let decision = telling.engine.decide(telling.after(400));
+    assert_eq!(told_by(&decision), [(pod, home)]);
+    assert_eq!(opened_by(&decision), BTreeSet::new(), "it has to know again");
+    telling.hears((pod, home), 700);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(700))), first, "held back once");
 }
 
 #[test]
@@ -178,10 +270,10 @@ fn a_wave_waits_neither_for_nodes_that_go_nor_for_pods_that_do() {
     let gone = telling.told[0].1;
     let (here, there): (Vec<_>, Vec<_>) = telling.told.iter().copied().partition(|(_, node)| *node == gone);
     assert!(!here.is_empty() && there.len() > 1);
-    let now = telling.after(10);
+    let now = telling.after(300);
     telling.engine.observe(now, Observation::NodeGone(gone));
     telling.engine.observe(now, Observation::PodGone(there[0].0));
-    there[1..].iter().for_each(|one| telling.hears(*one, 10));
+    there[1..].iter().for_each(|one| telling.hears(*one, 300));
     let others: BTreeSet<NodeName> = telling.nodes().into_iter().filter(|node| *node != gone).collect();
     assert_eq!(opened_by(&telling.engine.decide(now)), others);
 }
@@ -233,6 +325,28 @@ fn who_takes_the_room_of_an_equal_leaves_its_own_to_it() {
     telling.engine.observe(telling.after(5), Observation::Pod(Arc::new(still)));
     assert_eq!(telling.pod(moved).nominated_node, None);
     assert!(telling.is_at(moved, home));
+}
+
+/// It was told again, and loses its room before that is seen.
+#[test]
+fn what_was_told_again_is_ours_too() {
+    let mut telling = Telling::of("large");
+    let ((thief, home), node, others) = neighbours(&telling, "large");
+    telling.opens(300);
+    telling.tighten(node);
+    for pod in &others {
+        let cleared = Pod { nominated_node: None, is_unschedulable: true, ..telling.pod(*pod) };
+        telling.engine.observe(telling.after(400), Observation::Pod(Arc::new(cleared)));
+    }
+    let again = told_by(&telling.engine.decide(telling.after(400)));
+    assert!(others.iter().all(|pod| again.contains(&(*pod, node))), "{again:?}");
+    telling.binds(thief, node);
+    let moved: Vec<ObjectKey> = others.iter().copied().filter(|pod| !telling.is_at(*pod, node)).collect();
+    let [moved] = moved[..] else { panic!("one of {others:?} has lost its room, not {moved:?}") };
+    let still = Pod { nominated_node: Some(node), ..telling.pod(moved) };
+    telling.engine.observe(telling.after(405), Observation::Pod(Arc::new(still)));
+    assert_eq!(telling.pod(moved).nominated_node, None, "no pod that kube-scheduler puts others out for");
+    assert!(told_by(&telling.engine.decide(telling.after(410))).contains(&(moved, home)));
 }
 
 #[test]
