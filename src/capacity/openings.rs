@@ -59,7 +59,7 @@ struct Wave {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
-    /// A wave begins: the pods of these nodes are to be told.
+    /// They join the wave: their pods are to be told.
     Tell(Vec<NodeName>),
     /// They have heard.
     Open(Vec<NodeName>),
