@@ -449,10 +449,11 @@ impl Engine {
             self.forget_plan(pod, at);
             self.note_pod_event(at, pod);
         }
-        let waits = pod.waits() && !self.cluster.is_expected(pod.key);
+        let waits = pod.waits();
         let is_foreseen = self.settings.foresees_pods && self.cluster.foresees(pod);
         let is_planned = waits && self.provisioning.has_foreseen(pod.uid);
-        if (waits || is_foreseen) && !is_planned && !pod.is_daemon() && !pod.is_mirror() {
+        let has_room = is_planned || self.cluster.is_expected(pod.key);
+        if (waits || is_foreseen) && !has_room && !pod.is_daemon() && !pod.is_mirror() {
             self.batch.trigger(pod.uid, at);
         }
         if let Some(node) = pod.node {

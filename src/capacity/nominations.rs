@@ -329,16 +329,23 @@ impl Nominations {
 
     /// `nodes` open together, which takes the API server a while: last those with larger pods that kube-scheduler tries meanwhile. Whom
     /// it tries before its node is open forgets it, and others take the room if it opens then; a small pod finds another place.
-    pub fn in_order_of_opening(&self, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> Vec<NodeName> {
+    /// And how many have larger pods.
+    pub fn in_order_of_opening(
+        &self,
+        nodes: &BTreeSet<NodeName>,
+        cluster: &Cluster,
+    ) -> (Vec<NodeName>, usize) {
         let pods = |node: &NodeName| cluster.expected_at(*node).filter(|pod| has_no_node(pod));
-        let smallest = nodes.iter().flat_map(pods).map(|pod| pod.shape.requests.cpu()).min();
-        let is_larger = |pod: &&Arc<Pod>| smallest.is_some_and(|least| pod.shape.requests.cpu() > least);
-        let mut nodes: Vec<NodeName> = nodes.iter().copied().collect();
-        nodes.sort_by_cached_key(|node| {
-            let first = pods(node).filter(is_larger).filter_map(|pod| self.tried.get(&pod.uid)).min();
-            first.copied().map(Reverse)
-        });
-        nodes
+        let requests = nodes.iter().flat_map(pods).map(|pod| &pod.shape.requests);
+        let smallest = requests.min_by_key(|requests| (requests.cpu(), requests.memory()));
+        let is_larger = |pod: &&Arc<Pod>| smallest.is_some_and(|least| !pod.shape.requests.fits(least));
+        let first_tried =
+            |node: &NodeName| pods(node).filter(is_larger).filter_map(|pod| self.tried.get(&pod.uid)).min();
+        let mut nodes: Vec<(Option<Reverse<Timestamp>>, NodeName)> =
+            nodes.iter().map(|node| (first_tried(node).copied().map(Reverse), *node)).collect();
+        nodes.sort();
+        let with_larger = nodes.iter().filter(|(tried, _)| tried.is_some()).count();
+        (nodes.into_iter().map(|(_, node)| node).collect(), with_larger)
     }
 
     /// `nodes` are about to open to all: those that have room there are told before. kube-scheduler tries next whom it has not tried for

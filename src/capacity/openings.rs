@@ -27,6 +27,8 @@ const LULL: SignedDuration = SignedDuration::from_millis(250);
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
 const HELD_BACK: usize = 10;
+/// A wave opens at the latest so long after the last node joined it, whoever else still hears.
+const TELLING_MOST: SignedDuration = SignedDuration::from_secs(15);
 /// So long the next wave waits for nodes of the last that could not open.
 const OPENING_MOST: SignedDuration = SignedDuration::from_secs(5);
 
@@ -101,24 +103,25 @@ impl Openings {
             (wave.joined, wave.until) = (now, now + QUIET);
             return Due::Tell(more);
         }
-        wave.until = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
+        let quiet = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
+        wave.until = quiet.min(wave.joined + TELLING_MOST);
         let is_told =
             |wave: &mut Wave| wave.has_heard(nominations, cluster, now) && !wave.gains_others(cluster, now);
         if now < wave.until && !is_told(wave) {
             return Due::Nothing;
         }
         (wave.is_open, wave.until) = (true, now + OPENING_MOST);
-        let mut nodes = nominations.in_order_of_opening(&wave.nodes, cluster);
-        self.hold_back(wave, &mut nodes);
+        let (mut nodes, with_larger) = nominations.in_order_of_opening(&wave.nodes, cluster);
+        self.hold_back(wave, &mut nodes, with_larger);
         match nodes.is_empty() {
             true => Due::Nothing,
             false => Due::Open(nodes),
         }
     }
 
-    /// The last of `nodes` open with the next wave, each of them once.
-    fn hold_back(&mut self, wave: &mut Wave, nodes: &mut Vec<NodeName>) {
-        let most = nodes.len() / HELD_BACK;
+    /// The last of `nodes` open with the next wave, each of them once; the last `with_larger` have larger pods than others.
+    fn hold_back(&mut self, wave: &mut Wave, nodes: &mut Vec<NodeName>, with_larger: usize) {
+        let most = (nodes.len() / HELD_BACK).min(with_larger);
         self.held.retain(|node| wave.nodes.contains(node));
         let held: Vec<NodeName> =
             nodes.iter().rev().filter(|node| !self.held.contains(node)).take(most).copied().collect();
@@ -132,8 +135,10 @@ impl Openings {
 
     /// When to look again, whatever happens.
     pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
-        let lull = |wave: &Wave| Some(wave.joined + LULL).filter(|at| !wave.is_open && now < *at);
-        self.wave.as_ref().map(|wave| lull(wave).map_or(wave.until, |lull| lull.min(wave.until)))
+        let wave = self.wave.as_ref()?;
+        let turns = [wave.joined + LULL, wave.since + GATHERING_MOST];
+        let turns = turns.into_iter().filter(|at| !wave.is_open && now < *at);
+        turns.chain([wave.until]).min()
     }
 
     /// Whether no node waits for anything here.
@@ -185,7 +190,9 @@ impl Wave {
 
     /// Whether others that keep room are about to be ready, and may still join.
     fn gains_others(&self, cluster: &Cluster, now: Timestamp) -> bool {
-        now < (self.joined + LULL).min(self.since + GATHERING_MOST)
+        let is_full = self.pods >= WAVE_MOST;
+        !is_full
+            && now < (self.joined + LULL).min(self.since + GATHERING_MOST)
             && cluster.hosts().any(|host| !self.nodes.contains(&host) && is_closed(host, cluster))
     }
 

@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Planned;
@@ -35,7 +36,7 @@ use crate::model::symbol::Symbol;
 const WIDTH: usize = 16;
 /// Claims made at once.
 const PURCHASES: usize = 32;
-/// So long what else is written waits for them: nothing begins before they are there.
+/// So long most of what else is written waits for them, from the first on: nothing begins before they are there.
 const PURCHASES_FIRST: Duration = Duration::from_secs(2);
 /// Nominations at once, first and repeated ones each, and openings of nodes: none of them waits for what others ask.
 const OPENINGS: usize = 16;
@@ -61,19 +62,41 @@ enum Row {
     Notice(Subject),
 }
 
-/// A claim that is yet to be made.
-struct Buying<'a>(&'a watch::Sender<usize>);
+/// Claims that are yet to be made.
+#[derive(Clone, Copy, Debug)]
+struct Purchases {
+    claims: usize,
+    since: Instant,
+}
+
+/// One of them.
+struct Buying<'a>(&'a watch::Sender<Option<Purchases>>);
 
 impl<'a> Buying<'a> {
-    fn one(claims: &'a watch::Sender<usize>) -> Self {
-        claims.send_modify(|claims| *claims += 1);
-        Self(claims)
+    fn one(purchases: &'a watch::Sender<Option<Purchases>>) -> Self {
+        purchases.send_modify(|known| {
+            known.get_or_insert(Purchases { claims: 0, since: Instant::now() }).claims += 1;
+        });
+        Self(purchases)
     }
 }
 
 impl Drop for Buying<'_> {
     fn drop(&mut self) {
-        self.0.send_modify(|claims| *claims -= 1);
+        self.0.send_modify(|known| {
+            known.iter_mut().for_each(|purchases| purchases.claims -= 1);
+            *known = known.filter(|purchases| purchases.claims > 0);
+        });
+    }
+}
+
+/// Until none is to be made, or some have been for too long.
+async fn purchases_first(purchases: &watch::Sender<Option<Purchases>>) {
+    let mut known = purchases.subscribe();
+    let since = known.borrow().map(|purchases| purchases.since);
+    if let Some(since) = since {
+        // Either way it goes on.
+        let _ = tokio::time::timeout_at(since + PURCHASES_FIRST, known.wait_for(Option::is_none)).await;
     }
 }
 
@@ -208,8 +231,7 @@ struct Hands<P> {
     permit: Permit,
     width: Semaphore,
     purchases: Semaphore,
-    /// Claims that are yet to be made.
-    buying: watch::Sender<usize>,
+    buying: watch::Sender<Option<Purchases>>,
     openings: Semaphore,
     nominations: Semaphore,
     renominations: Semaphore,
@@ -230,7 +252,7 @@ impl<P: CloudProvider> Performer<P> {
             permit,
             width: Semaphore::new(WIDTH),
             purchases: Semaphore::new(PURCHASES),
-            buying: watch::Sender::new(0),
+            buying: watch::Sender::new(None),
             openings: Semaphore::new(OPENINGS),
             nominations: Semaphore::new(OPENINGS),
             renominations: Semaphore::new(OPENINGS),
@@ -405,9 +427,7 @@ impl<P: CloudProvider> Hands<P> {
             action if is_about_a_pod(action) => Some(&self.evictions),
             Action::UpdateNode { change, .. } if change.opens() => Some(&self.openings),
             _ => {
-                let mut buying = self.buying.subscribe();
-                // Either way it goes on.
-                let _ = tokio::time::timeout(PURCHASES_FIRST, buying.wait_for(|claims| *claims == 0)).await;
+                purchases_first(&self.buying).await;
                 Some(&self.width)
             }
         };
@@ -672,6 +692,22 @@ mod tests {
         if let Some(job) = absorb(queue, job(action)) {
             queue.push_back(job);
         }
+    }
+
+    #[tokio::test]
+    async fn what_else_is_written_waits_until_claims_are_made_but_not_for_long() {
+        let purchases = watch::Sender::new(None);
+        assert!(purchases_first(&purchases).now_or_never().is_some(), "there are none");
+        let (one, other) = (Buying::one(&purchases), Buying::one(&purchases));
+        drop(one);
+        let mut waits = Box::pin(purchases_first(&purchases));
+        assert!((&mut waits).now_or_never().is_none(), "one is left");
+        drop(other);
+        assert!(waits.now_or_never().is_some());
+        let begun = Instant::now();
+        purchases.send_replace(Some(Purchases { claims: 1, since: begun - PURCHASES_FIRST }));
+        purchases_first(&purchases).await;
+        assert!(begun.elapsed() < PURCHASES_FIRST, "it has been waited for already");
     }
 
     #[tokio::test]

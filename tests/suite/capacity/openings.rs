@@ -6,7 +6,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::decision::Decision;
 use provisor::capacity::engine::Engine;
-use provisor::model::action::Action;
+use provisor::model::action::{Action, Subject};
 use provisor::model::claim::NodeClaim;
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::Node;
@@ -45,6 +45,10 @@ fn told_first_by(decision: &Decision) -> Vec<(ObjectKey, NodeName)> {
 }
 
 fn opened_by(decision: &Decision) -> BTreeSet<NodeName> {
+    opened_in_order_by(decision).into_iter().collect()
+}
+
+fn opened_in_order_by(decision: &Decision) -> Vec<NodeName> {
     let opened = decision.actions.iter().filter_map(|planned| match &planned.action {
         Action::UpdateNode { node, change } if change.opens() => Some(*node),
         _ => None,
@@ -60,11 +64,11 @@ impl Telling {
             .expect("large pods are on two nodes in some of the crowds")
     }
 
-    /// A wave of many nodes, each with large pods.
+    /// A wave of twenty nodes, each with large pods, and others come.
     fn of_many() -> Self {
         (0..50)
-            .find_map(|seed| Self::in_a_crowd(crowd_of(seed, 70, 80), 20, "large", 20))
-            .expect("eighty large pods need twenty nodes")
+            .find_map(|seed| Self::in_a_crowd(crowd_of(seed, 70, 160), 20, "large", 20))
+            .expect("so many large pods need forty nodes")
     }
 
     /// When first pods with `app` are told on so many nodes; `together` kubelets get ready in the same moment.
@@ -155,6 +159,25 @@ impl Telling {
         opened_by(&self.engine.decide(self.after(millis)))
     }
 
+    /// Nodes that have joined and are not ready.
+    fn coming(&self) -> Vec<Arc<Node>> {
+        let nodes = self.nodes();
+        let is_coming = |node: &&Arc<Node>| !node.is_ready() && !nodes.contains(&node.name);
+        self.engine.cluster().nodes.values().filter(is_coming).cloned().collect()
+    }
+
+    /// The kubelet of `node` gets ready, and who is told of it.
+    fn gets_ready(&mut self, node: &Node, millis: i64) -> Vec<(ObjectKey, NodeName)> {
+        let now = self.after(millis);
+        let ready = self.engine.cluster().nodes.values().find(|node| node.is_ready()).expect("some are");
+        let taints = node.taints.iter().filter(|taint| taint.key.starts_with("karpenter.sh/")).cloned();
+        let node = Node { conditions: ready.conditions.clone(), taints: taints.collect(), ..node.clone() };
+        self.engine.observe(now, Observation::Node(Arc::new(node)));
+        let told = told_by(&self.engine.decide(now));
+        self.told.extend(told.iter().copied());
+        told
+    }
+
     /// `nodes` are seen as they are by now.
     fn see(&mut self, nodes: &BTreeSet<NodeName>, millis: i64) {
         for node in nodes {
@@ -185,75 +208,6 @@ fn the_nodes_of_a_wave_open_together_when_the_last_of_their_pods_was_seen_to_hav
 }
 
 #[test]
-fn a_wave_waits_for_nodes_that_are_about_to_be_ready_but_not_for_long() {
-    let mut telling = Telling::of("large");
-    let nodes = telling.nodes();
-    let is_coming = |node: &&Arc<Node>| !node.is_ready() && !nodes.contains(&node.name);
-    let coming = telling.engine.cluster().nodes.values().filter(is_coming).cloned().collect::<Vec<_>>();
-    assert!(!coming.is_empty());
-    assert_eq!(telling.opens(10), BTreeSet::new(), "others come");
-    let mut alone = telling.engine.clone();
-    assert_eq!(opened_by(&alone.decide(telling.after(249))), BTreeSet::new());
-    assert_eq!(opened_by(&alone.decide(telling.after(250))), nodes, "none of them is ready by now");
-    let mut gone = telling.engine.clone();
-    coming.iter().for_each(|node| gone.observe(telling.after(20), Observation::NodeGone(node.name)));
-    assert_eq!(opened_by(&gone.decide(telling.after(20))), nodes, "nobody comes any more");
-}
-
-#[test]
-fn a_node_that_gets_ready_while_others_are_told_opens_with_them() {
-    let mut telling = Telling::of("large");
-    let (nodes, now) = (telling.nodes(), telling.after(100));
-    let is_coming = |node: &&Arc<Node>| !node.is_ready() && !nodes.contains(&node.name);
-    let late =
-        telling.engine.cluster().nodes.values().find(is_coming).expect("five nodes are bought").clone();
-    let conditions = telling.engine.cluster().nodes[nodes.first().unwrap()].conditions.clone();
-    let taints = late.taints.iter().filter(|taint| taint.key.starts_with("karpenter.sh/")).cloned();
-    let late = Node { conditions, taints: taints.collect(), ..(*late).clone() };
-    let name = late.name;
-    telling.engine.observe(now, Observation::Node(Arc::new(late)));
-    let told = told_by(&telling.engine.decide(now));
-    assert!(!told.is_empty() && told.iter().all(|(_, node)| *node == name), "{told:?}");
-    telling.told.extend(told);
-    assert_eq!(telling.opens(200), BTreeSet::new(), "the next may come until 350 ms");
-    let mut all = nodes.clone();
-    all.insert(name);
-    assert_eq!(opened_by(&telling.engine.decide(telling.after(350))), all);
-}
-
-/// kube-scheduler tries some pods while the nodes open, and lets them forget: the nodes of the larger ones open when they know again.
-#[test]
-fn of_a_large_wave_those_whose_pods_are_tried_first_open_when_the_others_were_seen_to_be_open() {
-    let mut telling = Telling::of_many();
-    let nodes = telling.nodes();
-    let most = nodes.len() / 10;
-    // Large pods of these were made before all others.
-    let first: BTreeSet<NodeName> = nodes.iter().copied().take(most).collect();
-    let told = telling.told.clone();
-    for (order, (pod, node)) in told.into_iter().enumerate() {
-        let millis = if first.contains(&node) { -60_000 } else { -30_000 };
-        let seen = Observation::Pod(Arc::new(telling.pod(pod)));
-        telling.engine.observe(telling.after(millis + i64::try_from(order).expect("few")), seen);
-    }
-    assert_eq!(telling.opens(300), nodes.difference(&first).copied().collect());
-    assert_eq!(opened_by(&telling.engine.decide(telling.after(310))), BTreeSet::new(), "none is seen open");
-    let mut lost = telling.engine.clone();
-    // The next wave has nobody to tell, and waits for those that are about to be ready.
-    lost.decide(telling.after(5_300));
-    assert_eq!(opened_by(&lost.decide(telling.after(5_550))), first, "after five seconds all the same");
-    telling.see(&nodes.difference(&first).copied().collect(), 400);
-    // One of the pods has lost what it was told.
-    let (pod, home) = *telling.told.iter().find(|(_, node)| first.contains(node)).expect("they were told");
-    let cleared = Pod { nominated_node: None, ..telling.pod(pod) };
-    telling.engine.observe(telling.after(400), Observation::Pod(Arc::new(cleared)));
-    let decision = telling.engine.decide(telling.after(400));
-    assert_eq!(told_by(&decision), [(pod, home)]);
-    assert_eq!(opened_by(&decision), BTreeSet::new(), "it has to know again");
-    telling.hears((pod, home), 700);
-    assert_eq!(opened_by(&telling.engine.decide(telling.after(700))), first, "held back once");
-}
-
-#[test]
 fn a_nomination_that_is_lost_keeps_nodes_closed_for_two_seconds_after_the_last_that_arrived() {
     let mut telling = Telling::of("large");
     let first = telling.told[0];
@@ -276,6 +230,150 @@ fn a_wave_waits_neither_for_nodes_that_go_nor_for_pods_that_do() {
     there[1..].iter().for_each(|one| telling.hears(*one, 300));
     let others: BTreeSet<NodeName> = telling.nodes().into_iter().filter(|node| *node != gone).collect();
     assert_eq!(opened_by(&telling.engine.decide(now)), others);
+}
+
+#[test]
+fn a_wave_waits_for_nodes_that_are_about_to_be_ready_but_not_for_long() {
+    let mut telling = Telling::of("large");
+    let (nodes, coming) = (telling.nodes(), telling.coming());
+    assert!(!coming.is_empty());
+    let told = telling.told.clone();
+    told.into_iter().for_each(|one| telling.hears(one, 10));
+    let decision = telling.engine.decide(telling.after(10));
+    assert_eq!((opened_by(&decision), decision.wake_at), (BTreeSet::new(), Some(telling.after(250))));
+    let mut alone = telling.engine.clone();
+    assert_eq!(opened_by(&alone.decide(telling.after(249))), BTreeSet::new());
+    assert_eq!(opened_by(&alone.decide(telling.after(250))), nodes, "none of them is ready by now");
+    let mut gone = telling.engine.clone();
+    coming.iter().for_each(|node| gone.observe(telling.after(20), Observation::NodeGone(node.name)));
+    assert_eq!(opened_by(&gone.decide(telling.after(20))), nodes, "nobody comes any more");
+}
+
+#[test]
+fn a_node_that_gets_ready_while_others_are_told_opens_with_them() {
+    let mut telling = Telling::of("large");
+    let (nodes, late) = (telling.nodes(), telling.coming()[0].clone());
+    let told = telling.gets_ready(&late, 100);
+    assert!(!told.is_empty() && told.iter().all(|(_, node)| *node == late.name), "{told:?}");
+    assert_eq!(telling.opens(200), BTreeSet::new(), "the next may come until 350 ms");
+    let all = nodes.into_iter().chain([late.name]).collect();
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(350))), all);
+}
+
+#[test]
+fn no_node_joins_a_wave_that_began_three_seconds_ago() {
+    let mut telling = Telling::of("large");
+    let (nodes, late) = (telling.nodes(), telling.coming()[0].clone());
+    // Some hear, one does not.
+    let told = telling.told.clone();
+    telling.hears(told[0], 1_500);
+    telling.hears(told[1], 2_900);
+    assert_eq!(telling.gets_ready(&late, 3_000), [], "its turn comes");
+    assert_eq!(telling.opens(3_010), nodes);
+}
+
+/// Whoever has lost what it was told is waited for as long as nodes may join, and no longer.
+#[test]
+fn pods_that_have_heard_and_forgotten_hold_nothing_up_after_three_seconds() {
+    let mut telling = Telling::of("large");
+    let nodes = telling.nodes();
+    let told = telling.told.clone();
+    told.iter().for_each(|one| telling.hears(*one, 2_790));
+    let cleared = Pod { nominated_node: None, ..telling.pod(told[0].0) };
+    telling.engine.observe(telling.after(2_800), Observation::Pod(Arc::new(cleared)));
+    let decision = telling.engine.decide(telling.after(2_800));
+    assert_eq!((opened_by(&decision), decision.wake_at), (BTreeSet::new(), Some(telling.after(3_000))));
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(3_000))), nodes);
+}
+
+/// kube-scheduler tries some pods while the nodes open, and lets them forget: the nodes of the larger ones open when they know again.
+#[test]
+fn of_a_large_wave_those_whose_pods_are_tried_first_open_when_the_others_were_seen_to_be_open() {
+    let mut telling = Telling::of_many();
+    let nodes = telling.nodes();
+    // In the order of their names kube-scheduler has not tried the pods of a node for the longest time.
+    let told = telling.told.clone();
+    for (pod, node) in told {
+        let order = nodes.iter().position(|one| *one == node).expect("it is one of them");
+        let seen = Observation::Pod(Arc::new(telling.pod(pod)));
+        telling.engine.observe(telling.after(i64::try_from(order).expect("few") - 60_000), seen);
+    }
+    let mut order: Vec<NodeName> = nodes.iter().rev().copied().collect();
+    let held: BTreeSet<NodeName> = order.split_off(18).into_iter().collect();
+    let told = telling.told.clone();
+    told.into_iter().for_each(|one| telling.hears(one, 300));
+    assert_eq!(opened_in_order_by(&telling.engine.decide(telling.after(300))), order);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(310))), BTreeSet::new(), "none is seen open");
+    let mut lost = telling.engine.clone();
+    // The next wave has nobody to tell, and waits for those that are about to be ready.
+    lost.decide(telling.after(5_300));
+    assert_eq!(opened_by(&lost.decide(telling.after(5_550))), held, "after five seconds all the same");
+    telling.see(&order.into_iter().collect(), 400);
+    let mut many = telling.engine.clone();
+    // One of the pods has lost what it was told.
+    let (pod, home) = *telling.told.iter().find(|(_, node)| held.contains(node)).expect("they were told");
+    let cleared = Pod { nominated_node: None, ..telling.pod(pod) };
+    telling.engine.observe(telling.after(400), Observation::Pod(Arc::new(cleared)));
+    let decision = telling.engine.decide(telling.after(400));
+    assert_eq!(told_by(&decision), [(pod, home)]);
+    assert_eq!(
+        opened_by(&telling.engine.decide(telling.after(690))),
+        BTreeSet::new(),
+        "it has to know again"
+    );
+    telling.hears((pod, home), 700);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(700))), held);
+    // Others join the wave of those that were held back: these are not a second time.
+    std::mem::swap(&mut telling.engine, &mut many);
+    let coming = telling.coming();
+    assert!(coming.len() >= 18, "{}", coming.len());
+    telling.told.clear();
+    coming.iter().for_each(|node| drop(telling.gets_ready(node, 450)));
+    assert!(held.is_subset(&telling.opens(800)));
+}
+
+#[test]
+fn of_equal_pods_nobody_is_held_back() {
+    let mut telling = (0..50)
+        .find_map(|seed| Telling::in_a_crowd(crowd_of(seed, 0, 160), 20, "large", 20))
+        .expect("so many large pods need forty nodes");
+    let nodes = telling.nodes();
+    assert_eq!(telling.opens(300), nodes);
+}
+
+/// Nobody looks for a place for a pod that has one.
+#[test]
+fn who_has_room_begins_no_round() {
+    let mut telling = Telling::of("large");
+    let one = telling.told[0];
+    let unjudged = Pod { is_unschedulable: false, ..telling.pod(one.0) };
+    telling.engine.observe(telling.after(1), Observation::Pod(Arc::new(unjudged)));
+    [1, 1_500].into_iter().for_each(|millis| drop(telling.engine.decide(telling.after(millis))));
+    let before = telling.engine.rounds();
+    telling.hears(one, 1_600);
+    [1_600, 3_000].into_iter().for_each(|millis| drop(telling.engine.decide(telling.after(millis))));
+    assert_eq!(telling.engine.rounds(), before);
+}
+
+/// Its equals were refused and have their room: it will be refused, too.
+#[test]
+fn a_latecomer_to_a_crowd_is_planned_for_before_kube_scheduler_looks_at_it() {
+    let mut telling = Telling::of("large");
+    let equal = Pod { is_unschedulable: true, ..telling.pod(telling.told[0].0) };
+    let key = ObjectKey::new("default", "latecomer");
+    let late = Pod {
+        key,
+        uid: provisor::model::name::Uid::new("latecomer"),
+        is_unschedulable: false,
+        ..equal.clone()
+    };
+    telling.engine.observe(telling.after(1), Observation::Pod(Arc::new(equal)));
+    telling.engine.observe(telling.after(2), Observation::Pod(Arc::new(late)));
+    assert_eq!(telling.engine.cluster().waiting_pods().count(), 0, "nobody else waits");
+    let actions = telling.engine.decide(telling.after(1_010)).actions;
+    let is_told =
+        |action: &Action| matches!(action, Action::Publish(notice) if notice.subject == Subject::Pod(key));
+    assert!(actions.iter().any(|planned| is_told(&planned.action)), "{actions:?}");
 }
 
 /// kube-scheduler tries first whom it has not tried for the longest time: who is told just before the nodes open is in the least danger.
