@@ -57,7 +57,7 @@ pub(crate) struct Nominations {
     unheard: BTreeMap<ObjectKey, Timestamp>,
     /// When waiting pods were last seen without a nomination: then kube-scheduler tried them, or they were made.
     tried: BTreeMap<Uid, Timestamp>,
-    /// When one of those that were told was last seen with it.
+    /// When one of those that were told was last seen with it for the first time.
     heard: Option<Timestamp>,
     /// When one of those that were told was last bound.
     bound: Option<Timestamp>,
@@ -336,7 +336,9 @@ impl Nominations {
         cluster: &Cluster,
     ) -> (Vec<NodeName>, usize) {
         let pods = |node: &NodeName| cluster.expected_at(*node).filter(|pod| has_no_node(pod));
-        let requests = nodes.iter().flat_map(pods).map(|pod| &pod.shape.requests);
+        let claims = nodes.iter().filter_map(|node| cluster.claim_of(cluster.nodes.get(node)?));
+        let untold = claims.filter_map(|claim| self.crowds.get(&claim.name)?.as_deref());
+        let requests = nodes.iter().flat_map(pods).map(|pod| &pod.shape.requests).chain(untold);
         let smallest = requests.min_by_key(|requests| (requests.cpu(), requests.memory()));
         let is_larger = |pod: &&Arc<Pod>| smallest.is_some_and(|least| !pod.shape.requests.fits(least));
         let first_tried =
@@ -472,7 +474,8 @@ impl Nominations {
         let Some(told) = self.told.get_mut(&pod.uid) else { return pod };
         match pod.nominated_node {
             Some(node) if node == told.node => {
-                self.heard = Some(now).filter(|_| !told.is_heard).or(self.heard);
+                let is_first = !told.is_heard && told.cleared.is_none();
+                self.heard = Some(now).filter(|_| is_first).or(self.heard);
                 (told.is_heard, told.former) = (true, None);
                 self.unheard.remove(&pod.key);
                 Arc::new(Pod { nominated_node: None, ..(*pod).clone() })

@@ -27,8 +27,6 @@ const LULL: SignedDuration = SignedDuration::from_millis(250);
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
 const HELD_BACK: usize = 10;
-/// A wave opens at the latest so long after the last node joined it, whoever else still hears.
-const TELLING_MOST: SignedDuration = SignedDuration::from_secs(15);
 /// So long the next wave waits for nodes of the last that could not open.
 const OPENING_MOST: SignedDuration = SignedDuration::from_secs(5);
 
@@ -103,10 +101,11 @@ impl Openings {
             (wave.joined, wave.until) = (now, now + QUIET);
             return Due::Tell(more);
         }
-        let quiet = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
-        wave.until = quiet.min(wave.joined + TELLING_MOST);
-        let is_told =
-            |wave: &mut Wave| wave.has_heard(nominations, cluster, now) && !wave.gains_others(cluster, now);
+        wave.until = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
+        let is_full = !self.waiting.is_empty();
+        let is_told = |wave: &mut Wave| {
+            wave.has_heard(nominations, cluster, now) && (is_full || !wave.gains_others(cluster, now))
+        };
         if now < wave.until && !is_told(wave) {
             return Due::Nothing;
         }
@@ -121,10 +120,16 @@ impl Openings {
 
     /// The last of `nodes` open with the next wave, each of them once; the last `with_larger` have larger pods than others.
     fn hold_back(&mut self, wave: &mut Wave, nodes: &mut Vec<NodeName>, with_larger: usize) {
-        let most = (nodes.len() / HELD_BACK).min(with_larger);
+        let most = nodes.len() / HELD_BACK;
         self.held.retain(|node| wave.nodes.contains(node));
-        let held: Vec<NodeName> =
-            nodes.iter().rev().filter(|node| !self.held.contains(node)).take(most).copied().collect();
+        let held: Vec<NodeName> = nodes
+            .iter()
+            .rev()
+            .take(with_larger)
+            .filter(|node| !self.held.contains(node))
+            .take(most)
+            .copied()
+            .collect();
         nodes.retain(|node| !held.contains(node));
         for node in held {
             wave.nodes.remove(&node);
@@ -190,9 +195,7 @@ impl Wave {
 
     /// Whether others that keep room are about to be ready, and may still join.
     fn gains_others(&self, cluster: &Cluster, now: Timestamp) -> bool {
-        let is_full = self.pods >= WAVE_MOST;
-        !is_full
-            && now < (self.joined + LULL).min(self.since + GATHERING_MOST)
+        now < (self.joined + LULL).min(self.since + GATHERING_MOST)
             && cluster.hosts().any(|host| !self.nodes.contains(&host) && is_closed(host, cluster))
     }
 

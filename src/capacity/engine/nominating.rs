@@ -69,6 +69,7 @@ impl Engine {
     /// Pods that forgot their node are told again, and those for which room was kept in vain wait again.
     pub(super) fn tend_nominations(&mut self, now: Timestamp, out: &mut Steps) {
         let again = self.nominations.tell_again(&self.cluster, now);
+        again.wake_at.into_iter().for_each(|at| out.wake(at));
         self.take(again, now, out);
         let (void, next) = self.nominations.give_up(&mut self.cluster, now);
         next.into_iter().for_each(|at| out.wake(at));
