@@ -216,11 +216,41 @@ impl Nominations {
         cluster: &mut Cluster,
         now: Timestamp,
     ) {
-        let mut pods: Vec<Arc<Pod>> = self.those_to_tell(plans, claim, cluster).cloned().collect();
-        largest_first(&mut pods);
-        for pod in pods.into_iter().take(TOLD_MAX.saturating_sub(cluster.expected())) {
+        for pod in self.yet_to_promise(plans, claim, node, cluster) {
             self.keep_room(&pod, node, cluster, now);
         }
+    }
+
+    /// Others are planned at `node`, the machine of `claim`, before it is open: they have their room, too, and are told at once,
+    /// because the others there may have been told already.
+    pub fn promise_more(
+        &mut self,
+        plans: &Plans,
+        claim: ClaimName,
+        node: NodeName,
+        cluster: &mut Cluster,
+        now: Timestamp,
+    ) {
+        for pod in self.yet_to_promise(plans, claim, node, cluster) {
+            self.keep_room(&pod, node, cluster, now);
+            self.unheard.insert(pod.key, now);
+        }
+    }
+
+    /// The largest first: where there is no time for all, small ones find another place more easily.
+    fn yet_to_promise(
+        &self,
+        plans: &Plans,
+        claim: ClaimName,
+        node: NodeName,
+        cluster: &Cluster,
+    ) -> Vec<Arc<Pod>> {
+        let pods = self.those_to_tell(plans, claim, cluster);
+        let mut pods: Vec<Arc<Pod>> =
+            pods.filter(|pod| cluster.expected_on(pod.key) != Some(node)).cloned().collect();
+        pods.sort_by_key(|pod| Reverse((pod.shape.requests.cpu(), pod.shape.requests.memory())));
+        pods.truncate(TOLD_MAX.saturating_sub(cluster.expected()));
+        pods
     }
 
     fn keep_room(&mut self, pod: &Pod, node: NodeName, cluster: &mut Cluster, now: Timestamp) {
@@ -538,11 +568,6 @@ impl Nominations {
 
 fn has_no_node(pod: &Pod) -> bool {
     pod.node.is_none() && pod.deleted.is_none() && pod.nominated_node.is_none()
-}
-
-/// Where there is no time for all, small ones find another place more easily.
-fn largest_first(pods: &mut [Arc<Pod>]) {
-    pods.sort_by_key(|pod| Reverse((pod.shape.requests.cpu(), pod.shape.requests.memory())));
 }
 
 /// The least of `requests`, if all others ask for at least as much of everything.

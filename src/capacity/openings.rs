@@ -10,10 +10,10 @@ use std::collections::{BTreeSet, VecDeque};
 use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
+use super::lifecycle;
 use super::nominations::Nominations;
 use crate::model::name::NodeName;
 use crate::model::node::Node;
-use crate::model::taint::Taint;
 
 /// No more pods are told in one wave, but those of its first node: the longer it takes, the more kube-scheduler tries in vain meanwhile.
 const WAVE_MOST: usize = 1_000;
@@ -68,7 +68,7 @@ pub(crate) enum Due {
 impl Openings {
     /// What was decided is not done before it is seen.
     pub fn see(&mut self, node: &Node) {
-        if let Some(wave) = self.wave.as_mut().filter(|_| !keeps_closed(node)) {
+        if let Some(wave) = self.wave.as_mut().filter(|_| !lifecycle::is_closed(node)) {
             wave.nodes.remove(&node.name);
         }
     }
@@ -215,15 +215,11 @@ impl Wave {
 }
 
 fn is_closed(node: NodeName, cluster: &Cluster) -> bool {
-    is_there(node, cluster) && cluster.nodes.get(&node).is_some_and(|node| keeps_closed(node))
+    is_there(node, cluster) && cluster.nodes.get(&node).is_some_and(|node| lifecycle::is_closed(node))
 }
 
 /// Whether it is there to stay.
 fn is_there(node: NodeName, cluster: &Cluster) -> bool {
     let node = cluster.nodes.get(&node).filter(|node| node.deleted.is_none());
     node.and_then(|node| cluster.claim_of(node)).is_some_and(|claim| claim.deleted.is_none())
-}
-
-fn keeps_closed(node: &Node) -> bool {
-    node.taints.iter().any(Taint::keeps_closed)
 }

@@ -17,6 +17,7 @@ use crate::capacity::disruption::command::{self, Command, Destination, is_waitin
 use crate::capacity::disruption::remembered::Remembered;
 use crate::capacity::disruption::round::{Effort, Round};
 use crate::capacity::disruption::{self, renewal, returning, validation};
+use crate::capacity::lifecycle;
 use crate::capacity::pool_status;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
@@ -264,8 +265,11 @@ impl Engine {
             self.plans.plan(real(pods, view), Place::Claim(claim.name));
             nominate(pods, &Place::Claim(claim.name), view, &mut steps);
         }
+        let mut joined = Vec::new();
         for (place, pods) in &solution.existing {
-            self.plans.plan(real(pods, view), *place);
+            let awaited = awaited_at(*place, view);
+            self.plans.plan(real(pods, view), awaited.map_or(*place, |(claim, _)| Place::Claim(claim)));
+            joined.extend(awaited);
             nominate(pods, place, view, &mut steps);
         }
         solution.unschedulable.iter().for_each(|pod| self.plans.forget(&pod.pod));
@@ -289,6 +293,9 @@ impl Engine {
             if let (Place::Node(node), true) = (place, is_awaited) {
                 self.provisioning.nominate(*node, until);
             }
+        }
+        for (claim, node) in joined {
+            self.nominations.promise_more(&self.plans, claim, node, &mut self.cluster, now);
         }
         self.report_room(&Hosting::of(&room, &solution), now, &mut steps);
         // Nodes whose room is kept elsewhere now may go.
@@ -557,6 +564,14 @@ fn bought(nodes: &[NewNode], pods: &[ObjectKey]) -> String {
 /// Those of `pods` that stand for nothing but themselves.
 fn real(pods: &[ObjectKey], cluster: &Cluster) -> impl Iterator<Item = ObjectKey> {
     pods.iter().copied().filter(|pod| cluster.pods.contains_key(pod))
+}
+
+/// The claim and the node of `place` if it is a node that is not open yet.
+fn awaited_at(place: Place, cluster: &Cluster) -> Option<(ClaimName, NodeName)> {
+    let Place::Node(name) = place else { return None };
+    let node = cluster.nodes.get(&name).filter(|node| lifecycle::is_closed(node))?;
+    let claim = cluster.claim_of(node).filter(|claim| claim.deleted.is_none())?;
+    Some((claim.name, name))
 }
 
 /// Tells real pods where they are expected to run. kube-scheduler decides.

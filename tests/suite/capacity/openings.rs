@@ -376,6 +376,23 @@ fn a_latecomer_to_a_crowd_is_planned_for_before_kube_scheduler_looks_at_it() {
     assert!(actions.iter().any(|planned| is_told(&planned.action)), "{actions:?}");
 }
 
+/// It is planned at a node that has joined and is closed, whose other pods were told already.
+#[test]
+fn who_is_planned_at_a_node_before_it_opens_is_told_too() {
+    let mut telling = Telling::of("large");
+    let late = pod("latecomer", None, shape("tiny", "10m"));
+    let key = late.key;
+    telling.engine.observe(telling.after(1), Observation::Pod(Arc::new(late)));
+    telling.engine.decide(telling.after(1));
+    let told = told_by(&telling.engine.decide(telling.after(1_010)));
+    let node = told.iter().find(|(pod, _)| *pod == key).map(|(_, node)| *node);
+    let again = told_by(&telling.engine.decide(telling.after(1_020)));
+    let node = node.or_else(|| again.iter().find(|(pod, _)| *pod == key).map(|(_, node)| *node));
+    let node = node.expect("there is room on every one of them");
+    assert!(telling.is_at(key, node), "and it is kept");
+    assert!(telling.told.iter().any(|(pod, at)| *at == node && telling.is_at(*pod, node)), "for all of them");
+}
+
 /// kube-scheduler tries first whom it has not tried for the longest time: who is told just before the nodes open is in the least danger.
 #[test]
 fn who_was_tried_last_is_told_first() {
