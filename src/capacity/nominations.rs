@@ -221,19 +221,18 @@ impl Nominations {
         }
     }
 
-    /// Others are planned at `node`, the machine of `claim`, before it is open: they have their room, too, and are told at once,
-    /// because the others there may have been told already.
+    /// `pods` are planned at `node`, the machine of `claim`, after it joined and before it is open: they have their room, too.
     pub fn promise_more(
         &mut self,
         plans: &Plans,
-        claim: ClaimName,
-        node: NodeName,
+        (claim, node): (ClaimName, NodeName),
+        pods: &[ObjectKey],
         cluster: &mut Cluster,
         now: Timestamp,
     ) {
-        for pod in self.yet_to_promise(plans, claim, node, cluster) {
+        let others = self.yet_to_promise(plans, claim, node, cluster).into_iter();
+        for pod in others.filter(|pod| pods.contains(&pod.key)) {
             self.keep_room(&pod, node, cluster, now);
-            self.unheard.insert(pod.key, now);
         }
     }
 

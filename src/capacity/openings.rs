@@ -73,6 +73,15 @@ impl Openings {
         }
     }
 
+    /// `node` keeps room for others from now on: whether they are to be told at once, because it is in a wave that is told.
+    pub fn grows(&mut self, node: NodeName) -> bool {
+        let wave = self.wave.as_mut().filter(|wave| !wave.is_open && wave.nodes.contains(&node));
+        wave.is_some_and(|wave| {
+            wave.deaf.insert(node);
+            true
+        })
+    }
+
     /// `node` could open, and keeps room for pods: whether it does.
     pub fn admits(&mut self, node: NodeName) -> bool {
         if let Some(wave) = self.wave.as_ref().filter(|wave| wave.nodes.contains(&node)) {

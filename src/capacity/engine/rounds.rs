@@ -269,7 +269,7 @@ impl Engine {
         for (place, pods) in &solution.existing {
             let awaited = awaited_at(*place, view);
             self.plans.plan(real(pods, view), awaited.map_or(*place, |(claim, _)| Place::Claim(claim)));
-            joined.extend(awaited);
+            joined.extend(awaited.map(|machine| (machine, pods)));
             nominate(pods, place, view, &mut steps);
         }
         solution.unschedulable.iter().for_each(|pod| self.plans.forget(&pod.pod));
@@ -294,8 +294,11 @@ impl Engine {
                 self.provisioning.nominate(*node, until);
             }
         }
-        for (claim, node) in joined {
-            self.nominations.promise_more(&self.plans, claim, node, &mut self.cluster, now);
+        for (machine, pods) in joined {
+            self.nominations.promise_more(&self.plans, machine, pods, &mut self.cluster, now);
+            if self.openings.grows(machine.1) {
+                steps.append(self.nominations.tell(&[machine.1], &self.cluster, now));
+            }
         }
         self.report_room(&Hosting::of(&room, &solution), now, &mut steps);
         // Nodes whose room is kept elsewhere now may go.
@@ -569,7 +572,8 @@ fn real(pods: &[ObjectKey], cluster: &Cluster) -> impl Iterator<Item = ObjectKey
 /// The claim and the node of `place` if it is a node that is not open yet.
 fn awaited_at(place: Place, cluster: &Cluster) -> Option<(ClaimName, NodeName)> {
     let Place::Node(name) = place else { return None };
-    let node = cluster.nodes.get(&name).filter(|node| lifecycle::is_closed(node))?;
+    let node =
+        cluster.nodes.get(&name).filter(|node| node.deleted.is_none() && lifecycle::is_closed(node))?;
     let claim = cluster.claim_of(node).filter(|claim| claim.deleted.is_none())?;
     Some((claim.name, name))
 }

@@ -385,10 +385,13 @@ fn who_is_planned_at_a_node_before_it_opens_is_told_too() {
     telling.engine.observe(telling.after(1), Observation::Pod(Arc::new(late)));
     telling.engine.decide(telling.after(1));
     let told = told_by(&telling.engine.decide(telling.after(1_010)));
-    let node = told.iter().find(|(pod, _)| *pod == key).map(|(_, node)| *node);
-    let again = told_by(&telling.engine.decide(telling.after(1_020)));
-    let node = node.or_else(|| again.iter().find(|(pod, _)| *pod == key).map(|(_, node)| *node));
-    let node = node.expect("there is room on every one of them");
+    let [(pod, node)] = told[..] else { panic!("the others were told already: {told:?}") };
+    assert_eq!(pod, key, "there is room on every one of them");
+    let others = telling.told.clone();
+    others.into_iter().for_each(|one| telling.hears(one, 1_020));
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(1_020))), BTreeSet::new(), "it has to hear");
+    telling.hears((key, node), 1_030);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(1_030))), telling.nodes());
     assert!(telling.is_at(key, node), "and it is kept");
     assert!(telling.told.iter().any(|(pod, at)| *at == node && telling.is_at(*pod, node)), "for all of them");
 }
