@@ -13,7 +13,7 @@ use super::cluster::Cluster;
 use super::decision::Steps;
 use super::disruption::expiration;
 use super::provisioning::launch_options;
-use super::scheduling::{OfferingKey, Supply};
+use super::scheduling::{OfferingKey, Supply, is_kept_from_daemons};
 use crate::model::action::{Action, ClaimChange, LaunchedAs, NodeChange, Notice, Subject};
 use crate::model::claim::{Condition, ConditionStatus, ConditionType, Conditions, NodeClaim};
 use crate::model::count::counted;
@@ -44,8 +44,10 @@ const ANSWER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 /// First and longest wait between launches that failed for a passing reason.
 const RETRY_LEAST: SignedDuration = SignedDuration::from_secs(1);
 const RETRY_MOST: SignedDuration = SignedDuration::from_secs(60);
-/// A node that is not ready so long after it joined opens all the same: something that it needs may not run on a closed one.
-const CLOSED_MOST: SignedDuration = SignedDuration::from_secs(30);
+/// A node that is not ready so long after it joined opens all the same: something that it needs may not run on a closed one. One
+/// that is ready waits no longer for its turn, from then on. Where an API server has no processor left, kubelets that started together
+/// take a minute and more.
+const CLOSED_MOST: SignedDuration = SignedDuration::from_mins(2);
 
 /// A claim is ready when all of these are true.
 pub(crate) const PARTS_OF_READY: [ConditionType; 3] =
@@ -393,12 +395,15 @@ fn note_missing_node(claim: &NodeClaim, found: &[&Arc<Node>], now: Timestamp, st
 /// kube-scheduler forgets which node a pod was told of when it tries the pod before that node is ready (`nominations.rs`), and
 /// then others take the room. So what it was bought for is told when it is ready, and it opens when its turn comes (`openings.rs`).
 fn closed_until(context: &Context, claim: &NodeClaim, node: &Node) -> Option<Timestamp> {
-    let is_held = if could_take_pods(node) { context.is_held } else { context.is_promised };
-    if !is_held {
-        return None;
-    }
     let joined = claim.conditions.true_since(ConditionType::Registered).unwrap_or(context.now);
-    Some(joined + CLOSED_MOST).filter(|until| context.now < *until)
+    let (is_held, since) = match could_take_pods(node) {
+        // By the clock of its kubelet, which may be wrong.
+        true => {
+            (context.is_held, node.ready_since().map_or(joined, |ready| ready.min(context.now).max(joined)))
+        }
+        false => (context.is_promised && !is_kept_from_daemons(context.cluster, node), joined),
+    };
+    Some(since + CLOSED_MOST).filter(|until| is_held && context.now < *until)
 }
 
 /// Whether pods would come as soon as the node opens.

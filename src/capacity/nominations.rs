@@ -487,10 +487,9 @@ impl Nominations {
     /// bound it or cleared what was written before. One that was told while its open node got ready may have been tried just before,
     /// and is not tried again soon.
     fn is_untried(&self, pod: &Pod, node: &Node) -> bool {
-        let ready = node.conditions.iter().find(|condition| &*condition.kind == "Ready");
-        let ready = ready.filter(|ready| &*ready.status == "True").and_then(|ready| ready.since);
-        let came_first =
-            |told: &Told| told.is_before_opening || ready.is_some_and(|ready| told.at + EVIDENCE <= ready);
+        let came_first = |told: &Told| {
+            told.is_before_opening || node.ready_since().is_some_and(|ready| told.at + EVIDENCE <= ready)
+        };
         pod.is_unjudged() || self.told.get(&pod.uid).is_some_and(|told| told.is_heard && came_first(told))
     }
 

@@ -40,6 +40,8 @@ const PURCHASES: usize = 32;
 const PURCHASES_FIRST: Duration = Duration::from_secs(2);
 /// Nominations at once, first and repeated ones each, and openings of nodes: none of them waits for what others ask.
 const OPENINGS: usize = 16;
+/// Events at once: people read them, and nothing waits for them.
+const NOTICES: usize = 4;
 /// Evictions and deletions of pods at once: an API server may take long for one of them.
 const EVICTIONS: usize = 32;
 /// A nomination that takes longer is left: it is a wish, and kube-scheduler finds a place without it.
@@ -235,6 +237,7 @@ struct Hands<P> {
     openings: Semaphore,
     nominations: Semaphore,
     renominations: Semaphore,
+    notices: Semaphore,
     evictions: Semaphore,
     answers: mpsc::UnboundedSender<Answer>,
 }
@@ -256,6 +259,7 @@ impl<P: CloudProvider> Performer<P> {
             openings: Semaphore::new(OPENINGS),
             nominations: Semaphore::new(OPENINGS),
             renominations: Semaphore::new(OPENINGS),
+            notices: Semaphore::new(NOTICES),
             evictions: Semaphore::new(EVICTIONS),
             answers,
         });
@@ -426,9 +430,9 @@ impl<P: CloudProvider> Hands<P> {
             Action::NominatePod { .. } => Some(&self.nominations),
             action if is_about_a_pod(action) => Some(&self.evictions),
             Action::UpdateNode { change, .. } if change.opens() => Some(&self.openings),
-            _ => {
+            action => {
                 purchases_first(&self.buying).await;
-                Some(&self.width)
+                Some(if matches!(action, Action::Publish(_)) { &self.notices } else { &self.width })
             }
         };
         let _turn = match turns {

@@ -37,7 +37,16 @@ pub struct Node {
 
 impl Node {
     pub fn is_ready(&self) -> bool {
-        self.conditions.iter().any(|condition| &*condition.kind == "Ready" && &*condition.status == "True")
+        self.ready().is_some()
+    }
+
+    /// Since when it is ready, if it is and its kubelet says so.
+    pub fn ready_since(&self) -> Option<Timestamp> {
+        self.ready()?.since
+    }
+
+    fn ready(&self) -> Option<&NodeCondition> {
+        self.conditions.iter().find(|condition| &*condition.kind == "Ready" && &*condition.status == "True")
     }
 
     pub fn label(&self, key: Symbol) -> Option<Symbol> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::pods::required_alternatives;
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ObjectKey, Uid};
+use crate::model::node::Node;
 use crate::model::pod::{Pod, PodShape};
 use crate::model::requirement::{Requirements, Undefined};
 use crate::model::taint::{Effect, Taint};
@@ -21,11 +22,7 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Whether its pod will run on a node with these taints and requirements. Soft taints never stop it.
     pub fn runs_on(&self, taints: &[Taint], node: &Requirements, undefined: Undefined) -> bool {
-        let is_tolerated = |taint: &Taint| {
-            taint.effect == Effect::PreferNoSchedule
-                || self.shape.tolerations.iter().any(|toleration| toleration.tolerates(taint))
-        };
-        taints.iter().all(is_tolerated)
+        tolerates(&self.shape, taints)
             && self.alternatives.iter().any(|wanted| node.compatible(wanted, undefined).is_ok())
     }
 
@@ -47,6 +44,29 @@ impl Daemon {
                 &*owner.kind == "DaemonSet" && (owner.uid == self.uid || owner.name == self.set.name)
             })
     }
+}
+
+fn tolerates<'t>(shape: &PodShape, taints: impl IntoIterator<Item = &'t Taint>) -> bool {
+    taints.into_iter().all(|taint| {
+        taint.effect == Effect::PreferNoSchedule
+            || shape.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    })
+}
+
+/// Whether a DaemonSet would have its pod on `node` but for the taint that keeps it closed: it may be what makes the node ready. Each
+/// tolerates that a node is not ready, with `NoExecute`: kube-controller-manager sees to that.
+pub(crate) fn is_kept_from_daemons(cluster: &Cluster, node: &Node) -> bool {
+    let taints =
+        node.taints.iter().filter(|taint| taint.effect != Effect::NoExecute || !taint.is_ephemeral());
+    let (closing, others): (Vec<&Taint>, Vec<&Taint>) = taints.partition(|taint| taint.keeps_closed());
+    let here = Requirements::of_labels(&node.labels);
+    cluster.daemon_sets.values().map(|set| &set.shape).any(|shape| {
+        tolerates(shape, others.iter().copied())
+            && !tolerates(shape, closing.iter().copied())
+            && required_alternatives(shape)
+                .iter()
+                .any(|wanted| here.compatible(wanted, Undefined::Nothing).is_ok())
+    })
 }
 
 /// One daemon per DaemonSet. A real pod counts more than the template, because webhooks may have changed it; but its

@@ -54,6 +54,7 @@ use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
 pub use advice::{Advice, Edit, Help, help};
+pub(crate) use daemons::is_kept_from_daemons;
 pub use defaults::companions;
 pub(crate) use effective::effective_zones_on;
 pub use effective::{EffectiveZone, effective_zones};

@@ -7,11 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::action::Action;
 use provisor::model::claim::{Condition, ConditionStatus, ConditionType, NodeClaim};
-use provisor::model::name::{NodeName, ObjectKey};
-use provisor::model::node::Node;
+use provisor::model::name::{NodeName, ObjectKey, Uid};
+use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
-use provisor::model::taint::Taint;
+use provisor::model::taint::{Effect, Taint, Toleration, TolerationOperator};
+use provisor::model::workload::DaemonSet;
 use provisor::simulator::workload::{Workload, WorkloadKind};
 use provisor::simulator::world::{Habits, World};
 
@@ -112,33 +113,90 @@ fn a_node_opens_when_it_is_ready_for_the_pods_it_was_bought_for_and_they_are_tol
     assert!(opened.len() > 3 && opened == joined, "{opened:?} of {joined:?}");
 }
 
-/// What makes it ready may not run on a closed one.
-#[test]
-fn a_node_that_does_not_get_ready_opens_half_a_minute_after_it_joined() {
+/// A node of a crowd that pods wait for, right after it joined, and when it did. Nothing is heard of its kubelet from then on.
+fn joined() -> (Engine, Node, Timestamp) {
     let (mut world, mut engine) = (crowd(3), engine(true));
-    let joined = loop {
+    let node = loop {
         let joins = |action: &Action| match action {
             Action::UpdateNode { node, change } if change.owner.is_some() => Some(*node),
             _ => None,
         };
         if let Some(node) = decided(&mut world, &mut engine).iter().find_map(joins) {
-            break node;
+            break (*engine.cluster().nodes[&node]).clone();
         }
     };
-    // From now on nothing is heard of its kubelet.
-    let at = engine.cluster().claim_of(&engine.cluster().nodes[&joined]);
-    let at = at.and_then(|claim| claim.conditions.true_since(ConditionType::Registered)).expect("it joined");
-    let opens = |engine: &mut Engine, seconds: i64| {
-        let decision = engine.decide(at + SignedDuration::from_secs(seconds));
-        decision.actions.iter().any(|planned| match &planned.action {
-            Action::UpdateNode { node, change } => *node == joined && change.opens(),
-            _ => false,
-        })
-    };
-    assert_eq!((1..60).find(|seconds| opens(&mut engine, *seconds)), Some(30));
+    let claim = engine.cluster().claim_of(&node).expect("it was bought");
+    let since = claim.conditions.true_since(ConditionType::Registered).expect("it joined");
+    (engine, node, since)
 }
 
-/// A world in which a node opens, and an engine that has told its pods of it.
+/// After how many of these seconds the node opens.
+fn opens_after(
+    engine: &mut Engine,
+    node: NodeName,
+    since: Timestamp,
+    mut seconds: std::ops::Range<i64>,
+) -> Option<i64> {
+    seconds.find(|second| {
+        let decision = engine.decide(since + SignedDuration::from_secs(*second));
+        decision.actions.iter().any(|planned| match &planned.action {
+            Action::UpdateNode { node: of, change } => *of == node && change.opens(),
+            _ => false,
+        })
+    })
+}
+
+/// What makes it ready may not run on a closed one.
+#[test]
+fn a_node_that_does_not_get_ready_opens_two_minutes_after_it_joined() {
+    let (mut engine, node, since) = joined();
+    assert_eq!(opens_after(&mut engine, node.name, since, 1..200), Some(120));
+}
+
+/// Then its turn comes: who waits there is told first, and has two seconds to hear.
+#[test]
+fn a_node_that_gets_ready_late_opens_when_its_pods_had_time_to_hear() {
+    let (mut engine, mut node, since) = joined();
+    assert_eq!(opens_after(&mut engine, node.name, since, 1..119), None);
+    let ready = since + SignedDuration::from_secs(119);
+    node = (*engine.cluster().nodes[&node.name]).clone();
+    node.taints.retain(Taint::keeps_closed);
+    node.conditions.retain(|condition| &*condition.kind != "Ready");
+    node.conditions.push(NodeCondition { kind: "Ready".into(), status: "True".into(), since: Some(ready) });
+    engine.observe(ready, Observation::Node(Arc::new(node.clone())));
+    assert_eq!(opens_after(&mut engine, node.name, since, 119..200), Some(121));
+}
+
+/// A DaemonSet may be what makes a node ready: one that only the closed node keeps away is not kept away.
+#[test]
+fn a_node_that_keeps_a_daemon_away_by_being_closed_opens_before_it_is_ready() {
+    let tolerates = |key: &str| Toleration {
+        key: key.into(),
+        operator: TolerationOperator::Exists,
+        value: "".into(),
+        effect: Some(Effect::NoSchedule),
+    };
+    let opens_with = |tolerations: Vec<Toleration>, selector: &str| {
+        let (mut engine, mut node, since) = joined();
+        node = (*engine.cluster().nodes[&node.name]).clone();
+        let not_ready = |effect| Taint::new("node.kubernetes.io/not-ready", "", effect);
+        node.taints.extend([Effect::NoSchedule, Effect::NoExecute].map(not_ready));
+        engine.observe(since, Observation::Node(Arc::new(node.clone())));
+        let node_selector = [("kubernetes.io/os".into(), selector.into())].into_iter().collect();
+        let shape = PodShape { tolerations, node_selector, ..shape("network", "10m") };
+        let key = ObjectKey::new("kube-system", "network");
+        let set = DaemonSet { key, uid: Uid::new("network"), shape: Arc::new(shape) };
+        engine.observe(since, Observation::DaemonSet(Arc::new(set)));
+        opens_after(&mut engine, node.name, since, 1..200)
+    };
+    let not_ready = || tolerates("node.kubernetes.io/not-ready");
+    assert_eq!(opens_with(vec![not_ready()], "linux"), Some(1));
+    assert_eq!(opens_with(vec![not_ready()], "windows"), Some(120), "it does not belong there");
+    assert_eq!(opens_with(vec![], "linux"), Some(120), "it would wait for the node to be ready all the same");
+    let tolerant = vec![not_ready(), tolerates("karpenter.sh/unregistered")];
+    assert_eq!(opens_with(tolerant, "linux"), Some(120), "it comes all the same");
+}
+
 fn told() -> (World, Engine) {
     told_in(crowd(3))
 }
