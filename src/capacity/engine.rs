@@ -391,10 +391,12 @@ impl Engine {
                 }
                 self.report_again(subject);
             }
+            Observation::DaemonSet(_) | Observation::DaemonSetGone(_) => {
+                self.revision += 1;
+                self.touch_closed_nodes();
+            }
             Observation::Budget(_)
             | Observation::BudgetGone(_)
-            | Observation::DaemonSet(_)
-            | Observation::DaemonSetGone(_)
             | Observation::Volume(_)
             | Observation::VolumeClaim(_) => self.revision += 1,
             Observation::EvictionBlocked { pod, why, message } => {
@@ -781,11 +783,13 @@ impl Engine {
         if let Some(steps) = self.sign(claim) {
             return steps;
         }
-        let is_held = self.holds_closed(claim);
+        let is_yet_to_plan = self.is_yet_to_plan();
+        let is_held = self.holds_closed(claim) || is_yet_to_plan;
         let supply = self.supply();
         let sold_out = self.shortages.offerings();
         let patience = self.settings.patience;
-        let is_promised = self.nominations.is_promised(&self.plans, claim.name, &self.cluster);
+        let is_promised =
+            is_yet_to_plan || self.nominations.is_promised(&self.plans, claim.name, &self.cluster);
         let context = Context {
             cluster: &self.cluster,
             supply: &supply,

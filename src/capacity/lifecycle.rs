@@ -399,7 +399,8 @@ fn closed_until(context: &Context, claim: &NodeClaim, node: &Node) -> Option<Tim
     let (is_held, since) = match could_take_pods(node) {
         // By the clock of its kubelet, which may be wrong.
         true => {
-            (context.is_held, node.ready_since().map_or(joined, |ready| ready.min(context.now).max(joined)))
+            let ready = node.ready_since().filter(|ready| *ready <= context.now);
+            (context.is_held, ready.map_or(joined, |ready| ready.max(joined)))
         }
         false => (context.is_promised && !is_kept_from_daemons(context.cluster, node), joined),
     };

@@ -116,6 +116,23 @@ impl Toleration {
         Self { key: "".into(), operator: TolerationOperator::Exists, value: "".into(), effect: Some(effect) }
     }
 
+    /// What the DaemonSet controller lets each of its pods tolerate, and those on the network of their node a seventh
+    /// (`node.kubernetes.io/network-unavailable`).
+    pub fn of_daemons() -> [Self; 6] {
+        let exists = |key: &str, effect| {
+            let key = Symbol::new(&format!("node.kubernetes.io/{key}"));
+            Self { key, operator: TolerationOperator::Exists, value: "".into(), effect: Some(effect) }
+        };
+        [
+            exists("not-ready", Effect::NoExecute),
+            exists("unreachable", Effect::NoExecute),
+            exists("unschedulable", Effect::NoSchedule),
+            exists("disk-pressure", Effect::NoSchedule),
+            exists("memory-pressure", Effect::NoSchedule),
+            exists("pid-pressure", Effect::NoSchedule),
+        ]
+    }
+
     pub fn tolerates(&self, taint: &Taint) -> bool {
         if self.effect.is_some_and(|effect| effect != taint.effect)
             || (!self.key.is_empty() && self.key != taint.key)

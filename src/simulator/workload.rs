@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ObjectKey, Uid};
 use crate::model::pod::{Owner, Pod, PodShape};
-use crate::model::taint::{Effect, Toleration, TolerationOperator};
 
 /// What kind of controller keeps the pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,23 +96,4 @@ impl Workload {
 pub(super) fn new_pod(key: ObjectKey, shape: Arc<PodShape>, owner: Owner, now: Timestamp) -> Pod {
     let uid = Uid::new(&format!("{key}-uid"));
     Pod { created: Some(now), ..Pod::new(key, uid, shape, vec![owner]) }
-}
-
-/// The tolerations that the DaemonSet controller adds to its pods, so that they start before a node is ready.
-pub(super) fn daemon_tolerations() -> Vec<Toleration> {
-    let exists = |key: &str, effect| Toleration {
-        key: key.into(),
-        operator: TolerationOperator::Exists,
-        value: "".into(),
-        effect: Some(effect),
-    };
-    vec![
-        exists("node.kubernetes.io/not-ready", Effect::NoExecute),
-        exists("node.kubernetes.io/not-ready", Effect::NoSchedule),
-        exists("node.kubernetes.io/unreachable", Effect::NoExecute),
-        exists("node.kubernetes.io/unschedulable", Effect::NoSchedule),
-        exists("node.kubernetes.io/disk-pressure", Effect::NoSchedule),
-        exists("node.kubernetes.io/memory-pressure", Effect::NoSchedule),
-        exists("node.kubernetes.io/pid-pressure", Effect::NoSchedule),
-    ]
 }

@@ -25,13 +25,14 @@ use crate::model::observation::{EvictionBlock, LaunchFailure, Observation, Short
 use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pod::{Pod, PodPhase, PodShape};
 use crate::model::pool::{NodeOverlay, NodePool};
+use crate::model::taint::{Effect, Toleration, first_untolerated};
 use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
 
 use super::chance;
 use super::cloud::{Cloud, CloudHabits, LaunchAnswer, OfferingKey, SHORTAGE_MEMORY};
 use super::kubelet;
 use super::story::{Happening, Story};
-use super::workload::{Workload, WorkloadKind, daemon_tolerations, new_pod};
+use super::workload::{Workload, WorkloadKind, new_pod};
 use weather::{Aftermath, Boot, Weather};
 
 /// How a world behaves, apart from its seed.
@@ -881,16 +882,12 @@ impl Event {
 fn is_wanted_daemon(shape: &PodShape, node: &Node) -> bool {
     use crate::model::requirement::{Requirements, Undefined};
     let mut tolerations = shape.tolerations.clone();
-    tolerations.extend(daemon_tolerations());
-    let hard: Vec<_> = node
-        .taints
-        .iter()
-        .filter(|taint| taint.effect != crate::model::taint::Effect::PreferNoSchedule)
-        .copied()
-        .collect();
+    tolerations.extend(Toleration::of_daemons());
+    let hard: Vec<_> =
+        node.taints.iter().filter(|taint| taint.effect != Effect::PreferNoSchedule).copied().collect();
     let labels = Requirements::of_labels(&node.labels);
     let matches = |wanted: &Requirements| labels.compatible(wanted, Undefined::Nothing).is_ok();
-    crate::model::taint::first_untolerated(&hard, &tolerations).is_none()
+    first_untolerated(&hard, &tolerations).is_none()
         && matches(&Requirements::of_labels(&shape.node_selector))
         && (shape.node_required.is_empty()
             || shape.node_required.iter().any(|term| !term.is_void() && matches(&term.requirements())))

@@ -191,6 +191,13 @@ impl Engine {
         }
     }
 
+    /// Whether pods wait, and nothing was planned for any since this process began: which nodes they wait for is not known.
+    pub(super) fn is_yet_to_plan(&self) -> bool {
+        self.settings.nominates
+            && self.provisioning.last.is_none()
+            && (self.cluster.has_waiting_pods() || self.cluster.foreseen_pods().next().is_some())
+    }
+
     /// Places pods that wait, and those of nodes on their way out, if a batch is ripe.
     pub(super) fn provision(&mut self, now: Timestamp, out: &mut Steps) {
         let is_ripe = self.batch.take(self.settings.batch, now);
@@ -306,6 +313,9 @@ impl Engine {
         self.provisioning.hosting = hosting;
         self.prepared.put(&supply, ground);
         self.take(steps, now, out);
+        if self.provisioning.last.is_none() {
+            self.touch_closed_nodes();
+        }
         self.provisioning.last = Some((now, self.revision));
         let disruption = self.plan.disruption.clone();
         self.plan =

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::capacity::disruption::command::is_waiting;
+use crate::capacity::lifecycle;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, ProviderId};
 
 impl Engine {
@@ -46,6 +47,13 @@ impl Engine {
             self.claims_due.touch(claim.name);
             self.tally.touch(claim.name);
         }
+    }
+
+    /// Nodes that are not open yet may have another reason to be.
+    pub(super) fn touch_closed_nodes(&mut self) {
+        let closed = self.cluster.nodes.values().filter(|node| lifecycle::is_closed(node));
+        let closed: Vec<NodeName> = closed.map(|node| node.name).collect();
+        closed.into_iter().for_each(|node| self.touch_node(node));
     }
 
     /// A pod's news matters to its node only while that is emptied.

@@ -8,7 +8,9 @@ use crate::model::name::{ObjectKey, Uid};
 use crate::model::node::Node;
 use crate::model::pod::{Pod, PodShape};
 use crate::model::requirement::{Requirements, Undefined};
-use crate::model::taint::{Effect, Taint};
+use crate::model::taint::{Effect, Taint, Toleration};
+
+const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
 
 /// The pod of one DaemonSet, as it is planned for.
 pub(super) struct Daemon {
@@ -53,19 +55,22 @@ fn tolerates<'t>(shape: &PodShape, taints: impl IntoIterator<Item = &'t Taint>) 
     })
 }
 
-/// Whether a DaemonSet would have its pod on `node` but for the taint that keeps it closed: it may be what makes the node ready. Each
-/// tolerates that a node is not ready, with `NoExecute`: kube-controller-manager sees to that.
+/// Whether a DaemonSet would have its pod on `node` but for the taint that keeps it closed: it may be what makes the node ready.
 pub(crate) fn is_kept_from_daemons(cluster: &Cluster, node: &Node) -> bool {
-    let taints =
-        node.taints.iter().filter(|taint| taint.effect != Effect::NoExecute || !taint.is_ephemeral());
-    let (closing, others): (Vec<&Taint>, Vec<&Taint>) = taints.partition(|taint| taint.keeps_closed());
-    let here = Requirements::of_labels(&node.labels);
-    cluster.daemon_sets.values().map(|set| &set.shape).any(|shape| {
-        tolerates(shape, others.iter().copied())
-            && !tolerates(shape, closing.iter().copied())
-            && required_alternatives(shape)
-                .iter()
-                .any(|wanted| here.compatible(wanted, Undefined::Nothing).is_ok())
+    let tolerated = Toleration::of_daemons();
+    let matters = |taint: &&Taint| {
+        // Pods on the network of their node tolerate it too, and which those are is not known.
+        &*taint.key != NETWORK_UNAVAILABLE && !tolerated.iter().any(|toleration| toleration.tolerates(taint))
+    };
+    let (closing, others): (Vec<&Taint>, Vec<&Taint>) =
+        node.taints.iter().filter(matters).partition(|taint| taint.keeps_closed());
+    let mut shapes = cluster.daemon_sets.values().map(|set| &set.shape);
+    shapes.any(|shape| {
+        tolerates(shape, others.iter().copied()) && !tolerates(shape, closing.iter().copied()) && {
+            let here = Requirements::of_labels(&node.labels);
+            let alternatives = required_alternatives(shape);
+            alternatives.iter().any(|wanted| here.compatible(wanted, Undefined::Nothing).is_ok())
+        }
     })
 }
 

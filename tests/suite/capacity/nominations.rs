@@ -176,27 +176,58 @@ fn a_node_that_keeps_a_daemon_away_by_being_closed_opens_before_it_is_ready() {
         value: "".into(),
         effect: Some(Effect::NoSchedule),
     };
-    let opens_with = |tolerations: Vec<Toleration>, selector: &str| {
+    // As it is while its network is yet to come, and its DaemonSet is made two seconds later.
+    let opens_with = |tolerations: Vec<Toleration>, selector: &str, more: Option<Taint>| {
         let (mut engine, mut node, since) = joined();
         node = (*engine.cluster().nodes[&node.name]).clone();
-        let not_ready = |effect| Taint::new("node.kubernetes.io/not-ready", "", effect);
-        node.taints.extend([Effect::NoSchedule, Effect::NoExecute].map(not_ready));
+        let taint = |key: &str, effect| Taint::new(&format!("node.kubernetes.io/{key}"), "", effect);
+        node.taints.extend([Effect::NoSchedule, Effect::NoExecute].map(|effect| taint("not-ready", effect)));
+        node.taints.push(taint("network-unavailable", Effect::NoSchedule));
+        node.taints.push(taint("disk-pressure", Effect::NoSchedule));
+        node.taints.extend(more);
         engine.observe(since, Observation::Node(Arc::new(node.clone())));
+        assert_eq!(opens_after(&mut engine, node.name, since, 1..3), None);
         let node_selector = [("kubernetes.io/os".into(), selector.into())].into_iter().collect();
         let shape = PodShape { tolerations, node_selector, ..shape("network", "10m") };
         let key = ObjectKey::new("kube-system", "network");
         let set = DaemonSet { key, uid: Uid::new("network"), shape: Arc::new(shape) };
-        engine.observe(since, Observation::DaemonSet(Arc::new(set)));
-        opens_after(&mut engine, node.name, since, 1..200)
+        engine.observe(since + SignedDuration::from_secs(2), Observation::DaemonSet(Arc::new(set)));
+        opens_after(&mut engine, node.name, since, 3..200)
     };
     let not_ready = || tolerates("node.kubernetes.io/not-ready");
-    assert_eq!(opens_with(vec![not_ready()], "linux"), Some(1));
-    assert_eq!(opens_with(vec![not_ready()], "windows"), Some(120), "it does not belong there");
-    assert_eq!(opens_with(vec![], "linux"), Some(120), "it would wait for the node to be ready all the same");
+    assert_eq!(opens_with(vec![not_ready()], "linux", None), Some(3));
+    assert_eq!(opens_with(vec![not_ready()], "windows", None), Some(120), "it does not belong there");
+    assert_eq!(
+        opens_with(vec![], "linux", None),
+        Some(120),
+        "it waits for the node to be ready all the same"
+    );
     let tolerant = vec![not_ready(), tolerates("karpenter.sh/unregistered")];
-    assert_eq!(opens_with(tolerant, "linux"), Some(120), "it comes all the same");
+    assert_eq!(opens_with(tolerant, "linux", None), Some(120), "it comes all the same");
+    let gate = Taint::new("readiness.k8s.io/storage", "", Effect::NoExecute);
+    assert_eq!(opens_with(vec![not_ready()], "linux", Some(gate)), Some(120), "another taint keeps it away");
 }
 
+/// Which pods a node was bought for is not written anywhere.
+#[test]
+fn after_a_restart_nodes_that_were_not_open_wait_for_the_first_plan() {
+    let (engine, node, since) = joined();
+    let settings = EngineSettings { nominates: true, foresees_pods: true, ..EngineSettings::default() };
+    let mut successor = engine_of(engine.cluster(), since, settings.clone());
+    assert_eq!(
+        opens_after(&mut successor, node.name, since, 0..119),
+        None,
+        "its pods were planned there again"
+    );
+    // Without pods nobody has to be told.
+    let mut cluster = engine.cluster().clone();
+    let pods: Vec<ObjectKey> = cluster.pods.keys().copied().collect();
+    pods.into_iter().for_each(|pod| cluster.observe(since, &Observation::PodGone(pod)));
+    let mut successor = engine_of(&cluster, since, settings);
+    assert_eq!(opens_after(&mut successor, node.name, since, 0..119), Some(0));
+}
+
+/// A world in which a node opens, and an engine that has told its pods of it.
 fn told() -> (World, Engine) {
     told_in(crowd(3))
 }
