@@ -48,6 +48,9 @@ const RETRY_MOST: SignedDuration = SignedDuration::from_secs(60);
 /// that is ready waits no longer for its turn, from then on. Where an API server has no processor left, kubelets that started together
 /// take a minute and more.
 const CLOSED_MOST: SignedDuration = SignedDuration::from_mins(2);
+/// A claim says that its node, which is ready, has yet to open once that takes so long: mostly it opens before, and where many do they need
+/// the API server for it.
+const CLOSED_UNTOLD: SignedDuration = SignedDuration::from_secs(30);
 
 /// A claim is ready when all of these are true.
 pub(crate) const PARTS_OF_READY: [ConditionType; 3] =
@@ -395,16 +398,19 @@ fn note_missing_node(claim: &NodeClaim, found: &[&Arc<Node>], now: Timestamp, st
 /// kube-scheduler forgets which node a pod was told of when it tries the pod before that node is ready (`nominations.rs`), and
 /// then others take the room. So what it was bought for is told when it is ready, and it opens when its turn comes (`openings.rs`).
 fn closed_until(context: &Context, claim: &NodeClaim, node: &Node) -> Option<Timestamp> {
-    let joined = claim.conditions.true_since(ConditionType::Registered).unwrap_or(context.now);
-    let (is_held, since) = match could_take_pods(node) {
-        // By the clock of its kubelet, which may be wrong.
-        true => {
-            let ready = node.ready_since().filter(|ready| *ready <= context.now);
-            (context.is_held, ready.map_or(joined, |ready| ready.max(joined)))
-        }
-        false => (context.is_promised && !is_kept_from_daemons(context.cluster, node), joined),
+    let is_held = match could_take_pods(node) {
+        true => context.is_held,
+        false => context.is_promised && !is_kept_from_daemons(context.cluster, node),
     };
-    Some(since + CLOSED_MOST).filter(|until| is_held && context.now < *until)
+    let until = closed_since(context, claim, node) + CLOSED_MOST;
+    Some(until).filter(|until| is_held && context.now < *until)
+}
+
+/// Since when it is only we who keep it closed, or since when it is there; by the clock of its kubelet, which may be wrong.
+fn closed_since(context: &Context, claim: &NodeClaim, node: &Node) -> Timestamp {
+    let joined = claim.conditions.true_since(ConditionType::Registered).unwrap_or(context.now);
+    let ready = node.ready_since().filter(|ready| could_take_pods(node) && *ready <= context.now);
+    ready.map_or(joined, |ready| ready.max(joined))
 }
 
 /// Whether pods would come as soon as the node opens.
@@ -482,9 +488,11 @@ fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
             // The claim was written and the node was not, before a crash: it is done again.
             return sync_node(claim, node, context.now, steps);
         }
-        match closed {
-            Some(until) => steps.wake(until),
-            None => return open(node, steps),
+        let Some(until) = closed else { return open(node, steps) };
+        steps.wake(until);
+        let told = node.ready_since().map(|ready| ready + CLOSED_UNTOLD);
+        if let Some(told) = told.filter(|told| context.now < *told) {
+            return steps.wake(told);
         }
     }
     let (status, reason, message) = match node.map(|node| missing_for_initialization(claim, node)) {

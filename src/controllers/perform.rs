@@ -5,6 +5,7 @@
 //! moment in which whoever decides hears of it.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ use crate::model::symbol::Symbol;
 /// Objects written at once. More keep an API server that is short of processors no busier, and everybody else waits the longer for
 /// it: kube-scheduler for each pod that it finds no place for.
 const WIDTH: usize = 16;
+/// So many of them while machines and open nodes are waited for.
+const YIELDING: usize = 4;
 /// Claims made at once.
 const PURCHASES: usize = 32;
 /// So long most of what else is written waits for them, from the first on: nothing begins before they are there.
@@ -99,6 +102,29 @@ async fn purchases_first(purchases: &watch::Sender<Option<Purchases>>) {
     if let Some(since) = since {
         // Either way it goes on.
         let _ = tokio::time::timeout_at(since + PURCHASES_FIRST, known.wait_for(Option::is_none)).await;
+    }
+}
+
+/// What somebody waits for is under way: the others have less of the API server meanwhile.
+struct Urgent<'a>(&'a AtomicUsize);
+
+impl<'a> Urgent<'a> {
+    fn one(action: &Action, urgent: &'a AtomicUsize) -> Option<Self> {
+        let is_urgent = match action {
+            Action::CreateClaim(_) | Action::NominatePod { before_opening: true, .. } => true,
+            Action::UpdateNode { change, .. } => change.opens(),
+            _ => false,
+        };
+        is_urgent.then(|| {
+            urgent.fetch_add(1, Ordering::Relaxed);
+            Self(urgent)
+        })
+    }
+}
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -234,6 +260,9 @@ struct Hands<P> {
     width: Semaphore,
     purchases: Semaphore,
     buying: watch::Sender<Option<Purchases>>,
+    yielding: Semaphore,
+    /// How much of what somebody waits for is under way.
+    urgent: AtomicUsize,
     openings: Semaphore,
     nominations: Semaphore,
     renominations: Semaphore,
@@ -256,6 +285,8 @@ impl<P: CloudProvider> Performer<P> {
             width: Semaphore::new(WIDTH),
             purchases: Semaphore::new(PURCHASES),
             buying: watch::Sender::new(None),
+            yielding: Semaphore::new(YIELDING),
+            urgent: AtomicUsize::new(0),
             openings: Semaphore::new(OPENINGS),
             nominations: Semaphore::new(OPENINGS),
             renominations: Semaphore::new(OPENINGS),
@@ -421,6 +452,7 @@ impl<P: CloudProvider> Hands<P> {
             return Err("what it replaces could not be marked".into());
         }
         let _buying = matches!(&job.action, Action::CreateClaim(_)).then(|| Buying::one(&self.buying));
+        let _urgent = Urgent::one(&job.action, &self.urgent);
         let turns = match &job.action {
             // A cloud takes its time, and nobody else's.
             Action::Launch { .. } | Action::Terminate { .. } => None,
@@ -438,6 +470,12 @@ impl<P: CloudProvider> Hands<P> {
         let _turn = match turns {
             Some(turns) => turns.acquire().await.ok(),
             None => None,
+        };
+        let yields = turns.is_some_and(|turns| std::ptr::eq(turns, &self.width))
+            && self.urgent.load(Ordering::Relaxed) > 0;
+        let _yielding = match yields {
+            true => self.yielding.acquire().await.ok(),
+            false => None,
         };
         let writer = &self.writer;
         let answer = match &job.action {
