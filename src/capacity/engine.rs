@@ -784,12 +784,13 @@ impl Engine {
             return steps;
         }
         let is_yet_to_plan = self.is_yet_to_plan();
-        let is_held = self.holds_closed(claim) || is_yet_to_plan;
+        let is_held = self.holds_closed(claim, now) || is_yet_to_plan;
         let supply = self.supply();
         let sold_out = self.shortages.offerings();
         let patience = self.settings.patience;
-        let is_promised =
-            is_yet_to_plan || self.nominations.is_promised(&self.plans, claim.name, &self.cluster);
+        let is_promised = is_yet_to_plan
+            || self.nominations.is_of_crowd(claim.name)
+            || self.nominations.is_promised(&self.plans, claim.name, &self.cluster);
         let context = Context {
             cluster: &self.cluster,
             supply: &supply,

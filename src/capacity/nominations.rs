@@ -122,7 +122,7 @@ impl Stay {
             false => (!is_taken && nominations.was_refused(pod, since)).then_some(since + PATIENCE),
         };
         let pods: Vec<(ObjectKey, Option<Timestamp>)> = pods.map(|pod| (pod.key, until(pod))).collect();
-        let is_of_crowd = nominations.crowds.contains_key(&claim.name);
+        let is_of_crowd = nominations.is_of_crowd(claim.name);
         let room = pods.iter().any(|(_, until)| until.is_none()).then(|| KeptRoom {
             since,
             is_taken,
@@ -180,6 +180,11 @@ impl Nominations {
             let smallest = smallest_of(pods.map(|pod| &pod.shape.requests)).map(Arc::new);
             self.crowds.extend(claims.map(|claim| (claim, smallest.clone())));
         }
+    }
+
+    /// Whether `claim` was made for a crowd.
+    pub fn is_of_crowd(&self, claim: ClaimName) -> bool {
+        self.crowds.contains_key(&claim)
     }
 
     /// Nothing comes of it any more.

@@ -3,9 +3,10 @@
 //! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
 //! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one. A node that comes alone is a
-//! wave of its own, and waits for two requests.
+//! wave of its own, and waits for two requests. Nodes of a crowd where nobody is told anything open when the others have: larger pods
+//! that are tried meanwhile would take their room.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -27,6 +28,8 @@ const LULL: SignedDuration = SignedDuration::from_millis(250);
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
 const HELD_BACK: usize = 10;
+/// Nodes where nobody is told anything open when no wave was under way for so long.
+const LAST: SignedDuration = SignedDuration::from_secs(3);
 /// So long the next wave waits for nodes of the last that could not open.
 const OPENING_MOST: SignedDuration = SignedDuration::from_secs(5);
 
@@ -37,6 +40,10 @@ pub(crate) struct Openings {
     waiting: VecDeque<NodeName>,
     /// Those that were held back.
     held: BTreeSet<NodeName>,
+    /// Those that open when the others have, and since when they could.
+    last: BTreeMap<NodeName, Timestamp>,
+    /// When a wave was last under way.
+    busy: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -87,13 +94,58 @@ impl Openings {
         if let Some(wave) = self.wave.as_ref().filter(|wave| wave.nodes.contains(&node)) {
             return wave.is_open;
         }
+        self.last.remove(&node);
         if !self.waiting.contains(&node) {
             self.waiting.push_back(node);
         }
         false
     }
 
+    /// `node`, of a crowd, could open, and nobody is told anything who has room there: whether it does.
+    pub fn admits_last(&mut self, node: NodeName, cluster: &Cluster, now: Timestamp) -> bool {
+        let since = *self.last.entry(node).or_insert(now);
+        let admits = self.are_others_open(since, cluster, now);
+        if admits {
+            self.last.remove(&node);
+        }
+        admits
+    }
+
+    fn are_others_open(&self, since: Timestamp, cluster: &Cluster, now: Timestamp) -> bool {
+        let is_lull = !self.is_busy() && self.lull_after(since) <= now;
+        is_lull || !cluster.hosts().any(|host| is_closed(host, cluster))
+    }
+
+    fn is_busy(&self) -> bool {
+        self.wave.is_some() || !self.waiting.is_empty()
+    }
+
+    fn lull_after(&self, since: Timestamp) -> Timestamp {
+        self.busy.map_or(since, |busy| busy.max(since)) + LAST
+    }
+
     pub fn due(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
+        let due = self.due_in_waves(nominations, cluster, now);
+        if self.is_busy() {
+            self.busy = Some(now);
+        }
+        if due != Due::Nothing {
+            return due;
+        }
+        self.last.retain(|node, _| is_closed(*node, cluster));
+        let first = self.last.values().min().copied();
+        let mut due = Vec::new();
+        if first.is_some_and(|first| self.are_others_open(first, cluster, now)) {
+            let are_open = |since: &Timestamp| self.are_others_open(*since, cluster, now);
+            due.extend(self.last.iter().filter(|(_, since)| are_open(since)).map(|(node, _)| *node));
+        }
+        match due.is_empty() {
+            true => Due::Nothing,
+            false => Due::Open(due),
+        }
+    }
+
+    fn due_in_waves(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
         let wave = self.wave.take().and_then(|wave| wave.remaining(cluster, now));
         let mut wave = wave.unwrap_or_else(|| Wave::begin(now));
         let due = self.step(&mut wave, nominations, cluster, now);
@@ -149,7 +201,9 @@ impl Openings {
 
     /// When to look again, whatever happens.
     pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
-        let wave = self.wave.as_ref()?;
+        let Some(wave) = &self.wave else {
+            return self.last.values().min().map(|since| self.lull_after(*since)).filter(|at| now < *at);
+        };
         let turns = [wave.joined + LULL, wave.since + GATHERING_MOST];
         let turns = turns.into_iter().filter(|at| !wave.is_open && now < *at);
         turns.chain([wave.until]).min()
@@ -157,7 +211,7 @@ impl Openings {
 
     /// Whether no node waits for anything here.
     pub fn is_empty(&self) -> bool {
-        self.wave.is_none() && self.waiting.is_empty()
+        !self.is_busy() && self.last.is_empty()
     }
 }
 

@@ -30,14 +30,18 @@ impl Engine {
     }
 
     /// Whether the node of `claim`, which could open otherwise, waits for its pods or for its turn.
-    pub(super) fn holds_closed(&mut self, claim: &NodeClaim) -> bool {
+    pub(super) fn holds_closed(&mut self, claim: &NodeClaim, now: Timestamp) -> bool {
         let nodes: Vec<_> = self.cluster.nodes_of(claim).cloned().collect();
         let [node] = nodes.as_slice() else { return false };
         let is_ready = lifecycle::is_closed(node) && lifecycle::could_take_pods(node);
-        if !is_ready || !self.nominations.keeps_room(node.name, &self.cluster) {
-            return false;
+        match self.nominations.keeps_room(node.name, &self.cluster) {
+            _ if !is_ready => false,
+            true => !self.openings.admits(node.name),
+            false if self.nominations.is_of_crowd(claim.name) => {
+                !self.openings.admits_last(node.name, &self.cluster, now)
+            }
+            false => false,
         }
-        !self.openings.admits(node.name)
     }
 
     /// A wave of nodes opens, or grows, or another begins.
