@@ -112,8 +112,8 @@ impl Openings {
     }
 
     fn are_others_open(&self, since: Timestamp, cluster: &Cluster, now: Timestamp) -> bool {
-        let is_lull = !self.is_busy() && self.lull_after(since) <= now;
-        is_lull || !cluster.hosts().any(|host| is_closed(host, cluster))
+        let is_coming = |host| is_closed(host, cluster);
+        !self.is_busy() && (self.lull_after(since) <= now || !cluster.hosts().any(is_coming))
     }
 
     fn is_busy(&self) -> bool {

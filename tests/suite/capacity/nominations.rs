@@ -429,7 +429,7 @@ fn who_took_whose_room_in_a_crowd_is_waited_for_longer() {
 }
 
 /// So many small pods and twenty large ones that wait.
-fn large_crowd(small: u32, more: impl Fn(&mut PodShape)) -> World {
+pub fn large_crowd(small: u32, more: impl Fn(&mut PodShape)) -> World {
     let mut world = World::new(5, at(NOW), catalog(), Habits::default());
     world.apply(Observation::Class(Arc::new(class("default"))));
     world.apply(Observation::Pool(Arc::new(pool("default"))));

@@ -9,13 +9,13 @@ use provisor::capacity::engine::Engine;
 use provisor::model::action::{Action, Subject};
 use provisor::model::claim::NodeClaim;
 use provisor::model::name::{NodeName, ObjectKey};
-use provisor::model::node::Node;
+use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape};
 use provisor::model::quantity::{Resources, resource};
 use provisor::simulator::world::World;
 
-use super::nominations::{crowd, crowd_of, engine};
+use super::nominations::{crowd, crowd_of, engine, large_crowd};
 use super::town::*;
 
 /// The moment in which the pods of a wave are told.
@@ -112,6 +112,44 @@ impl Telling {
         None
     }
 
+    /// Before that: all nodes of more than a thousand pods have joined, and none is ready.
+    fn of_those_that_joined(mut world: World) -> Self {
+        let mut engine = engine(true);
+        let until = world.now() + SignedDuration::from_mins(3);
+        let mut claims = BTreeSet::new();
+        while world.now() < until {
+            for (at, seen) in world.take_news() {
+                if !matches!(&seen, Observation::Node(node) if node.is_ready()) {
+                    engine.observe(at, seen);
+                }
+            }
+            let (before, now) = (engine.clone(), world.now());
+            let decision = engine.decide(now);
+            claims.extend(decision.actions.iter().filter_map(|planned| match &planned.action {
+                Action::CreateClaim(claim) => Some(claim.name),
+                _ => None,
+            }));
+            decision.actions.iter().for_each(|planned| world.perform(&planned.action));
+            let nodes = engine.cluster().nodes.values();
+            if decision.actions.is_empty() && !claims.is_empty() && nodes.count() == claims.len() {
+                return Self { before, engine, now, told: Vec::new() };
+            }
+            world.advance(now + SignedDuration::from_millis(100));
+        }
+        panic!("some have not joined")
+    }
+
+    /// Where somebody has room that is kept, and where nobody has.
+    fn with_room_and_without(&self) -> (Vec<Arc<Node>>, Vec<Arc<Node>>) {
+        let cluster = self.engine.cluster();
+        let is_kept = |node: &Arc<Node>| cluster.guests_of(node.name).any(|pod| !pod.is_daemon());
+        cluster.nodes.values().cloned().partition(is_kept)
+    }
+
+    fn opens_at(&mut self, millis: i64) -> BTreeSet<NodeName> {
+        opened_by(&self.engine.decide(self.after(millis)))
+    }
+
     fn nodes(&self) -> BTreeSet<NodeName> {
         self.told.iter().map(|(_, node)| *node).collect()
     }
@@ -169,9 +207,9 @@ impl Telling {
     /// The kubelet of `node` gets ready, and who is told of it.
     fn gets_ready(&mut self, node: &Node, millis: i64) -> Vec<(ObjectKey, NodeName)> {
         let now = self.after(millis);
-        let ready = self.engine.cluster().nodes.values().find(|node| node.is_ready()).expect("some are");
+        let ready = NodeCondition { kind: "Ready".into(), status: "True".into(), since: Some(now) };
         let taints = node.taints.iter().filter(|taint| taint.key.starts_with("karpenter.sh/")).cloned();
-        let node = Node { conditions: ready.conditions.clone(), taints: taints.collect(), ..node.clone() };
+        let node = Node { conditions: vec![ready], taints: taints.collect(), ..node.clone() };
         self.engine.observe(now, Observation::Node(Arc::new(node)));
         let told = told_by(&self.engine.decide(now));
         self.told.extend(told.iter().copied());
@@ -330,6 +368,33 @@ fn of_a_large_wave_those_whose_pods_are_tried_first_open_when_the_others_were_se
     telling.told.clear();
     coming.iter().for_each(|node| drop(telling.gets_ready(node, 450)));
     assert!(held.is_subset(&telling.opens(800)));
+}
+
+/// Else larger pods that are tried while their nodes are closed take the room of those that nobody is told of.
+#[test]
+fn nodes_of_a_crowd_where_nobody_is_told_open_when_the_others_have() {
+    let mut joined = Telling::of_those_that_joined(large_crowd(1_100, |_| ()));
+    let (kept, free) = joined.with_room_and_without();
+    assert!(kept.len() > 1 && free.len() > 1, "{} and {}", kept.len(), free.len());
+    let names = |nodes: &[Arc<Node>]| nodes.iter().map(|node| node.name).collect::<BTreeSet<_>>();
+    assert_eq!(joined.opens_at(0), BTreeSet::new(), "none is ready");
+    free.iter().for_each(|node| assert_eq!(joined.gets_ready(node, 100), []));
+    assert_eq!(joined.opens_at(3_099), BTreeSet::new(), "the others may be ready before long");
+    let mut alone = joined.engine.clone();
+    assert_eq!(opened_by(&alone.decide(joined.after(3_100))), names(&free), "but are not");
+    kept.iter().for_each(|node| assert_ne!(joined.gets_ready(node, 3_099), []));
+    let opened = joined.opens(4_000);
+    let held = &names(&kept) - &opened;
+    assert_eq!(
+        (opened.len(), held.len()),
+        (kept.len() - 1, 1),
+        "one opens when the others were seen to be open"
+    );
+    joined.see(&opened, 5_000);
+    assert_eq!(joined.opens_at(5_000), held);
+    assert_eq!(joined.opens_at(8_000), BTreeSet::new(), "it has yet to be seen");
+    joined.see(&held, 8_100);
+    assert_eq!(joined.opens_at(8_100), names(&free));
 }
 
 #[test]
