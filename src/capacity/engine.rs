@@ -600,6 +600,7 @@ impl Engine {
         self.report_pools(now, &mut out);
         self.tend_openings(now, &mut out);
         self.tend(now, &mut out);
+        self.openings.next(now).into_iter().for_each(|at| out.wake(at));
         self.decision(now, out)
     }
 

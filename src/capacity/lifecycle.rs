@@ -490,7 +490,8 @@ fn initialize(context: &Context, claim: &NodeClaim, steps: &mut Steps) {
         }
         let Some(until) = closed else { return open(node, steps) };
         steps.wake(until);
-        let told = node.ready_since().map(|ready| ready + CLOSED_UNTOLD);
+        let ready = node.ready_since().filter(|ready| *ready <= context.now);
+        let told = ready.map(|ready| ready + CLOSED_UNTOLD);
         if let Some(told) = told.filter(|told| context.now < *told) {
             return steps.wake(told);
         }

@@ -42,6 +42,8 @@ pub(crate) struct Openings {
     held: BTreeSet<NodeName>,
     /// Those that open when the others have, and since when they could.
     last: BTreeMap<NodeName, Timestamp>,
+    /// Those of them whose turn has come.
+    admitted: BTreeSet<NodeName>,
     /// When a wave was last under way.
     busy: Option<Timestamp>,
 }
@@ -102,18 +104,39 @@ impl Openings {
     }
 
     /// `node`, of a crowd, could open, and nobody is told anything who has room there: whether it does.
-    pub fn admits_last(&mut self, node: NodeName, cluster: &Cluster, now: Timestamp) -> bool {
-        let since = *self.last.entry(node).or_insert(now);
-        let admits = self.are_others_open(since, cluster, now);
-        if admits {
-            self.last.remove(&node);
+    pub fn admits_last(&mut self, node: NodeName, now: Timestamp) -> bool {
+        if let Some(wave) = self.wave.as_ref().filter(|wave| wave.nodes.contains(&node)) {
+            // Those that were told found another place.
+            return wave.is_open;
+        }
+        let admits = self.admitted.remove(&node);
+        if !admits {
+            self.last.entry(node).or_insert(now);
         }
         admits
     }
 
-    fn are_others_open(&self, since: Timestamp, cluster: &Cluster, now: Timestamp) -> bool {
-        let is_coming = |host| is_closed(host, cluster);
-        !self.is_busy() && (self.lull_after(since) <= now || !cluster.hosts().any(is_coming))
+    pub fn due(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
+        let due = self.due_in_waves(nominations, cluster, now);
+        if self.is_busy() {
+            self.busy = Some(now);
+        } else if due == Due::Nothing && !self.last.is_empty() {
+            return self.due_last(cluster, now);
+        }
+        due
+    }
+
+    /// No wave is under way.
+    fn due_last(&mut self, cluster: &Cluster, now: Timestamp) -> Due {
+        self.last.retain(|node, _| could_open(*node, cluster));
+        let are_others_open = !cluster.hosts().any(|host| is_closed(host, cluster));
+        let due = self.last.iter().filter(|(_, since)| are_others_open || self.lull_after(**since) <= now);
+        self.admitted = due.map(|(node, _)| *node).collect();
+        self.last.retain(|node, _| !self.admitted.contains(node));
+        match self.admitted.is_empty() {
+            true => Due::Nothing,
+            false => Due::Open(self.admitted.iter().copied().collect()),
+        }
     }
 
     fn is_busy(&self) -> bool {
@@ -122,27 +145,6 @@ impl Openings {
 
     fn lull_after(&self, since: Timestamp) -> Timestamp {
         self.busy.map_or(since, |busy| busy.max(since)) + LAST
-    }
-
-    pub fn due(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
-        let due = self.due_in_waves(nominations, cluster, now);
-        if self.is_busy() {
-            self.busy = Some(now);
-        }
-        if due != Due::Nothing {
-            return due;
-        }
-        self.last.retain(|node, _| is_closed(*node, cluster));
-        let first = self.last.values().min().copied();
-        let mut due = Vec::new();
-        if first.is_some_and(|first| self.are_others_open(first, cluster, now)) {
-            let are_open = |since: &Timestamp| self.are_others_open(*since, cluster, now);
-            due.extend(self.last.iter().filter(|(_, since)| are_open(since)).map(|(node, _)| *node));
-        }
-        match due.is_empty() {
-            true => Due::Nothing,
-            false => Due::Open(due),
-        }
     }
 
     fn due_in_waves(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
@@ -202,7 +204,8 @@ impl Openings {
     /// When to look again, whatever happens.
     pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
         let Some(wave) = &self.wave else {
-            return self.last.values().min().map(|since| self.lull_after(*since)).filter(|at| now < *at);
+            let lulls = self.last.values().map(|since| self.lull_after(*since)).filter(|at| now < *at);
+            return lulls.chain((!self.waiting.is_empty()).then_some(now)).min();
         };
         let turns = [wave.joined + LULL, wave.since + GATHERING_MOST];
         let turns = turns.into_iter().filter(|at| !wave.is_open && now < *at);
@@ -279,6 +282,10 @@ impl Wave {
 
 fn is_closed(node: NodeName, cluster: &Cluster) -> bool {
     is_there(node, cluster) && cluster.nodes.get(&node).is_some_and(|node| lifecycle::is_closed(node))
+}
+
+fn could_open(node: NodeName, cluster: &Cluster) -> bool {
+    is_closed(node, cluster) && cluster.nodes.get(&node).is_some_and(|node| lifecycle::could_take_pods(node))
 }
 
 /// Whether it is there to stay.

@@ -5,13 +5,12 @@
 //! moment in which whoever decides hears of it.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use jiff::{SignedDuration, Timestamp};
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -35,7 +34,7 @@ use crate::model::symbol::Symbol;
 /// Objects written at once. More keep an API server that is short of processors no busier, and everybody else waits the longer for
 /// it: kube-scheduler for each pod that it finds no place for.
 const WIDTH: usize = 16;
-/// So many of them while machines and open nodes are waited for.
+/// So many reports among them while machines and open nodes are waited for.
 const YIELDING: usize = 4;
 /// Claims made at once.
 const PURCHASES: usize = 32;
@@ -105,18 +104,21 @@ async fn purchases_first(purchases: &watch::Sender<Option<Purchases>>) {
     }
 }
 
-/// What somebody waits for is under way: the others have less of the API server meanwhile.
-struct Urgent<'a>(&'a AtomicUsize);
+/// What somebody waits for is under way: reports have less of the API server meanwhile.
+struct Urgent<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Urgent<'a> {
-    fn one(action: &Action, urgent: &'a AtomicUsize) -> Option<Self> {
+    fn one(action: &Action, urgent: &'a watch::Sender<usize>) -> Option<Self> {
         let is_urgent = match action {
             Action::CreateClaim(_) | Action::NominatePod { before_opening: true, .. } => true,
             Action::UpdateNode { change, .. } => change.opens(),
             _ => false,
         };
         is_urgent.then(|| {
-            urgent.fetch_add(1, Ordering::Relaxed);
+            urgent.send_if_modified(|urgent| {
+                *urgent += 1;
+                false
+            });
             Self(urgent)
         })
     }
@@ -124,7 +126,23 @@ impl<'a> Urgent<'a> {
 
 impl Drop for Urgent<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.send_if_modified(|urgent| {
+            *urgent -= 1;
+            *urgent == 0
+        });
+    }
+}
+
+/// A turn once few other reports are under way, or nothing is waited for any more.
+async fn turn_among_reports<'a>(
+    yielding: &'a Semaphore,
+    urgent: &watch::Sender<usize>,
+) -> Option<SemaphorePermit<'a>> {
+    let mut urgent = urgent.subscribe();
+    tokio::select! {
+        biased;
+        _ = urgent.wait_for(|urgent| *urgent == 0) => None,
+        turn = yielding.acquire() => turn.ok(),
     }
 }
 
@@ -262,7 +280,7 @@ struct Hands<P> {
     buying: watch::Sender<Option<Purchases>>,
     yielding: Semaphore,
     /// How much of what somebody waits for is under way.
-    urgent: AtomicUsize,
+    urgent: watch::Sender<usize>,
     openings: Semaphore,
     nominations: Semaphore,
     renominations: Semaphore,
@@ -286,7 +304,7 @@ impl<P: CloudProvider> Performer<P> {
             purchases: Semaphore::new(PURCHASES),
             buying: watch::Sender::new(None),
             yielding: Semaphore::new(YIELDING),
-            urgent: AtomicUsize::new(0),
+            urgent: watch::Sender::new(0),
             openings: Semaphore::new(OPENINGS),
             nominations: Semaphore::new(OPENINGS),
             renominations: Semaphore::new(OPENINGS),
@@ -467,15 +485,13 @@ impl<P: CloudProvider> Hands<P> {
                 Some(if matches!(action, Action::Publish(_)) { &self.notices } else { &self.width })
             }
         };
+        let _yielding = match is_report(&job.action) {
+            true => turn_among_reports(&self.yielding, &self.urgent).await,
+            false => None,
+        };
         let _turn = match turns {
             Some(turns) => turns.acquire().await.ok(),
             None => None,
-        };
-        let yields = turns.is_some_and(|turns| std::ptr::eq(turns, &self.width))
-            && self.urgent.load(Ordering::Relaxed) > 0;
-        let _yielding = match yields {
-            true => self.yielding.acquire().await.ok(),
-            false => None,
         };
         let writer = &self.writer;
         let answer = match &job.action {
@@ -594,6 +610,15 @@ fn failure_of(action: &Action, why: &str) -> Option<Observation> {
 
 fn is_about_a_pod(action: &Action) -> bool {
     matches!(action, Action::Evict { .. } | Action::DeletePod { .. })
+}
+
+/// Whether it only says how things are: people read that, and whoever takes over.
+fn is_report(action: &Action) -> bool {
+    match action {
+        Action::UpdateClaim { change, .. } => change.is_report(),
+        Action::UpdatePool { .. } | Action::UpdateOverlay { .. } | Action::UpdateBuffer { .. } => true,
+        _ => false,
+    }
 }
 
 /// The object that an action writes.
@@ -725,6 +750,7 @@ mod tests {
 
     use super::*;
     use crate::model::label::annotation;
+    use crate::model::taint::Taint;
 
     fn job(action: Action) -> Job {
         Job { action, claim: None, class: None, uid: None, tells: Vec::new(), waits_for: Vec::new() }
@@ -750,6 +776,28 @@ mod tests {
         purchases.send_replace(Some(Purchases { claims: 1, since: begun - PURCHASES_FIRST }));
         purchases_first(&purchases).await;
         assert!(begun.elapsed() < PURCHASES_FIRST, "it has been waited for already");
+    }
+
+    #[tokio::test]
+    async fn few_reports_are_written_while_nodes_open() {
+        let (yielding, urgent) = (Semaphore::new(2), watch::Sender::new(0));
+        assert!(turn_among_reports(&yielding, &urgent).await.is_none(), "nobody waits for anything");
+        let opens = NodeChange { remove_taints: vec![Taint::unopened()], ..NodeChange::default() };
+        let opening = Action::UpdateNode { node: NodeName::new("one"), change: opens };
+        let (one, other) = (Urgent::one(&opening, &urgent), Urgent::one(&opening, &urgent));
+        let report = ClaimChange { last_pod_event: Some(Timestamp::UNIX_EPOCH), ..ClaimChange::default() };
+        let step = ClaimChange { node: Some(NodeName::new("one")), ..report.clone() };
+        let of = |change| Action::UpdateClaim { claim: ClaimName::new("one"), change };
+        assert!(is_report(&of(report)) && !is_report(&of(step)) && !is_report(&opening));
+        let turns =
+            [turn_among_reports(&yielding, &urgent).await, turn_among_reports(&yielding, &urgent).await];
+        assert!(turns.iter().all(Option::is_some));
+        let mut third = Box::pin(turn_among_reports(&yielding, &urgent));
+        assert!((&mut third).now_or_never().is_none());
+        drop(one);
+        assert!((&mut third).now_or_never().is_none(), "one has yet to open");
+        drop(other);
+        assert!(third.now_or_never().is_some_and(|turn| turn.is_none()), "it goes on beside the others");
     }
 
     #[tokio::test]

@@ -121,6 +121,14 @@ pub struct ClaimChange {
     pub last_pod_event: Option<Timestamp>,
 }
 
+impl ClaimChange {
+    /// Whether it only says how the machine is.
+    pub fn is_report(&self) -> bool {
+        let is_step = self.add_finalizer || self.launched.is_some() || self.node.is_some();
+        !is_step && self.labels.is_empty() && self.annotations.is_empty()
+    }
+}
+
 /// What a launch settled.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LaunchedAs {

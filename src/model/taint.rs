@@ -118,19 +118,27 @@ impl Toleration {
 
     /// What the DaemonSet controller lets each of its pods tolerate, and those on the network of their node a seventh
     /// (`node.kubernetes.io/network-unavailable`).
-    pub fn of_daemons() -> [Self; 6] {
-        let exists = |key: &str, effect| {
-            let key = Symbol::new(&format!("node.kubernetes.io/{key}"));
-            Self { key, operator: TolerationOperator::Exists, value: "".into(), effect: Some(effect) }
-        };
-        [
-            exists("not-ready", Effect::NoExecute),
-            exists("unreachable", Effect::NoExecute),
-            exists("unschedulable", Effect::NoSchedule),
-            exists("disk-pressure", Effect::NoSchedule),
-            exists("memory-pressure", Effect::NoSchedule),
-            exists("pid-pressure", Effect::NoSchedule),
-        ]
+    pub fn of_daemons() -> &'static [Self] {
+        static ALL: LazyLock<[Toleration; 6]> = LazyLock::new(|| {
+            let exists = |key: &str, effect| {
+                let key = Symbol::new(&format!("node.kubernetes.io/{key}"));
+                Toleration {
+                    key,
+                    operator: TolerationOperator::Exists,
+                    value: "".into(),
+                    effect: Some(effect),
+                }
+            };
+            [
+                exists("not-ready", Effect::NoExecute),
+                exists("unreachable", Effect::NoExecute),
+                exists("unschedulable", Effect::NoSchedule),
+                exists("disk-pressure", Effect::NoSchedule),
+                exists("memory-pressure", Effect::NoSchedule),
+                exists("pid-pressure", Effect::NoSchedule),
+            ]
+        });
+        &*ALL
     }
 
     pub fn tolerates(&self, taint: &Taint) -> bool {

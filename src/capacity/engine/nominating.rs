@@ -37,9 +37,7 @@ impl Engine {
         match self.nominations.keeps_room(node.name, &self.cluster) {
             _ if !is_ready => false,
             true => !self.openings.admits(node.name),
-            false if self.nominations.is_of_crowd(claim.name) => {
-                !self.openings.admits_last(node.name, &self.cluster, now)
-            }
+            false if self.nominations.is_of_crowd(claim.name) => !self.openings.admits_last(node.name, now),
             false => false,
         }
     }

@@ -191,11 +191,10 @@ impl Engine {
         }
     }
 
-    /// Whether pods wait, and nothing was planned for any since this process began: which nodes they wait for is not known.
+    /// Whether a plan is about to be made, the first since this process began: which nodes pods wait for is not known.
     pub(super) fn is_yet_to_plan(&self) -> bool {
-        self.settings.nominates
-            && self.provisioning.last.is_none()
-            && (self.cluster.has_waiting_pods() || self.cluster.foreseen_pods().next().is_some())
+        let is_first = self.settings.nominates && self.provisioning.last.is_none();
+        is_first && self.batch.ripe_at(self.settings.batch).is_some()
     }
 
     /// Places pods that wait, and those of nodes on their way out, if a batch is ripe.
@@ -303,8 +302,9 @@ impl Engine {
         }
         for (machine, pods) in joined {
             self.nominations.promise_more(&self.plans, machine, pods, &mut self.cluster, now);
-            if self.openings.grows(machine.1) {
-                steps.append(self.nominations.tell(&[machine.1], &self.cluster, now));
+            match self.openings.grows(machine.1) {
+                true => steps.append(self.nominations.tell(&[machine.1], &self.cluster, now)),
+                false => self.touch_node(machine.1),
             }
         }
         self.report_room(&Hosting::of(&room, &solution), now, &mut steps);

@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use provisor::capacity::decision::Decision;
 use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::action::Action;
 use provisor::model::claim::{Condition, ConditionStatus, ConditionType, NodeClaim};
 use provisor::model::name::{NodeName, ObjectKey, Uid};
 use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
-use provisor::model::pod::{Pod, PodShape};
+use provisor::model::pod::{Owner, Pod, PodShape};
 use provisor::model::taint::{Effect, Taint, Toleration, TolerationOperator};
 use provisor::model::workload::DaemonSet;
 use provisor::simulator::workload::{Workload, WorkloadKind};
@@ -130,6 +131,14 @@ fn joined() -> (Engine, Node, Timestamp) {
     (engine, node, since)
 }
 
+fn opened_by(decision: &Decision) -> Vec<NodeName> {
+    let opened = decision.actions.iter().filter_map(|planned| match &planned.action {
+        Action::UpdateNode { node, change } if change.opens() => Some(*node),
+        _ => None,
+    });
+    opened.collect()
+}
+
 /// After how many of these seconds the node opens.
 fn opens_after(
     engine: &mut Engine,
@@ -137,13 +146,8 @@ fn opens_after(
     since: Timestamp,
     mut seconds: std::ops::Range<i64>,
 ) -> Option<i64> {
-    seconds.find(|second| {
-        let decision = engine.decide(since + SignedDuration::from_secs(*second));
-        decision.actions.iter().any(|planned| match &planned.action {
-            Action::UpdateNode { node: of, change } => *of == node && change.opens(),
-            _ => false,
-        })
-    })
+    seconds
+        .find(|second| opened_by(&engine.decide(since + SignedDuration::from_secs(*second))).contains(&node))
 }
 
 /// What makes it ready may not run on a closed one.
@@ -219,6 +223,26 @@ fn after_a_restart_nodes_that_were_not_open_wait_for_the_first_plan() {
         None,
         "its pods were planned there again"
     );
+    // Once it is known that none is planned there it opens.
+    let mut cluster = engine.cluster().clone();
+    let pods: Vec<ObjectKey> = cluster.pods.keys().copied().collect();
+    pods.into_iter().for_each(|pod| cluster.observe(since, &Observation::PodGone(pod)));
+    let mut elsewhere = shape("elsewhere", "100m");
+    elsewhere.node_selector.insert("disk".into(), "fast".into());
+    cluster.observe(since, &Observation::Pod(Arc::new(pod("elsewhere", None, elsewhere))));
+    let mut successor = engine_of(&cluster, since, settings.clone());
+    let decision = successor.decide(since);
+    assert_eq!(opened_by(&decision), vec![]);
+    let planned = decision.wake_at.expect("a batch is open");
+    assert_eq!(planned, since + SignedDuration::from_secs(1));
+    assert_eq!(opened_by(&successor.decide(planned)), vec![node.name]);
+    // A daemon brings no plan, and nobody waits for one.
+    let mut daemon = pod("daemon", None, shape("daemon", "100m"));
+    daemon.owners = vec![Owner { kind: "DaemonSet".into(), ..daemon.owners[0].clone() }];
+    cluster.observe(since, &Observation::PodGone(ObjectKey::new("default", "elsewhere")));
+    cluster.observe(since, &Observation::Pod(Arc::new(daemon)));
+    let mut successor = engine_of(&cluster, since, settings.clone());
+    assert_eq!(opens_after(&mut successor, node.name, since, 0..119), Some(0));
     // Without pods nobody has to be told.
     let mut cluster = engine.cluster().clone();
     let pods: Vec<ObjectKey> = cluster.pods.keys().copied().collect();

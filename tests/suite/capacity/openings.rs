@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::decision::Decision;
 use provisor::capacity::engine::Engine;
 use provisor::model::action::{Action, Subject};
-use provisor::model::claim::NodeClaim;
+use provisor::model::claim::{ConditionType, NodeClaim};
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
@@ -379,10 +379,29 @@ fn nodes_of_a_crowd_where_nobody_is_told_open_when_the_others_have() {
     let names = |nodes: &[Arc<Node>]| nodes.iter().map(|node| node.name).collect::<BTreeSet<_>>();
     assert_eq!(joined.opens_at(0), BTreeSet::new(), "none is ready");
     free.iter().for_each(|node| assert_eq!(joined.gets_ready(node, 100), []));
-    assert_eq!(joined.opens_at(3_099), BTreeSet::new(), "the others may be ready before long");
+    let decision = joined.engine.decide(joined.after(3_099));
+    assert_eq!(opened_by(&decision), BTreeSet::new(), "the others may be ready before long");
+    assert_eq!(decision.wake_at, Some(joined.after(3_100)));
     let mut alone = joined.engine.clone();
     assert_eq!(opened_by(&alone.decide(joined.after(3_100))), names(&free), "but are not");
     kept.iter().for_each(|node| assert_ne!(joined.gets_ready(node, 3_099), []));
+    let is_told = |node: &Arc<Node>| {
+        let claim = joined.claim_of(node.name);
+        let initialized = claim.conditions.get(ConditionType::Initialized).expect("it is said why not");
+        &*initialized.reason == "KnownEphemeralTaintsExist"
+    };
+    assert!(!free.iter().chain(&kept).any(is_told), "they open before long");
+    // Nobody is told anything any more.
+    let mut moved = joined.engine.clone();
+    let guests = moved.cluster().guests_of(kept[0].name).filter(|pod| !pod.is_daemon()).cloned();
+    let guests: Vec<Arc<Pod>> = guests.collect();
+    for pod in guests {
+        let pod = Pod { node: Some(free[0].name), nominated_node: None, ..(*pod).clone() };
+        moved.observe(joined.after(3_500), Observation::Pod(Arc::new(pod)));
+    }
+    let mut moved =
+        Telling { engine: moved, before: joined.before.clone(), now: joined.now, told: joined.told.clone() };
+    assert!(moved.opens(4_000).contains(&kept[0].name), "with the others");
     let opened = joined.opens(4_000);
     let held = &names(&kept) - &opened;
     assert_eq!(
