@@ -238,7 +238,7 @@ fn after_a_restart_nodes_that_were_not_open_wait_for_the_first_plan() {
     assert_eq!(opened_by(&successor.decide(planned)), vec![node.name]);
     // A daemon brings no plan, and nobody waits for one.
     let mut daemon = pod("daemon", None, shape("daemon", "100m"));
-    daemon.owners = vec![Owner { kind: "DaemonSet".into(), ..daemon.owners[0].clone() }];
+    daemon.owners = vec![Owner { kind: "DaemonSet".into(), ..daemon.owners[0] }];
     cluster.observe(since, &Observation::PodGone(ObjectKey::new("default", "elsewhere")));
     cluster.observe(since, &Observation::Pod(Arc::new(daemon)));
     let mut successor = engine_of(&cluster, since, settings.clone());
