@@ -97,6 +97,7 @@ impl Openings {
             return wave.is_open;
         }
         self.last.remove(&node);
+        self.admitted.remove(&node);
         if !self.waiting.contains(&node) {
             self.waiting.push_back(node);
         }
@@ -117,10 +118,12 @@ impl Openings {
     }
 
     pub fn due(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
+        let was_busy = self.is_busy();
         let due = self.due_in_waves(nominations, cluster, now);
-        if self.is_busy() {
+        if was_busy || self.is_busy() {
             self.busy = Some(now);
-        } else if due == Due::Nothing && !self.last.is_empty() {
+        }
+        if !self.is_busy() && due == Due::Nothing && !self.last.is_empty() {
             return self.due_last(cluster, now);
         }
         due
