@@ -317,6 +317,21 @@ fn an_interrupt_ends_with_130() {
     drop(stays_open);
 }
 
+#[test]
+fn the_readme_shows_what_the_demo_prints() {
+    let dir = TempDir::new().expect("a temporary directory");
+    let printed = out(&run(dir.path(), "demo --no-wait"));
+    let readme = include_str!("../../../README.md");
+    let (_, capture) = readme.split_once("$ make demo\n").expect("it begins with the demo");
+    let (capture, _) = capture.split_once("```").expect("it ends");
+    // Paths, commits and how long a commit takes to be seen differ in every run.
+    let differs = |line: &&str| line.contains("main at") || line.contains("main is now") || *line == "   …";
+    let shown: Vec<&str> = capture.lines().filter(|line| !line.is_empty() && !differs(line)).collect();
+    let missing: Vec<&&str> =
+        shown.iter().filter(|line| !printed.lines().any(|other| other == **line)).collect();
+    assert!(shown.len() > 15 && missing.is_empty(), "not printed: {missing:#?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_demo_that_is_broken_off_leaves_nothing_behind() {
