@@ -36,6 +36,9 @@ const TRIES: u64 = 4_000;
 /// Fillings that are remembered.
 const POOL_MAX: usize = 400;
 
+/// When so many fillings are missed, the machines that were not looked at yet are left for later.
+const MISSED_A_ROUND: usize = 40;
+
 /// How often one filling takes the place of another before machines are looked at again.
 const PIVOTS_A_ROUND: usize = 60;
 
@@ -328,10 +331,18 @@ pub(in super::super) fn prices(market: &Market) -> Priced {
         }
         let mut dearest: f64 = 1.0;
         let count = market.machines.len();
+        let (mut looked_at, mut added) = (0, 0);
         for at in (first..count).chain(0..first) {
+            if added >= MISSED_A_ROUND {
+                break;
+            }
+            looked_at += 1;
             for attempt in 1..=ATTEMPTS {
                 let Some(missed) = pricer.missed(at, &values) else { break };
-                pool.extend(pricer.column(at, &missed, of_whole.is_some()));
+                if let Some(column) = pricer.column(at, &missed, of_whole.is_some()) {
+                    pool.push(column);
+                    added += 1;
+                }
                 if attempt == ATTEMPTS {
                     dearest = dearest.max(missed.ratio);
                 }
@@ -342,9 +353,10 @@ pub(in super::super) fn prices(market: &Market) -> Priced {
                 }
             }
         }
-        first = (first + count / 3 + 1) % count.max(1);
+        let has_seen_all = looked_at == count;
+        first = (first + if has_seen_all { count / 3 + 1 } else { looked_at }) % count.max(1);
         let bound = total(&values) / dearest;
-        if bound > best.0 {
+        if has_seen_all && bound > best.0 {
             values.iter_mut().for_each(|value| *value /= dearest);
             best = (bound, values, pricer.of_machines.clone());
         }

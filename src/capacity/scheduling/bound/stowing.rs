@@ -17,10 +17,9 @@ pub(in super::super) struct Stowed {
     pub effort: u64,
 }
 
-/// A group that is offered; amounts are whole numbers that floating point keeps exactly.
+/// A group that is offered.
 struct Offered {
     group: usize,
-    requests: Vec<f64>,
     most: i64,
     value: f64,
     /// Value for size.
@@ -29,6 +28,8 @@ struct Offered {
 
 struct Trial {
     offered: Vec<Offered>,
+    /// What each that is offered asks for, one after the other: whole numbers that floating point keeps exactly.
+    requests: Vec<f64>,
     /// What a unit of each resource is worth in sizes.
     resources: Vec<f64>,
     tries: u64,
@@ -56,17 +57,21 @@ pub(in super::super) fn stowed(
         .collect();
     let is_offered = |group: &usize| most[*group] > 0 && values[*group] > 0.0;
     let offered = (0..groups.len()).filter(is_offered).map(|group| {
-        let requests: Vec<f64> = groups[group].requests.iter().map(|amount| *amount as f64).collect();
-        let size: f64 = requests.iter().zip(&resources).map(|(amount, price)| amount * price).sum();
+        let requests = groups[group].requests.iter().zip(&resources);
+        let size: f64 = requests.map(|(amount, price)| *amount as f64 * price).sum();
         let density = values[group] / size.max(f64::MIN_POSITIVE);
-        Offered { group, requests, most: most[group], value: values[group], density }
+        Offered { group, most: most[group], value: values[group], density }
     });
     let mut offered: Vec<Offered> = offered.collect();
     offered.sort_by(|one, other| {
         let by = other.density.total_cmp(&one.density).then(other.value.total_cmp(&one.value));
         by.then(one.group.cmp(&other.group))
     });
-    let mut trial = Trial { offered, resources, tries, best: floor, found: Vec::new(), path: Vec::new() };
+    let requests =
+        offered.iter().flat_map(|of| groups[of.group].requests.iter().map(|amount| *amount as f64));
+    let requests = requests.collect();
+    let mut trial =
+        Trial { offered, requests, resources, tries, best: floor, found: Vec::new(), path: Vec::new() };
     let mut room: Vec<f64> = machine.room.iter().map(|amount| *amount as f64).collect();
     let is_best = trial.add(0, &mut room, 0.0);
     Stowed {
@@ -95,11 +100,13 @@ impl Trial {
                 return false;
             }
             self.tries -= 1;
-            let fits = |of: &Offered| {
-                let each = of.requests.iter().zip(&*room).filter(|(asked, _)| **asked > 0.0);
-                each.map(|(asked, there)| there / asked).fold(most as f64, f64::min) as i64
-            };
-            let fitting = fits(&self.offered[at]);
+            let mut fitting = most as f64;
+            for (asked, there) in self.requests_of(at).iter().zip(&*room) {
+                if *asked > 0.0 {
+                    fitting = fitting.min(there / asked);
+                }
+            }
+            let fitting = fitting as i64;
             for count in (1..=fitting).rev() {
                 self.shift(at, room, -(count as f64));
                 self.path.push((group, count));
@@ -114,7 +121,12 @@ impl Trial {
         true
     }
 
+    fn requests_of(&self, at: usize) -> &[f64] {
+        let width = self.resources.len();
+        &self.requests[at * width..][..width]
+    }
+
     fn shift(&self, at: usize, room: &mut [f64], count: f64) {
-        room.iter_mut().zip(&self.offered[at].requests).for_each(|(there, asked)| *there += asked * count);
+        room.iter_mut().zip(self.requests_of(at)).for_each(|(there, asked)| *there += asked * count);
     }
 }

@@ -64,6 +64,10 @@ impl Left {
         self.counts.len()
     }
 
+    pub fn count(&self, group: usize) -> i64 {
+        self.counts[group]
+    }
+
     /// Groups of which there are some, and how many.
     pub fn counted(&self) -> impl Iterator<Item = (usize, i64)> + '_ {
         self.open.iter().map(|group| (*group, self.counts[*group]))

@@ -4,11 +4,18 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 use super::filling::{Filler, Left};
-use super::{Bundle, Market, Worth, build};
+use super::{Bundle, Choice, Market, Worth, build};
 
 /// Steps that making a packing better is worth: for each pod, and at the most.
 const STEPS_A_POD: u64 = 30_000;
 const STEPS: u64 = 20_000_000;
+
+/// Steps after which it is seen whether they were worth it, and the part of the bill that they have to have saved.
+const STEPS_A_LOOK: u64 = 2_000_000;
+const SAVED_MIN: f64 = 5e-4;
+
+/// The most machines that are filled in one try.
+const MACHINES_MAX: usize = 24;
 
 /// By how much prices differ from try to try at the most.
 const NOISE: f64 = 0.3;
@@ -35,12 +42,20 @@ pub(super) fn mended(
     };
     let mut losses: Vec<f64> = bundles.iter().map(loss).collect();
     let mut values: Vec<f64> = Vec::new();
+    let bill = |bundles: &[Bundle]| -> i64 { bundles.iter().map(price).sum() };
+    let mut looked = (filler.steps, bill(&bundles));
     let until = filler.steps + STEPS.min(STEPS_A_POD.saturating_mul(market.pods() as u64));
     while filler.steps < until {
         let total: f64 = losses.iter().sum();
-        let cost: i64 = bundles.iter().map(price).sum();
+        let cost = bill(&bundles);
         if bundles.len() < 2 || total <= cost as f64 * 5e-4 {
             break;
+        }
+        if filler.steps >= looked.0 + STEPS_A_LOOK {
+            if ((looked.1 - cost) as f64) < cost as f64 * SAVED_MIN {
+                break;
+            }
+            looked = (filler.steps, cost);
         }
         let count = (2 + (chance.next_u64() % (EMPTIED_MAX as u64 - 1)) as usize).min(bundles.len());
         let mut emptied: Vec<usize> = Vec::with_capacity(count);
@@ -68,8 +83,10 @@ pub(super) fn mended(
         for (group, _) in left.counted() {
             values[group] *= 1.0 + noise * (part(&mut chance) - 0.5);
         }
-        let anew = build(market, worth, &values, left, before, filler);
-        let after: i64 = anew.iter().map(price).sum();
+        let choice =
+            drawn_from(market.machines.partition_point(|machine| machine.price <= before), &mut chance);
+        let anew = build(market, worth, &values, left, &choice, filler);
+        let after = bill(&anew);
         let carried = |of: &[Bundle]| -> i64 {
             of.iter().flat_map(|bundle| &bundle.pods).map(|(_, count)| count).sum()
         };
@@ -84,6 +101,18 @@ pub(super) fn mended(
         }
     }
     bundles
+}
+
+/// Some of the first so many machines, of all prices.
+fn drawn_from(affordable: usize, chance: &mut ChaCha8Rng) -> Choice {
+    if affordable <= MACHINES_MAX {
+        return Choice::first(affordable);
+    }
+    let machines = (0..MACHINES_MAX).map(|at| {
+        let (first, end) = (at * affordable / MACHINES_MAX, (at + 1) * affordable / MACHINES_MAX);
+        first + (chance.next_u64() % (end - first) as u64) as usize
+    });
+    Choice { machines: machines.collect(), affordable }
 }
 
 /// One of `losses`, a large one rather than a small one.

@@ -24,6 +24,9 @@ const GROUPS_MAX: usize = 170;
 /// A bill that is no further from what pods are worth is left as it is.
 const GAIN_MIN: f64 = 0.01;
 
+/// A machine that carries what is bought of another one in parts has to carry pods that are worth so much of its price.
+const FILLED_MIN: f64 = 0.97;
+
 /// A machine and the pods that are to be on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bundle {
@@ -42,20 +45,57 @@ pub(super) fn pack(market: &Market, bill: Option<i64>) -> Vec<Bundle> {
         return Vec::new();
     }
     let mut filler = Filler::new(&worth);
-    let mut left = Left::new(market.groups.iter().map(|group| group.count).collect());
-    let mut bundles = whole(&worth.mix, &mut left);
-    bundles.extend(build(market, &worth, &worth.pods, left, i64::MAX, &mut filler));
-    mending::mended(market, &worth, bundles, &mut filler)
+    let all = Choice::all(market);
+    let answers = [Parts::LeftOver, Parts::Bought].map(|parts| {
+        let mut left = Left::new(market.groups.iter().map(|group| group.count).collect());
+        let mut bundles = bought(market, &worth, parts, &mut left);
+        bundles.extend(build(market, &worth, &worth.pods, left, &all, &mut filler));
+        bundles
+    });
+    let cost = |bundles: &Vec<Bundle>| -> i64 {
+        bundles.iter().map(|bundle| market.machines[bundle.machine].price).sum()
+    };
+    let cheaper = answers.into_iter().min_by_key(|bundles| (cost(bundles), bundles.len()));
+    mending::mended(market, &worth, cheaper.unwrap_or_default(), &mut filler)
 }
 
-/// Of the machines of `mix`, those that are bought whole.
-fn whole(mix: &[Filled], left: &mut Left) -> Vec<Bundle> {
+/// What becomes of machines that are bought in parts.
+#[derive(Clone, Copy, PartialEq)]
+enum Parts {
+    /// Their pods are packed with all that are left.
+    LeftOver,
+    /// For each part one machine is bought that carries it.
+    Bought,
+}
+
+/// What is bought of the mix: machines that it buys whole, and of the others what `parts` says. Their pods are taken from `left`.
+fn bought(market: &Market, worth: &Worth, parts: Parts, left: &mut Left) -> Vec<Bundle> {
     let mut bundles = Vec::new();
-    for filled in mix {
-        let times = ((filled.times + 1e-6).floor() as i64).min(left.times(&filled.pods));
+    let mut in_parts: Vec<(f64, &Filled)> = Vec::new();
+    for filled in &worth.mix {
+        let times = ((filled.times + 1e-6).floor() as i64).min(left.times(&filled.pods)).max(0);
         left.take(&filled.pods, times);
         let bundle = Bundle { machine: filled.machine, pods: filled.pods.clone() };
-        bundles.extend(std::iter::repeat_n(bundle, times.max(0) as usize));
+        bundles.extend(std::iter::repeat_n(bundle, times as usize));
+        in_parts.push((filled.times - times as f64, filled));
+    }
+    if parts == Parts::LeftOver {
+        return bundles;
+    }
+    let cost = |(part, filled): &(f64, &Filled)| part * market.machines[filled.machine].price as f64;
+    in_parts.sort_by(|one, other| cost(other).total_cmp(&cost(one)));
+    for (part, filled) in in_parts {
+        let pods = filled.pods.iter().map(|(group, count)| {
+            let count = (part * *count as f64 + 1e-6).floor() as i64;
+            (*group, count.min(left.count(*group)))
+        });
+        let pods: Vec<(usize, i64)> = pods.filter(|(_, count)| *count > 0).collect();
+        let Some(bundle) = carried_by_one(market, pods, market.machines.len()) else { continue };
+        let value: f64 = bundle.pods.iter().map(|(group, count)| worth.pods[*group] * *count as f64).sum();
+        if value >= market.machines[bundle.machine].price as f64 * FILLED_MIN {
+            left.take(&bundle.pods, 1);
+            bundles.push(bundle);
+        }
     }
     bundles
 }
@@ -133,15 +173,32 @@ impl PartialEq for Offer {
 
 impl Eq for Offer {}
 
+/// Machines that may be bought.
+struct Choice {
+    /// By number: filled again and again.
+    machines: Vec<usize>,
+    /// The first so many of all: one for all pods that are left.
+    affordable: usize,
+}
+
+impl Choice {
+    fn all(market: &Market) -> Self {
+        Self::first(market.machines.len())
+    }
+
+    fn first(affordable: usize) -> Self {
+        Self { machines: (0..affordable).collect(), affordable }
+    }
+}
+
 /// Buys the machine that carries the most for its price, again and again, until nobody is `left` whom a machine carries; but one
-/// machine for all that are left where that is cheaper in the end. `values`: what a pod of each group is worth here. Machines that cost
-/// more than `price_max` are not looked at.
+/// machine for all that are left where that is cheaper in the end. `values`: what a pod of each group is worth here.
 fn build(
     market: &Market,
     worth: &Worth,
     values: &[f64],
     mut left: Left,
-    price_max: i64,
+    Choice { machines, affordable }: &Choice,
     filler: &mut Filler,
 ) -> Vec<Bundle> {
     let mut bundles: Vec<Bundle> = Vec::new();
@@ -150,8 +207,7 @@ fn build(
         let price = market.machines[machine].price.max(1) as f64;
         (!pods.is_empty()).then(|| Offer { ratio: value / price, machine, pods })
     };
-    let affordable = market.machines.partition_point(|machine| machine.price <= price_max);
-    let all = (0..affordable).filter_map(|machine| offer(machine, &left, filler));
+    let all = machines.iter().filter_map(|machine| offer(*machine, &left, filler));
     let mut offers: BinaryHeap<Offer> = all.collect();
     let mut cost = 0;
     // What everything costs if the rest is closed in one machine: after so many others.
@@ -161,7 +217,7 @@ fn build(
         let carried = left.times(&best.pods);
         if carried > 0 {
             filler.steps += (left.groups() + affordable) as u64;
-            if let Some(last) = last_one(market, &left, affordable) {
+            if let Some(last) = last_one(market, &left, *affordable) {
                 let total = cost + market.machines[last.machine].price;
                 if closed.as_ref().is_none_or(|(known, ..)| total < *known) {
                     closed = Some((total, bundles.len(), last));
@@ -187,7 +243,14 @@ fn build(
 
 /// The cheapest machine that carries all that are left, of the first so many.
 fn last_one(market: &Market, left: &Left, affordable: usize) -> Option<Bundle> {
-    let pods: Vec<(usize, i64)> = left.counted().collect();
+    carried_by_one(market, left.counted().collect(), affordable)
+}
+
+/// The cheapest machine that carries all of `pods`, by group, of the first so many; none for nobody.
+fn carried_by_one(market: &Market, pods: Vec<(usize, i64)>, affordable: usize) -> Option<Bundle> {
+    if pods.is_empty() {
+        return None;
+    }
     let mut total = vec![0_i64; market.width];
     for (group, count) in &pods {
         let requests = &market.groups[*group].requests;
