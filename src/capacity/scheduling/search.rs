@@ -48,6 +48,7 @@ use crate::model::money::UsdPerHour;
 use crate::model::name::{ObjectKey, PoolName};
 use crate::model::pod::{HostPort, Pod};
 use crate::model::quantity::{Resources, resource};
+use crate::model::taint::{Effect, Taint, first_untolerated};
 
 /// Places the pods of `request`; where nodes are bought for many, as cheap as is found in a fixed amount of work.
 pub fn solve(request: &Request) -> Solution {
@@ -329,6 +330,7 @@ impl<'a, 'g> Search<'a, 'g> {
         let mut demands = self.demands.clone();
         demands.sort_unstable();
         demands.dedup();
+        self.want_templates(&demands);
         for id in &demands {
             self.layout.topology.shun(&self.ground.demands.get(*id).standing.shuns);
         }
@@ -338,6 +340,23 @@ impl<'a, 'g> Search<'a, 'g> {
                 self.take_up(*rule);
             }
             self.level(&demand, 0);
+        }
+    }
+
+    /// Which templates one of `demands` may have nodes of, for all that their taints say.
+    fn want_templates(&mut self, demands: &[DemandId]) {
+        for (at, template) in self.ground.templates.iter().enumerate() {
+            if self.layout.topology.is_wanted(at) {
+                continue;
+            }
+            let stops = |taint: &&Taint| taint.effect != Effect::PreferNoSchedule;
+            let taints: Vec<Taint> = template.taints().iter().filter(stops).cloned().collect();
+            let tolerates = |id: &DemandId| {
+                first_untolerated(&taints, &self.ground.demands.get(*id).shape.tolerations).is_none()
+            };
+            if demands.iter().any(tolerates) {
+                self.layout.topology.want(at);
+            }
         }
     }
 

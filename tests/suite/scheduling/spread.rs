@@ -508,6 +508,27 @@ fn domains_of_tainted_pools_count_for_those_who_tolerate_them() {
     assert_eq!(spread_of(&world, "team"), [1, 2, 3]);
 }
 
+/// A term of node affinity that only nodes behind a taint could meet adds domains as soon as somebody may have such a node.
+#[test]
+fn a_term_that_only_pools_meet_from_which_nobody_gets_a_node_adds_no_domains() {
+    for (is_wanted, waiting) in [(false, 0), (true, 4)] {
+        let pools =
+            vec![pool("plain"), pool("front").label("tier", "front").taint("t", "v", Effect::NoSchedule)];
+        let mut world = World::new(pools, assorted());
+        for (node, zone) in [("n2", Z2), ("n3", Z3)] {
+            world.put_node(node, &[(ZONE, zone)], &[("cpu", "100m"), ("pods", "10")]);
+            world.put_pods(&[A { name: format!("web-on-{node}"), ..web().cpu("10m").on(node) }]);
+        }
+        let either = web().cpu("1").or(&[("tier", In, &["front"])]).or(&[(ZONE, NotIn, &[Z1])]);
+        let mut pods = many(4, &either.spread(by(ZONE, 1)));
+        if is_wanted {
+            pods.push(pod("front").cpu("1").select("tier", "front").tolerate("t", Some("v"), None));
+        }
+        world.run(&pods);
+        assert_eq!(world.waiting(), waiting, "{is_wanted}");
+    }
+}
+
 /// Rows: SCH-295, SCH-296
 #[test]
 fn nodes_that_the_pod_does_not_select_are_no_domains_unless_ignored() {

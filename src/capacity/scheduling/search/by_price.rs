@@ -26,6 +26,7 @@ use crate::model::hash::{FastMap, FastSet};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ObjectKey, TypeName};
 use crate::model::offering::CapacityType;
+use crate::model::pod::PodShape;
 
 /// Fewer pods than this on new nodes are left as they are: a few large nodes are easier to keep to than many small ones, and there
 /// is little to save. So are all if most are under rules.
@@ -94,7 +95,7 @@ pub(super) fn cheaper(
 /// Whether `second` costs less by more than `least`, and nobody has to pay for that otherwise.
 pub(super) fn saves(request: &Request, second: &Solution, first: &Solution, least: UsdPerHour) -> bool {
     serves(request, second, first)
-        && by_weight(request, second) >= by_weight(request, first)
+        && keeps_to_weights(request, second, first)
         && cost(second).0 < cost(first).0 - least.0
         && with_risk(second).0 < with_risk(first).0 - least.0
 }
@@ -136,8 +137,39 @@ fn packings(request: &Request, first: &Solution) -> Vec<Packing> {
         packings.push(Packing { pods: all, ..Packing::default() });
         packings.push(Packing { pods: of_free, before: of_limited, ..Packing::default() });
     }
-    packings.retain(|packing| packing.pods.len() >= PODS_MIN);
+    packings.retain(|packing| {
+        let bound = packing.pods.iter().filter(|pod| is_bound(&request.pods[**pod].shape)).count();
+        packing.pods.len() >= PODS_MIN && packing.pods.len() - bound >= least_free(packing.pods.len())
+    });
     packings
+}
+
+/// Whether pods of this shape are never packed, whatever wishes they give up.
+fn is_bound(shape: &PodShape) -> bool {
+    let has_rules = !shape.affinity_required.is_empty() || !shape.anti_affinity_required.is_empty();
+    let is_spread = shape.spreads.iter().any(|spread| spread.is_required);
+    has_rules || is_spread || shape.has_resource_claims || !shape.host_ports.is_empty()
+}
+
+/// So many of the pods have to be free of rules for them to be packed.
+fn least_free(pods: usize) -> usize {
+    pods.div_ceil(2)
+}
+
+/// Whether `second` gives no fewer pods new nodes of the heaviest pools, of the next ones, and so on. Who needs no new node any more is not
+/// worse off.
+fn keeps_to_weights(request: &Request, second: &Solution, first: &Solution) -> bool {
+    let (before, after) = (by_weight(request, first), by_weight(request, second));
+    let [before_all, after_all] = [&before, &after].map(|counts| counts.iter().sum::<usize>());
+    let mut spared = before_all.saturating_sub(after_all);
+    for (before, after) in before.into_iter().zip(after) {
+        let missing = before.saturating_sub(after);
+        if after > before || missing > spared {
+            return after > before;
+        }
+        spared -= missing;
+    }
+    true
 }
 
 /// How many pods get new nodes of the heaviest pools, of the next ones, and so on: what limits charge for many small nodes
@@ -190,7 +222,7 @@ impl Search<'_, '_> {
         for round in 0..ROUNDS {
             let is_waiting = |pod: &usize| packing.pods.contains(pod);
             let waiting: Vec<usize> = ordered.iter().copied().filter(is_waiting).collect();
-            let pods_min = if round == 0 { waiting.len().div_ceil(2) } else { 1 };
+            let pods_min = if round == 0 { least_free(waiting.len()) } else { 1 };
             let bundles = self.bundles_for(&waiting, pods_min, packing.bill.take());
             let placed = self.open_bundles(bundles);
             if placed.is_empty() {

@@ -4,6 +4,9 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
 use super::super::bin::Guest;
 use super::super::demand::{Demand, DemandId};
 use super::super::topology::RuleId;
@@ -34,6 +37,8 @@ pub(super) enum By {
     Grievance,
     /// For whom the fewest machines are sold that it could be on, then by CPU.
     Choice,
+    /// CPU, or memory if the number is odd, of which between half and all counts, as chance has it.
+    Chance(u8),
 }
 
 impl Turn {
@@ -153,10 +158,29 @@ impl Search<'_, '_> {
             let size = || sizes.compare(pods, *one, *other);
             importance.then_with(company).then_with(choice).then_with(grievance).then_with(size)
         });
-        if self.turn.by == By::Turns {
-            self.take_turns(&mut order);
+        match self.turn.by {
+            By::Turns => self.take_turns(&mut order),
+            By::Chance(seed) => self.take_chances(&mut order, seed),
+            _ => {}
         }
         order
+    }
+
+    /// What pods are called plays no part in it: chance is drawn in the order in which they are.
+    fn take_chances(&self, order: &mut [usize], seed: u8) {
+        let pods = self.request.pods;
+        let mut chance = ChaCha8Rng::seed_from_u64(seed.into());
+        let mut sizes: FastMap<usize, i64> = FastMap::default();
+        for pod in order.iter() {
+            let (Millicores(cpu), Bytes(memory)) = size(&pods[*pod]);
+            let size = if seed.is_multiple_of(2) { cpu } else { memory };
+            let part = 512 + (chance.next_u64() % 512) as i64;
+            sizes.insert(*pod, (size / 1024).saturating_mul(part).saturating_add(size % 1024 * part / 1024));
+        }
+        order.sort_by(|one, other| {
+            let importance = self.turn.importance(&pods[*one], &pods[*other]);
+            importance.then_with(|| sizes[other].cmp(&sizes[one]))
+        });
     }
 
     /// Puts those first of whose kind fewer came before, among those that ask for as much.

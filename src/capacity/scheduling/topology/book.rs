@@ -100,8 +100,8 @@ pub(super) struct Base {
     pub keepers: u32,
     /// Nodes that give each domain.
     pub givers: Vec<u32>,
-    /// Domains that pools offer.
-    pub offered: BTreeSet<DomainId>,
+    /// Domains that pools offer, and the templates of nodes that would be seen there.
+    pub offered: BTreeMap<DomainId, Vec<usize>>,
 }
 
 impl Base {
@@ -116,7 +116,7 @@ impl Base {
     /// A domain is there as long as a pool offers it, a node gives it or a pod is counted in it.
     fn judge(&mut self, domain: DomainId) {
         let is_given = self.givers.get(domain as usize).is_some_and(|givers| *givers > 0);
-        let is_there = is_given || self.offered.contains(&domain) || self.group.count(domain) != 0;
+        let is_there = is_given || self.offered.contains_key(&domain) || self.group.count(domain) != 0;
         if !self.group.is_by_host && self.group.known.contains(domain as usize) != is_there {
             Arc::make_mut(&mut self.group).known.set(domain as usize, is_there);
         }
@@ -484,7 +484,7 @@ impl RuleBook {
         let base = &self.rules[rule];
         self.keys.get(base.group.key).hosts[host].is_some_and(|domain| {
             let givers = base.givers.get(domain as usize).copied().unwrap_or(0);
-            givers as usize <= removed && !base.offered.contains(&domain)
+            givers as usize <= removed && !base.offered.contains_key(&domain)
         })
     }
 
@@ -532,7 +532,7 @@ impl RuleBook {
         let filter = *self.filters.entry(rule.filter.clone()).or_insert(next);
         let table = self.keys.get_mut(key);
         let mut group = Group::new(rule.clone(), key, table.is_by_host);
-        let mut offered = BTreeSet::new();
+        let mut offered: BTreeMap<DomainId, Vec<usize>> = BTreeMap::new();
         let mut givers = Vec::new();
         if !table.is_by_host {
             for (domain, templates) in self.offered.get(&rule.key).into_iter().flatten() {
@@ -543,8 +543,9 @@ impl RuleBook {
                     there.add(rule.key, Requirement::one(*domain));
                     rule.filter.accepts(&there, taints, Undefined::WellKnown)
                 };
-                if templates.iter().any(is_seen) {
-                    offered.insert(table.number(*domain));
+                let seen: Vec<usize> = templates.iter().copied().filter(is_seen).collect();
+                if !seen.is_empty() {
+                    offered.insert(table.number(*domain), seen);
                 }
             }
             givers = vec![0; table.len()];
@@ -554,7 +555,7 @@ impl RuleBook {
                     givers[domain as usize] += 1;
                 }
             }
-            for domain in &offered {
+            for domain in offered.keys() {
                 group.known.insert(*domain as usize);
             }
             for at in (0..givers.len()).filter(|at| givers[*at] > 0) {

@@ -310,6 +310,11 @@ impl Group {
         }
     }
 
+    /// A domain that there may be.
+    pub fn know(&mut self, domain: DomainId) {
+        self.known.insert(domain as usize);
+    }
+
     /// Domains that there are no more, once the pods of some nodes are not counted and some nodes are not there.
     pub fn forget(&mut self, domain: DomainId) {
         self.known.remove(domain as usize);

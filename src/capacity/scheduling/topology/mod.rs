@@ -100,6 +100,10 @@ pub(super) struct Topology {
     bins: Vec<(OutlookId, Vec<(RuleId, i64)>)>,
     /// New nodes by key and the domains that each may be in; hosts aside.
     bins_in: Vec<Option<BinsIn>>,
+    /// Templates whose taints some pod of the solve tolerates.
+    wanted: Marks,
+    /// Domains of rules that are not there as long as none of these templates is wanted.
+    unwanted: Vec<(RuleId, DomainId, Vec<usize>)>,
 }
 
 /// Which new nodes may be in which domain of one key.
@@ -234,7 +238,7 @@ impl Topology {
         for domain in touched {
             let less = without.iter().find(|(known, _)| *known == domain).map_or(0, |(_, count)| *count);
             let givers = base.givers.get(domain as usize).copied().unwrap_or(0);
-            if givers <= less && !base.offered.contains(&domain) && group.count(domain) == 0 {
+            if givers <= less && !base.offered.contains_key(&domain) && group.count(domain) == 0 {
                 Arc::make_mut(group).forget(domain);
             }
         }
@@ -271,6 +275,43 @@ impl Topology {
         self.groups[rule].as_ref().expect("a rule is taken up before it is asked")
     }
 
+    /// Pods of the solve tolerate what keeps others off nodes of `template`: domains that only such nodes would have may come to be.
+    pub fn want(&mut self, template: usize) {
+        if self.wanted.contains(template) {
+            return;
+        }
+        self.wanted.insert(template);
+        let groups = &mut self.groups;
+        self.unwanted.retain(|(rule, domain, templates)| {
+            let is_wanted = templates.contains(&template);
+            if is_wanted && let Some(Some(group)) = groups.get_mut(*rule) {
+                Arc::make_mut(group).know(*domain);
+            }
+            !is_wanted
+        });
+    }
+
+    pub fn is_wanted(&self, template: usize) -> bool {
+        self.wanted.contains(template)
+    }
+
+    /// Of a rule with several terms of node affinity, takes domains out of `group` that no node has and that only pools offer from which
+    /// nobody can get one: nobody will, and the other terms are left.
+    fn forget_unwanted(&mut self, group: &mut Arc<Group>, rule: RuleId, book: &RuleBook) {
+        if group.is_by_host || group.rule.filter.alternatives.len() < 2 {
+            return;
+        }
+        let base = book.base(rule);
+        for (domain, templates) in &base.offered {
+            let is_given = base.givers.get(*domain as usize).is_some_and(|givers| *givers > 0);
+            if !is_given && group.count(*domain) == 0 && !templates.iter().any(|of| self.wanted.contains(*of))
+            {
+                Arc::make_mut(group).forget(*domain);
+                self.unwanted.push((rule, *domain, templates.clone()));
+            }
+        }
+    }
+
     /// Counts for `rule` from now on, and all that was placed before.
     pub fn take_up(&mut self, rule: RuleId, sight: &mut Sight) {
         if rule >= self.groups.len() {
@@ -289,6 +330,7 @@ impl Topology {
             (0..self.leaving.len()).filter(counts).collect::<Vec<_>>()
         });
         self.discount(&mut group, rule, late.unwrap_or(noted), Vec::new(), sight.book);
+        self.forget_unwanted(&mut group, rule, sight.book);
         if !group.is_by_host {
             self.index_bins(group.key, sight);
         }
