@@ -354,7 +354,7 @@ impl<'a, 'g> Search<'a, 'g> {
             let tolerates = |id: &DemandId| {
                 first_untolerated(&taints, &self.ground.demands.get(*id).shape.tolerations).is_none()
             };
-            if demands.iter().any(tolerates) {
+            if taints.is_empty() || demands.iter().any(tolerates) {
                 self.layout.topology.want(at);
             }
         }

@@ -355,8 +355,8 @@ pub(in super::super) fn prices(market: &Market) -> Priced {
         }
         let has_seen_all = looked_at == count;
         first = (first + if has_seen_all { count / 3 + 1 } else { looked_at }) % count.max(1);
-        let bound = total(&values) / dearest;
-        if has_seen_all && bound > best.0 {
+        let bound = if has_seen_all { total(&values) / dearest } else { 0.0 };
+        if bound > best.0 {
             values.iter_mut().for_each(|value| *value /= dearest);
             best = (bound, values, pricer.of_machines.clone());
         }

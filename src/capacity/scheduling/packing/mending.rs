@@ -14,7 +14,7 @@ const STEPS: u64 = 20_000_000;
 const STEPS_A_LOOK: u64 = 2_000_000;
 const SAVED_MIN: f64 = 5e-4;
 
-/// The most machines that are filled in one try.
+/// The most machines that are drawn for one try.
 const MACHINES_MAX: usize = 24;
 
 /// By how much prices differ from try to try at the most.
@@ -43,7 +43,7 @@ pub(super) fn mended(
     let mut losses: Vec<f64> = bundles.iter().map(loss).collect();
     let mut values: Vec<f64> = Vec::new();
     let bill = |bundles: &[Bundle]| -> i64 { bundles.iter().map(price).sum() };
-    let mut looked = (filler.steps, bill(&bundles));
+    let (mut looked_at, mut bill_then) = (filler.steps, bill(&bundles));
     let until = filler.steps + STEPS.min(STEPS_A_POD.saturating_mul(market.pods() as u64));
     while filler.steps < until {
         let total: f64 = losses.iter().sum();
@@ -51,11 +51,11 @@ pub(super) fn mended(
         if bundles.len() < 2 || total <= cost as f64 * 5e-4 {
             break;
         }
-        if filler.steps >= looked.0 + STEPS_A_LOOK {
-            if ((looked.1 - cost) as f64) < cost as f64 * SAVED_MIN {
+        if filler.steps >= looked_at + STEPS_A_LOOK {
+            if ((bill_then - cost) as f64) < cost as f64 * SAVED_MIN {
                 break;
             }
-            looked = (filler.steps, cost);
+            (looked_at, bill_then) = (filler.steps, cost);
         }
         let count = (2 + (chance.next_u64() % (EMPTIED_MAX as u64 - 1)) as usize).min(bundles.len());
         let mut emptied: Vec<usize> = Vec::with_capacity(count);
@@ -83,8 +83,8 @@ pub(super) fn mended(
         for (group, _) in left.counted() {
             values[group] *= 1.0 + noise * (part(&mut chance) - 0.5);
         }
-        let choice =
-            drawn_from(market.machines.partition_point(|machine| machine.price <= before), &mut chance);
+        let affordable = market.machines.partition_point(|machine| machine.price <= before);
+        let choice = drawn_from(affordable, emptied.iter().map(|at| bundles[*at].machine), &mut chance);
         let anew = build(market, worth, &values, left, &choice, filler);
         let after = bill(&anew);
         let carried = |of: &[Bundle]| -> i64 {
@@ -103,16 +103,19 @@ pub(super) fn mended(
     bundles
 }
 
-/// Some of the first so many machines, of all prices.
-fn drawn_from(affordable: usize, chance: &mut ChaCha8Rng) -> Choice {
+/// Some of the first so many machines, of all prices, and those that were `emptied`: few others may carry what was on them.
+fn drawn_from(affordable: usize, emptied: impl Iterator<Item = usize>, chance: &mut ChaCha8Rng) -> Choice {
     if affordable <= MACHINES_MAX {
         return Choice::first(affordable);
     }
-    let machines = (0..MACHINES_MAX).map(|at| {
+    let drawn = (0..MACHINES_MAX).map(|at| {
         let (first, end) = (at * affordable / MACHINES_MAX, (at + 1) * affordable / MACHINES_MAX);
         first + (chance.next_u64() % (end - first) as u64) as usize
     });
-    Choice { machines: machines.collect(), affordable }
+    let mut machines: Vec<usize> = drawn.chain(emptied).collect();
+    machines.sort_unstable();
+    machines.dedup();
+    Choice { machines, affordable }
 }
 
 /// One of `losses`, a large one rather than a small one.

@@ -1,8 +1,9 @@
 //! Which machines to buy for many pods at once, and who goes onto which: whole machines filled with whole pods, for little money.
 //!
 //! The prices that bound the bill from below say what each pod should cost at the best. A machine that carries pods worth as much as
-//! it costs itself is therefore bought as well as can be. So the machine is taken that carries the most for its price, as often as
-//! there are pods to fill it, then the next one for those that are left ([`filling`]). The last machines are the worst filled,
+//! it costs itself is therefore bought as well as can be. The mix behind those prices buys machines in parts: whole ones are bought, and for each
+//! part one that carries as much, or its pods are left with the others, whichever costs less. Of those that are left the machine is taken that carries
+//! the most for its price, as often as there are pods to fill it, then the next one ([`filling`]). The last machines are the worst filled,
 //! because there is nothing left to choose from; so machines are emptied again, a few at a time, and their pods packed anew, as
 //! long as that saves money ([`mending`]).
 //!
@@ -46,17 +47,20 @@ pub(super) fn pack(market: &Market, bill: Option<i64>) -> Vec<Bundle> {
     }
     let mut filler = Filler::new(&worth);
     let all = Choice::all(market);
-    let answers = [Parts::LeftOver, Parts::Bought].map(|parts| {
+    let ways: &[Parts] =
+        if worth.mix.is_empty() { &[Parts::LeftOver] } else { &[Parts::LeftOver, Parts::Bought] };
+    let answers = ways.iter().map(|parts| {
         let mut left = Left::new(market.groups.iter().map(|group| group.count).collect());
-        let mut bundles = bought(market, &worth, parts, &mut left);
+        let mut bundles = bought(market, &worth, *parts, &mut left);
         bundles.extend(build(market, &worth, &worth.pods, left, &all, &mut filler));
         bundles
     });
     let cost = |bundles: &Vec<Bundle>| -> i64 {
         bundles.iter().map(|bundle| market.machines[bundle.machine].price).sum()
     };
-    let cheaper = answers.into_iter().min_by_key(|bundles| (cost(bundles), bundles.len()));
-    mending::mended(market, &worth, cheaper.unwrap_or_default(), &mut filler)
+    let cheaper = answers.min_by_key(|bundles| (cost(bundles), bundles.len()));
+    let cheaper = cheaper.expect("there is one way at least");
+    mending::mended(market, &worth, cheaper, &mut filler)
 }
 
 /// What becomes of machines that are bought in parts.

@@ -21,7 +21,7 @@ use crate::model::money::UsdPerHour;
 const ORDERS: [By; 8] =
     [By::Cpu, By::Turns, By::Memory, By::Company, By::Grievance, By::Grievance, By::Grievance, By::Choice];
 
-/// Few pods that get several new nodes are placed in so many more orders that chance has a say in.
+/// Few pods are placed in so many more orders that chance has a say in.
 const CHANCES: u8 = 8;
 const CHANCE_PODS_MAX: usize = 300;
 
@@ -49,8 +49,7 @@ pub(super) fn better(
         return None;
     }
     let fits = [Fit::First, Fit::Cheapest, Fit::CheapestOpen];
-    let has_choice = first.new_nodes.len() > 1 && request.pods.len() <= CHANCE_PODS_MAX;
-    let chances = (0..CHANCES).filter(|_| has_choice).map(By::Chance);
+    let chances = (0..CHANCES).filter(|_| request.pods.len() <= CHANCE_PODS_MAX).map(By::Chance);
     let tries = ORDERS.into_iter().chain(chances).flat_map(|by| fits.map(|fit| (by, fit)));
     let mut tried: FastSet<(Vec<DemandId>, Fit)> = FastSet::default();
     let start = Start::of(ground, request, first);

@@ -156,31 +156,28 @@ fn least_free(pods: usize) -> usize {
     pods.div_ceil(2)
 }
 
-/// Whether `second` gives no fewer pods new nodes of the heaviest pools, of the next ones, and so on. Who needs no new node any more is not
-/// worse off.
+/// Whether `second` gives no fewer pods new nodes of the heaviest pools, of the next ones, and so on. A pod that has room that is there
+/// instead is none that its pool lost.
 fn keeps_to_weights(request: &Request, second: &Solution, first: &Solution) -> bool {
-    let (before, after) = (by_weight(request, first), by_weight(request, second));
-    let [before_all, after_all] = [&before, &after].map(|counts| counts.iter().sum::<usize>());
-    let mut spared = before_all.saturating_sub(after_all);
-    for (before, after) in before.into_iter().zip(after) {
-        let missing = before.saturating_sub(after);
-        if after > before || missing > spared {
-            return after > before;
-        }
-        spared -= missing;
+    let (before, mut after) = (by_weight(request, first, |_| true), by_weight(request, second, |_| true));
+    if after >= before {
+        return true;
     }
-    true
+    let there: FastSet<ObjectKey> = second.existing.values().flatten().copied().collect();
+    let spared = by_weight(request, first, |pod| there.contains(pod));
+    after.iter_mut().zip(spared).for_each(|(count, spared)| *count += spared);
+    after >= before
 }
 
 /// How many pods get new nodes of the heaviest pools, of the next ones, and so on: what limits charge for many small nodes
 /// may leave a pool less room than for a few large ones.
-fn by_weight(request: &Request, solution: &Solution) -> Vec<usize> {
+fn by_weight(request: &Request, solution: &Solution, counts_for: impl Fn(&ObjectKey) -> bool) -> Vec<usize> {
     let pools = &request.cluster.pools;
     let mut counts: BTreeMap<Reverse<u32>, usize> =
         pools.values().map(|pool| (Reverse(pool.weight), 0)).collect();
     for node in &solution.new_nodes {
         let weight = pools.get(&node.pool).map_or(0, |pool| pool.weight);
-        *counts.entry(Reverse(weight)).or_default() += node.pods.len();
+        *counts.entry(Reverse(weight)).or_default() += node.pods.iter().filter(|pod| counts_for(pod)).count();
     }
     counts.into_values().collect()
 }

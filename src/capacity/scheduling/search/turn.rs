@@ -173,9 +173,12 @@ impl Search<'_, '_> {
         let mut sizes: FastMap<usize, i64> = FastMap::default();
         for pod in order.iter() {
             let (Millicores(cpu), Bytes(memory)) = size(&pods[*pod]);
-            let size = if seed.is_multiple_of(2) { cpu } else { memory };
+            let amount = if seed.is_multiple_of(2) { cpu } else { memory };
             let part = 512 + (chance.next_u64() % 512) as i64;
-            sizes.insert(*pod, (size / 1024).saturating_mul(part).saturating_add(size % 1024 * part / 1024));
+            sizes.insert(
+                *pod,
+                (amount / 1024).saturating_mul(part).saturating_add(amount % 1024 * part / 1024),
+            );
         }
         order.sort_by(|one, other| {
             let importance = self.turn.importance(&pods[*one], &pods[*other]);

@@ -100,7 +100,7 @@ pub(super) struct Base {
     pub keepers: u32,
     /// Nodes that give each domain.
     pub givers: Vec<u32>,
-    /// Domains that pools offer, and the templates of nodes that would be seen there.
+    /// Domains that pools offer, and templates of nodes that would be seen there: all if the rule has several terms.
     pub offered: BTreeMap<DomainId, Vec<usize>>,
 }
 
@@ -543,7 +543,9 @@ impl RuleBook {
                     there.add(rule.key, Requirement::one(*domain));
                     rule.filter.accepts(&there, taints, Undefined::WellKnown)
                 };
-                let seen: Vec<usize> = templates.iter().copied().filter(is_seen).collect();
+                // Which of them matters only to rules with several terms.
+                let most = if rule.filter.alternatives.len() < 2 { 1 } else { templates.len() };
+                let seen: Vec<usize> = templates.iter().copied().filter(is_seen).take(most).collect();
                 if !seen.is_empty() {
                     offered.insert(table.number(*domain), seen);
                 }

@@ -277,9 +277,6 @@ impl Topology {
 
     /// Pods of the solve tolerate what keeps others off nodes of `template`: domains that only such nodes would have may come to be.
     pub fn want(&mut self, template: usize) {
-        if self.wanted.contains(template) {
-            return;
-        }
         self.wanted.insert(template);
         let groups = &mut self.groups;
         self.unwanted.retain(|(rule, domain, templates)| {
@@ -295,17 +292,25 @@ impl Topology {
         self.wanted.contains(template)
     }
 
-    /// Of a rule with several terms of node affinity, takes domains out of `group` that no node has and that only pools offer from which
-    /// nobody can get one: nobody will, and the other terms are left.
-    fn forget_unwanted(&mut self, group: &mut Arc<Group>, rule: RuleId, book: &RuleBook) {
+    /// Of a rule with several terms of node affinity, takes domains out of `group` in which no node or claim is that the rule looks at, and
+    /// that only pools offer from which nobody can get a node: nobody will, and the other terms are left.
+    fn forget_unwanted(&mut self, group: &mut Arc<Group>, rule: RuleId, sight: &Sight) {
         if group.is_by_host || group.rule.filter.alternatives.len() < 2 {
             return;
         }
-        let base = book.base(rule);
+        let (base, table) = (sight.book.base(rule), sight.book.keys.get(group.key));
+        let rules = group.rule.clone();
+        let is_seen = |at: usize| {
+            let room = &sight.rooms[at];
+            rules.filter.accepts(room.requirements(), &room.taints, Undefined::Nothing)
+        };
         for (domain, templates) in &base.offered {
-            let is_given = base.givers.get(*domain as usize).is_some_and(|givers| *givers > 0);
-            if !is_given && group.count(*domain) == 0 && !templates.iter().any(|of| self.wanted.contains(*of))
-            {
+            let at = *domain as usize;
+            let is_given = base.givers.get(at).is_some_and(|givers| *givers > 0);
+            let rooms =
+                table.rooms_in.get(at).into_iter().flat_map(Marks::iter).chain(table.rooms_open.iter());
+            let is_there = is_given || group.count(*domain) != 0 || rooms.into_iter().any(is_seen);
+            if !is_there && !templates.iter().any(|of| self.wanted.contains(*of)) {
                 Arc::make_mut(group).forget(*domain);
                 self.unwanted.push((rule, *domain, templates.clone()));
             }
@@ -330,7 +335,7 @@ impl Topology {
             (0..self.leaving.len()).filter(counts).collect::<Vec<_>>()
         });
         self.discount(&mut group, rule, late.unwrap_or(noted), Vec::new(), sight.book);
-        self.forget_unwanted(&mut group, rule, sight.book);
+        self.forget_unwanted(&mut group, rule, sight);
         if !group.is_by_host {
             self.index_bins(group.key, sight);
         }
