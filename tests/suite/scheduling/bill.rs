@@ -443,17 +443,17 @@ fn of_pools_of_equal_weight_the_cheaper_one_gets_many_pods() {
 }
 
 /// Where machines of every size cost as much for what they carry, any mix of them is as good, and what is best is bought in parts of large ones: a
-/// part of one is a smaller machine. Packed with whoever is left over, the pods of those parts cost 1.07 times the bound.
+/// part of one is a smaller machine. Packed with whoever is left over, the pods of those parts cost 1.136 times the bound.
 ///
 /// Rows: WEA-001
 #[test]
 fn a_part_of_a_large_machine_is_bought_as_a_smaller_one() {
-    let types = (1..=300).map(|cpu| {
+    let types = (1..=400).map(|cpu| {
         let (cpus, memory, pods) =
             (format!("{}m", cpu * 1000 - 100), format!("{}Mi", cpu * 2048 - 10), cpu * 10);
         let room = [("cpu", cpus), ("memory", memory), ("pods", pods.to_string())];
         let room: Vec<(&str, &str)> = room.iter().map(|(name, amount)| (*name, &**amount)).collect();
-        machine(&format!("any.{cpu:03}"), &room, &everywhere(0.3 * f64::from(cpu)))
+        machine(&format!("any.{cpu:03}"), &room, &everywhere(0.314748 * f64::from(cpu)))
     });
     let mut world = World::new(vec![pool("plain")], types.collect());
     let mut chance = Chance::new(1);
@@ -462,11 +462,11 @@ fn a_part_of_a_large_machine_is_bought_as_a_smaller_one() {
         let memory = chance.one_of(&["100Mi", "256Mi", "512Mi", "1Gi", "2Gi", "4Gi"]);
         pod(&format!("pod-{at:04}")).cpu(cpu).memory(memory)
     };
-    let pods: Vec<A> = (0..2_000).map(shaped).collect();
+    let pods: Vec<A> = (0..5_000).map(shaped).collect();
     world.put_pods(&pods);
     let (solution, bound) = bounded(&world);
     let ratio = price(&solution.new_nodes).0 as f64 / bound.0 as f64;
-    assert!(ratio < 1.01, "{ratio}");
+    assert!(ratio < 1.02, "{ratio}");
 }
 
 /// The machines that a limit has room for are not all that were worked out; those who are left over are packed once more. Packed once, they
@@ -505,8 +505,8 @@ fn many_small_nodes_have_to_save_more_than_a_few_large_ones() {
     }
 }
 
-#[test]
-fn those_who_fared_worst_choose_first_the_next_time() {
+/// A cheap machine and a dear one, and a node of the dear one with room for 4 CPU.
+fn world_with_gold() -> World {
     let machines = [("cheap", 0.4), ("gold", 5.0)];
     let types = machines.map(|(name, price)| {
         machine(name, &[("cpu", "8"), ("memory", "64Gi"), ("pods", "50")], &everywhere(price))
@@ -514,6 +514,12 @@ fn those_who_fared_worst_choose_first_the_next_time() {
     let mut world = World::new(vec![pool("default")], types.to_vec());
     let room = [("cpu", "4"), ("memory", "16Gi"), ("pods", "10")];
     world.put_node("there", &[(INSTANCE_TYPE, "gold")], &room);
+    world
+}
+
+#[test]
+fn those_who_fared_worst_choose_first_the_next_time() {
+    let mut world = world_with_gold();
     let large = pod("large").cpu("4").memory("1Gi");
     let picky = pod("picky").cpu("3").memory("1Gi").select(INSTANCE_TYPE, "gold");
     let round = world.run(&[large, picky]);
@@ -527,13 +533,7 @@ fn those_who_fared_worst_choose_first_the_next_time() {
 /// Pools that lose pods to room that is there are no worse served.
 #[test]
 fn an_answer_that_buys_for_fewer_pods_is_no_worse_for_that() {
-    let machines = [("cheap", 0.4), ("gold", 5.0)];
-    let types = machines.map(|(name, price)| {
-        machine(name, &[("cpu", "8"), ("memory", "64Gi"), ("pods", "50")], &everywhere(price))
-    });
-    let mut world = World::new(vec![pool("default")], types.to_vec());
-    let room = [("cpu", "4"), ("memory", "16Gi"), ("pods", "10")];
-    world.put_node("there", &[(INSTANCE_TYPE, "gold")], &room);
+    let mut world = world_with_gold();
     let picky = pod("picky").cpu("2").memory("1Gi").select(INSTANCE_TYPE, "gold");
     let mut pods = many(2, &picky);
     pods.push(pod("large").cpu("4").memory("1Gi"));
