@@ -4,6 +4,7 @@
 //! measured is the solver's state and the solution, on one thread, without reading files. Without directories only the cluster
 //! that is made here is measured: a large one with many shapes of pods.
 
+mod inputs;
 mod timing;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use provisor::api::snapshot::{PODS_MAX, latest_moment, read_up_to};
 use provisor::api::{Object, Reader};
 use provisor::capacity::cluster::Cluster;
 use provisor::capacity::engine::{Engine, EngineSettings};
@@ -19,15 +19,15 @@ use provisor::capacity::planning;
 use provisor::capacity::scheduling::{
     Mode, Place, Request, Settings, Solution, Supply, provisionable_pods, solve,
 };
-use provisor::model::catalog::Catalog;
 use provisor::model::money::UsdPerHour;
 use provisor::model::name::{NodeName, ObjectKey, Uid};
 use provisor::model::node::Node;
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodPhase};
 use provisor::model::quantity::{Resources, resource};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use inputs::{cluster_of, parse, pool_of, read};
 use timing::best_of;
 
 fn main() {
@@ -130,50 +130,10 @@ fn measure_kept(cluster: &Cluster, now: Timestamp, runs: u32) {
     }
 }
 
-/// The cluster in a directory, and the latest moment that its objects speak of.
-fn read(directory: &str) -> (Cluster, Timestamp) {
-    let text = |name: &str| {
-        let path = format!("{directory}/{name}");
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
-    };
-    let snapshot = read_up_to(&text("snapshot.json"), directory, PODS_MAX).expect("the snapshot can be read");
-    let now = latest_moment(&snapshot.objects).unwrap_or(Timestamp::UNIX_EPOCH);
-    (cluster_of(snapshot.objects, &text("catalog.csv"), now), now)
-}
-
-fn cluster_of(objects: Vec<Object>, catalog: &str, now: Timestamp) -> Cluster {
-    let mut cluster = Cluster::default();
-    for object in objects {
-        if let Some(seen) = object.into_observation() {
-            cluster.observe(now, &seen);
-        }
-    }
-    let catalog = Catalog::parse_csv(catalog, "catalog").expect("the catalogue can be read");
-    cluster.observe(now, &Observation::Catalog(Arc::new(catalog)));
-    cluster
-}
-
 /// `pods` that wait, of so many `shapes`, and `nodes` half of whose room is taken; 1,000 types in three zones.
 fn large_cluster(pods: usize, shapes: usize, nodes: usize) -> Cluster {
     let mut reader = Reader::default();
-    let mut parse = |value: Value| reader.parse(&value).unwrap_or_else(|errors| panic!("{errors:?}"));
-    let objects = vec![
-        parse(json!({
-            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": { "name": "default" },
-            "spec": {
-                "amiSelectorTerms": [{ "alias": "al2023@latest" }], "role": "nodes",
-                "securityGroupSelectorTerms": [{ "tags": { "a": "b" } }],
-                "subnetSelectorTerms": [{ "tags": { "a": "b" } }],
-            },
-        })),
-        parse(json!({
-            "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": "default" },
-            "spec": { "template": { "spec": {
-                "nodeClassRef": { "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" },
-                "requirements": [],
-            } } },
-        })),
-    ];
+    let objects = pool_of(&mut reader, json!([]));
     let mut catalog = String::from(
         "instance_type,arch,vcpu,memory_mib,alloc_cpu,alloc_memory,alloc_pods,nvidia_gpu,neuron,\
          on_demand_usd_per_hour,spot_usd_per_hour,zones,capacity_types\n",
@@ -206,15 +166,15 @@ fn large_cluster(pods: usize, shapes: usize, nodes: usize) -> Cluster {
                 "labelSelector": { "matchLabels": { "app": app } },
             }]);
         }
-        let pod = parse(json!({
+        let pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": { "namespace": "default", "name": app, "labels": { "app": app } },
             "spec": spec,
             "status": { "phase": "Pending", "conditions": [
                 { "type": "PodScheduled", "status": "False", "reason": "Unschedulable" },
             ] },
-        }));
-        let Object::Pod(pod) = pod else { unreachable!("a Pod is read as a Pod") };
+        });
+        let Object::Pod(pod) = parse(&mut reader, &pod) else { unreachable!("a Pod is read as a Pod") };
         templates.push(pod);
     }
     for at in 0..nodes {

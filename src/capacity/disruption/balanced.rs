@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use super::candidates::{Candidate, worth};
+use super::candidates::Candidate;
 use super::cost;
 use super::removal::Refused;
 use super::round::Round;
+use super::weights::weigh;
 use crate::model::money::UsdPerHour;
 use crate::model::name::{NodeName, PoolName};
 use crate::model::pool::ConsolidationPolicy;
@@ -53,9 +54,9 @@ impl Totals {
         for node in round.cluster.nodes.values() {
             let Some(pool) = round.cluster.claim_of(node).and_then(|claim| claim.pool()) else { continue };
             let Some((money, disruption)) = totals.get_mut(&pool) else { continue };
-            let (price, weight) = worth(round, node, pool);
-            *money += price;
-            *disruption += weight;
+            let weighed = weigh(round, node, pool);
+            *money += weighed.price;
+            *disruption += weighed.disruption;
         }
         Self(totals)
     }

@@ -8,13 +8,13 @@ use super::command::is_waiting;
 use super::cost;
 use super::removal::Refused;
 use super::round::Round;
+use super::weights::{refusal, weigh};
 use crate::capacity::scheduling::is_protected;
 use crate::model::claim::ConditionType;
 use crate::model::label::{self, annotation};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName};
 use crate::model::node::Node;
-use crate::model::offering::InstanceType;
 use crate::model::pod::Pod;
 use crate::model::pool::DisruptionReason;
 use crate::model::taint::{Taint, first_untolerated};
@@ -42,16 +42,6 @@ pub(crate) struct Candidate {
     pub is_spot: bool,
     /// Whether its type is one that its pool sells.
     pub is_of_known_type: bool,
-}
-
-/// What a node is worth and what its pods say to its going. In one round no pod moves and no price changes.
-#[derive(Clone, Debug)]
-pub(super) struct Weighed {
-    /// Why its pods keep it.
-    refusal: Option<KeepReason>,
-    disruption: i64,
-    price: UsdPerHour,
-    is_of_known_type: bool,
 }
 
 impl Candidate {
@@ -133,12 +123,11 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
     if !is_listed || types.is_empty() {
         return no("PoolNotFound", format!("nodepool not found (NodePool={pool})"));
     }
-    let mut known = round.weighed.borrow_mut();
-    let weighed = known.entry(node.name).or_insert_with(|| weigh(round, node, &types));
+    let weighed = weigh(round, node, pool);
     if (class == Class::Graceful || claim.spec.termination_grace.is_none())
-        && let Some(reason) = &weighed.refusal
+        && let Some(reason) = refusal(round, node.name, &weighed)
     {
-        return Err(reason.clone());
+        return Err(reason);
     }
     let capacity_type = node.labels.get(&*label::CAPACITY_TYPE);
     Ok(Candidate {
@@ -152,30 +141,12 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
     })
 }
 
-/// What `node` costs and what it costs to move its pods.
-pub(super) fn worth(round: &Round, node: &Node, pool: PoolName) -> (UsdPerHour, i64) {
-    let mut known = round.weighed.borrow_mut();
-    let weighed = known.entry(node.name).or_insert_with(|| weigh(round, node, &round.supply.sold(pool)));
-    (weighed.price, weighed.disruption)
-}
-
-fn weigh(round: &Round, node: &Node, types: &[InstanceType]) -> Weighed {
-    let type_name = node.labels.get(&*label::INSTANCE_TYPE);
-    let kind = types.iter().find(|kind| type_name == Some(&kind.name.0));
-    Weighed {
-        refusal: round.cluster.pods_of(node.name).find_map(|pod| refusal_of(round, pod)),
-        disruption: cost::disruption_cost(&round.cluster, node.name),
-        price: kind.map_or(UsdPerHour::ZERO, |kind| cost::price(node, std::slice::from_ref(kind))),
-        is_of_known_type: kind.is_some(),
-    }
-}
-
 pub(crate) fn is_true(node: &Node, key: crate::model::symbol::Symbol) -> bool {
     node.labels.get(&key).is_some_and(|value| &**value == "true")
 }
 
 /// Why `pod` does not let its node go.
-fn refusal_of(round: &Round, pod: &Pod) -> Option<KeepReason> {
+pub(super) fn refusal_of(round: &Round, pod: &Pod) -> Option<KeepReason> {
     if is_protected(pod, round.now) {
         let message = format!("pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod={})", pod.key);
         return Some(KeepReason::new("PodDoNotDisrupt", message));

@@ -8,6 +8,7 @@ pub mod command;
 pub mod candidates;
 pub mod budgets;
 pub(crate) mod windows;
+pub(crate) mod weights;
 pub mod cost;
 pub(crate) mod round;
 pub(crate) mod marking;
@@ -185,8 +186,12 @@ fn outlook(round: &mut Round) -> Outlook {
 
 /// What annotations of pods on our nodes come to, but for those that hold for ever.
 fn protections(round: &Round) -> BTreeMap<ObjectKey, Protection> {
-    let ours = round.cluster.nodes.values().filter(|node| round.cluster.claim_of(node).is_some());
-    let pods = ours.flat_map(|node| round.cluster.pods_of(node.name));
+    let asks = |node: &&Arc<Node>| {
+        let pool = round.cluster.claim_of(node).map(|claim| claim.pool());
+        pool.is_some_and(|pool| pool.is_none_or(|pool| weights::weigh(round, node, pool).has_requests))
+    };
+    let nodes = round.cluster.nodes.values().filter(asks);
+    let pods = nodes.flat_map(|node| round.cluster.pods_of(node.name));
     let said = pods.filter_map(|pod| Some((pod.key, protection(pod, round.now)?)));
     said.filter(|(_, protection)| *protection != Protection::Forever).collect()
 }

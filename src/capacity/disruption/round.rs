@@ -10,12 +10,13 @@ use jiff::Timestamp;
 
 use super::balanced::Move;
 use super::budgets::{Allowance, allowances};
-use super::candidates::{Candidate, Class, KeepReason, Weighed, admit, count_disruptions};
+use super::candidates::{Candidate, Class, KeepReason, admit, count_disruptions};
 use super::command::{Command, is_waiting, kept_for};
 use super::drift::batch::Alone;
 use super::remembered::Remembered;
 use super::removal::{Refused, needed_by_waiting_pods, no_place};
 use super::roll::{Standing, Tries};
+use super::weights::Weights;
 use super::{Settings, marking};
 use crate::capacity::buffers::{Hosting, virtual_pods};
 use crate::capacity::cluster::{Cluster, Touched};
@@ -26,7 +27,7 @@ use crate::capacity::scheduling::{
     moving_pods, provisionable_pods, usage_by_pool,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
-use crate::model::hash::{FastMap, FastSet};
+use crate::model::hash::FastSet;
 use crate::model::label;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::pod::Pod;
@@ -86,8 +87,8 @@ pub(crate) struct Round<'a> {
     pub hosts: BTreeSet<NodeName>,
     /// How many pods may be away of budgets that do not say so themselves.
     disruptions_counted: OnceCell<BTreeMap<ObjectKey, i64>>,
-    /// Nodes that were looked at as candidates.
-    pub(super) weighed: RefCell<FastMap<NodeName, Weighed>>,
+    /// What nodes cost, and what their pods say.
+    pub weights: RefCell<Weights>,
     /// What every method asks of this picture, once one of them has.
     admitted: [Option<Rc<Admitted>>; 2],
     allowances: RefCell<BTreeMap<DisruptionReason, BTreeMap<PoolName, Allowance>>>,
@@ -97,7 +98,7 @@ pub(crate) struct Round<'a> {
     pub(super) standings: RefCell<BTreeMap<PoolName, Standing>>,
     /// What every simulation in this picture starts from.
     start: RefCell<Start>,
-    /// What this round has changed, and what was changed before it.
+    /// What this round has changed.
     touched: Touched,
 }
 
@@ -180,7 +181,7 @@ impl<'a> Round<'a> {
             hosting: Hosting::default(),
             hosts: BTreeSet::new(),
             disruptions_counted: OnceCell::new(),
-            weighed: RefCell::default(),
+            weights: RefCell::default(),
             admitted: [None, None],
             allowances: RefCell::default(),
             alone: RefCell::default(),
@@ -194,14 +195,16 @@ impl<'a> Round<'a> {
         round
     }
 
-    /// Takes a ground that was kept; it knows nothing of what the cluster says was touched.
-    pub fn borrow(&mut self, mut ground: Box<Ground>) {
-        if ground.follow(&self.cluster, self.supply, &self.touched, &self.room, &BTreeSet::new()) {
+    /// Takes a ground that was kept; it knows nothing of `news`, nor of what makes this picture another one.
+    pub fn borrow(&mut self, mut ground: Box<Ground>, mut news: Touched) {
+        news.add(self.touched.clone());
+        if ground.follow(&self.cluster, self.supply, &news, &self.room, &BTreeSet::new()) {
             self.start.get_mut().ground = Some(ground);
         }
     }
 
-    /// The ground, if there is one, and all that has to be looked at before it is of use for the picture that this round began with.
+    /// The ground, if there is one, and all in which this picture is another than the one that it was made of: it has to be looked at
+    /// before the ground is of use for that.
     pub fn give_back(mut self) -> (Option<Box<Ground>>, Touched) {
         self.touched.add(self.cluster.take_touched());
         (self.start.into_inner().ground, self.touched)
@@ -717,4 +720,23 @@ pub(crate) fn launched(claim: &NodeClaim, node: &NewNode, supply: &Supply, now: 
     claim.provider_id = Some(ProviderId::new(&format!("planned:///{}/{}", option.zone, claim.name)));
     claim.conditions.set(ConditionType::Launched, ConditionStatus::True, "Launched", "", now);
     claim
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_ground_has_followed_it_need_not_follow_again() {
+        let (cluster, now) = (Cluster::default(), Timestamp::UNIX_EPOCH);
+        let (scheduling, settings) = (scheduling::Settings::default(), Settings::default());
+        let supply = Supply::of(&cluster, &scheduling);
+        let kept = Box::new(Ground::new(&cluster, &supply, &[]));
+        let mut round = Round::new(cluster, &supply, &scheduling, &settings, now);
+        let news = Touched { nodes: [NodeName::new("changed")].into(), ..Touched::default() };
+        round.borrow(kept, news);
+        let (ground, touched) = round.give_back();
+        assert!(ground.is_some(), "it is of use again");
+        assert!(touched.nodes.is_empty(), "{touched:?}");
+    }
 }

@@ -16,6 +16,7 @@ use crate::capacity::decision::{Plan, Steps};
 use crate::capacity::disruption::command::{self, Command, Destination, is_waiting};
 use crate::capacity::disruption::remembered::Remembered;
 use crate::capacity::disruption::round::{Effort, Round};
+use crate::capacity::disruption::weights::Weights;
 use crate::capacity::disruption::{self, renewal, returning, validation};
 use crate::capacity::lifecycle;
 use crate::capacity::pool_status;
@@ -117,6 +118,7 @@ pub(super) struct Disrupting {
     pub explained: Explained,
     lasting: Lasting,
     remembered: [Remembered; 2],
+    weights: Weights,
 }
 
 impl Disrupting {
@@ -163,7 +165,7 @@ impl Engine {
             self.cluster.claims.get(*name).is_some_and(|claim| is_waiting(claim) && claim.deleted.is_none())
         };
         let leaving: BTreeSet<ClaimName> = self.waiting.iter().filter(waits).copied().collect();
-        let touched = self.cluster.take_touched();
+        let touched = self.take_touched();
         if let Some(mut kept) = self.prepared.take(supply)
             && kept.follow(&self.cluster, supply, &touched, more, &leaving)
         {
@@ -378,8 +380,7 @@ impl Engine {
         let doubted: Vec<Timestamp> =
             round.doubted.values().chain(round.regretted.values()).copied().collect();
         self.tries.follow(std::mem::take(&mut round.tries));
-        let returned = round.give_back();
-        self.take_back(&supply, returned);
+        self.take_back(&supply, round);
         self.disrupting.explained.approve(&plan, &self.cluster);
         // Else some method was not asked.
         let is_whole = plan.commands.len() < COMMANDS_MAX;
@@ -428,10 +429,14 @@ impl Engine {
         now: Timestamp,
     ) -> Round<'a> {
         self.provisioning.nominated.retain(|_, until| now < *until);
+        let news = self.take_touched();
         let mut round = Round::new(self.foreseen(), supply, &settings.scheduling, &settings.disruption, now);
         if let Some(ground) = self.prepared.take(supply) {
-            round.borrow(ground);
+            round.borrow(ground, news);
         }
+        let mut weights = std::mem::take(&mut self.disrupting.weights);
+        weights.follow(&self.cluster, supply);
+        round.weights = RefCell::new(weights);
         let hosts = self.cluster.hosts().map(|node| (node, None));
         round.doubted = self.shortages.doubted(now);
         round.regretted = self.regrets.at(now);
@@ -466,8 +471,17 @@ impl Engine {
         nodes.collect()
     }
 
-    /// Keeps what a round leaves of the ground.
-    fn take_back(&mut self, supply: &Arc<Supply>, (ground, touched): (Option<Box<Ground>>, Touched)) {
+    /// What has changed since this was last asked.
+    fn take_touched(&mut self) -> Touched {
+        let touched = self.cluster.take_touched();
+        self.disrupting.weights.forget(&touched.nodes);
+        touched
+    }
+
+    /// Keeps what `round` leaves that is of use for the next.
+    fn take_back(&mut self, supply: &Arc<Supply>, mut round: Round) {
+        self.disrupting.weights = std::mem::take(&mut round.weights).into_inner();
+        let (ground, touched) = round.give_back();
         self.cluster.touch(touched);
         if let Some(ground) = ground {
             self.prepared.put(supply, ground);
@@ -507,8 +521,7 @@ impl Engine {
                 }
             }
         }
-        let returned = round.give_back();
-        self.take_back(&supply, returned);
+        self.take_back(&supply, round);
         self.take(steps, now, out);
         for command in standing {
             self.start(&command, now, out);

@@ -3,14 +3,16 @@
 
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::engine::{Engine, EngineSettings};
+use provisor::model::catalog::Catalog;
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape, PodTerm, Selector, SelectorTerm, Spread};
 use provisor::model::pool::{Budget, BudgetNodes, ConsolidationPolicy};
 use provisor::model::requirement::Operator;
 use provisor::model::taint::{Effect, Taint};
 use provisor::model::time::Patience;
+use provisor::model::workload::PodDisruptionBudget;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -89,7 +91,7 @@ fn town(chance: &mut Chance) -> Town {
 }
 
 /// Something happens.
-fn news(engine: &Engine, chance: &mut Chance, step: usize) -> Vec<Observation> {
+fn news(engine: &Engine, chance: &mut Chance, step: usize, now: Timestamp) -> Vec<Observation> {
     let cluster = engine.cluster();
     let nodes: Vec<_> = cluster.nodes.values().cloned().collect();
     let pods: Vec<_> = cluster.pods.values().cloned().collect();
@@ -104,9 +106,12 @@ fn news(engine: &Engine, chance: &mut Chance, step: usize) -> Vec<Observation> {
         change(&mut node);
         vec![Observation::Node(Arc::new(node))]
     };
-    match chance.below(14) {
+    match chance.below(16) {
         0 | 1 => vec![Observation::PodGone(some.key)],
-        2 | 3 => pod(super::town::pod(&format!("late-{step}"), Some(node.name.as_str()), chance.shape())),
+        2 | 3 => {
+            let late = super::town::pod(&format!("late-{step}"), Some(node.name.as_str()), chance.shape());
+            pod(Pod { started: Some(now), ..late })
+        }
         4 => pod(super::town::pod(&format!("late-{step}"), None, chance.shape())),
         5 => pod(Pod { is_ready: !some.is_ready, ..(**some).clone() }),
         6 if some.node.is_none() => {
@@ -123,6 +128,12 @@ fn news(engine: &Engine, chance: &mut Chance, step: usize) -> Vec<Observation> {
             vec![Observation::Budget(Arc::new(pdb(app, app, chance.of(&[0, 1, 5]))))]
         }
         10 => vec![Observation::BudgetGone(pdb("a", "a", 1).key)],
+        12 => {
+            // How many may be away is counted from the pods.
+            let counted = PodDisruptionBudget { disruptions_allowed: None, ..pdb("b", "b", 1) };
+            vec![Observation::Budget(Arc::new(counted))]
+        }
+        13 => vec![Observation::Catalog(chance.of(&[catalog, other_prices])())],
         11 => {
             let Some(gone) = cluster.claims.values().find(|claim| claim.deleted.is_some()) else {
                 return Vec::new();
@@ -140,6 +151,14 @@ fn news(engine: &Engine, chance: &mut Chance, step: usize) -> Vec<Observation> {
     }
 }
 
+fn other_prices() -> Arc<Catalog> {
+    sold(
+        "m5.large,amd64,2,8192,1930m,6903Mi,29,,,0.120,0.045,us-west-2a us-west-2b,on-demand spot\n\
+         m5.xlarge,amd64,4,16384,3920m,14162Mi,58,,,0.180,0.06,us-west-2a us-west-2b,on-demand spot\n\
+         m5.2xlarge,amd64,8,32768,7910m,29317Mi,58,,,0.384,0.14,us-west-2a us-west-2b,on-demand spot",
+    )
+}
+
 #[test]
 fn who_remembers_decides_what_who_begins_anew_decides() {
     let mut judged = 0;
@@ -150,7 +169,7 @@ fn who_remembers_decides_what_who_begins_anew_decides() {
         let mut engine = engine_of(&town.cluster, now, EngineSettings::default());
         for step in 0..60 {
             for _ in 0..chance.below(3) {
-                for seen in news(&engine, chance, step) {
+                for seen in news(&engine, chance, step, now) {
                     engine.observe(now, seen);
                 }
             }
