@@ -22,14 +22,14 @@ use super::alternatives::{self, Rival};
 use super::balanced::{Move, Totals, approve};
 use super::budgets::Allowance;
 use super::candidates::{Candidate, Class, KeepReason};
-use super::command::{Command, Destination};
+use super::command::{Command, Destination, Method};
 use super::cost;
 use super::expiration;
 use super::hysteresis::Averages;
 use super::remembered::{Answer, Remembered};
 use super::removal::{FITS, Refused, best, decide, needed_by_waiting_pods, no_cheaper, suited, wants};
 use super::round::{Effort, Round};
-use crate::capacity::scheduling::{Chain, Fit, Link, NewNode, Place, To};
+use crate::capacity::scheduling::{Chain, Fit, Link, NewNode, Place, To, is_reschedulable};
 use crate::model::action::LaunchOption;
 use crate::model::hash::FastMap;
 use crate::model::money::UsdPerHour;
@@ -85,7 +85,7 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let mut worth = sweep.worth();
     let awaited = sweep.awaited;
     let mut sets = sweep.sets();
-    let Sweep { destinations, refused, over_budget, turned_down, allowances, .. } = sweep;
+    let Sweep { destinations, refused, over_budget, turned_down, allowances, is_plain, .. } = sweep;
     round.moves.extend(turned_down.into_values());
     // Of very few every set is worth a look, whatever goes by itself.
     let are_tripled = candidates.len() <= TRIPLED_MAX;
@@ -111,7 +111,7 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
             sets = vec![whole.set];
         }
     }
-    let choice = Choice { question, destinations, worth, rivals };
+    let choice = Choice { question, destinations, is_plain, worth, rivals };
     let mut commands = Vec::new();
     for set in sets {
         if commands.len() < commands_max {
@@ -129,8 +129,33 @@ struct Choice {
     question: Question,
     /// Where pods go, as far as it is there already.
     destinations: BTreeMap<ObjectKey, Place>,
+    /// Pods may be there whichever of the others are.
+    is_plain: bool,
     worth: UsdPerHour,
     rivals: Vec<Rival>,
+}
+
+impl Choice {
+    /// The removal of `set`, as it was found: all pods have places that are there, which they keep whatever else starts.
+    fn deletion(&self, round: &Round, set: &[Candidate]) -> Option<Result<Command, Refused>> {
+        let to = |pod: ObjectKey| match self.destinations.get(&pod) {
+            Some(place) => Some((pod, Destination::Existing(*place))),
+            None => {
+                let known = round.cluster.pods.get(&pod)?;
+                (!is_reschedulable(&round.cluster, known, round.now)).then_some((pod, Destination::Nowhere))
+            }
+        };
+        let pods = set.iter().flat_map(|candidate| round.leaving_pods(candidate.node));
+        let pods: Vec<(ObjectKey, Destination)> =
+            pods.map(to).collect::<Option<_>>().filter(|_| self.is_plain)?;
+        let savings = set.iter().map(|candidate| candidate.price).sum();
+        let approved = approve(&self.question.totals.scores(set, savings));
+        let method = match set {
+            [_] => Method::SingleNodeConsolidation,
+            _ => Method::MultiNodeConsolidation,
+        };
+        Some(approved.map(|()| Command::new(method, set, Vec::new(), savings, pods)))
+    }
 }
 
 /// What is worth most of `candidates` within the budgets of the moment, and what else was found on the way.
@@ -381,6 +406,8 @@ struct Sweep<'r, 'a> {
     over_budget: Vec<Candidate>,
     /// The moves with which candidates would have disrupted a balanced pool too much.
     turned_down: BTreeMap<NodeName, Move>,
+    /// Nothing but room matters to any pod of what goes.
+    is_plain: bool,
     /// It is one of several steps of many nodes, because budgets do not let all go at once.
     is_step: bool,
     /// What goes in a moment is worth so much that nothing of less worth may go instead now.
@@ -415,6 +442,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
             refused: Vec::new(),
             over_budget: Vec::new(),
             turned_down: BTreeMap::new(),
+            is_plain: true,
             is_step: false,
             awaited: UsdPerHour::ZERO,
         };
@@ -656,6 +684,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
             }
         }
         self.turned_down.remove(&candidate.node);
+        self.is_plain &= link.is_plain;
         self.chain.take_up(link);
         for at in joined {
             self.groups[at].candidates.clear();
@@ -696,8 +725,9 @@ fn parted(groups: &[Group]) -> (Vec<&Group>, Vec<&Group>) {
 
 /// Starts the removal of `set`, or of as much of it as holds in the picture that earlier commands have left.
 fn start(round: &mut Round, choice: &Choice, set: &[Candidate], commands: &mut Vec<Command>) {
-    let Choice { question, destinations, worth, rivals } = choice;
-    match decide(round, &question.totals, set, destinations) {
+    let Choice { question, destinations, worth, rivals, .. } = choice;
+    let deletion = choice.deletion(round, set);
+    match deletion.unwrap_or_else(|| decide(round, &question.totals, set, destinations)) {
         Ok(mut command) => {
             round.moves.push(question.totals.weigh(set, command.savings));
             command.least_savings = Some(question.least_savings(set));

@@ -37,6 +37,8 @@ pub(crate) struct Link {
     pub moved: Vec<(Arc<Pod>, To)>,
     /// Those of them that have no place.
     pub left: Vec<Unschedulable>,
+    /// Nothing but room matters to any of them: they may be there, whichever of the others are.
+    pub is_plain: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,11 +80,9 @@ impl Chain {
         let left = search.unschedulable();
         let Search { ground, layout, on_rooms, on_bins, demands, .. } = search;
         let reached = reached(&demands, &on_rooms, &layout);
+        let is_plain = reached.iter().all(|(demand, _)| is_plain(*demand, &layout, ground));
         self.relied = match emptied.as_slice() {
-            [room]
-                if !self.on_rooms.contains_key(room)
-                    && reached.iter().all(|(demand, _)| is_plain(*demand, &layout, ground)) =>
-            {
+            [room] if is_plain && !self.on_rooms.contains_key(room) => {
                 Some(Relied { room: *room, used: on_rooms.keys().copied().collect(), demands: reached })
             }
             _ => None,
@@ -97,7 +97,7 @@ impl Chain {
         let new = on_bins.iter().map(|(bin, pod)| (pods[*pod].clone(), To::New(*bin)));
         let mut moved: Vec<(Arc<Pod>, To)> = existing.chain(new).collect();
         moved.sort_by_key(|(pod, _)| pod.key);
-        Link { layout, on_rooms, emptied, moved, left }
+        Link { layout, on_rooms, emptied, moved, left, is_plain }
     }
 
     /// What answers rely on, as long as none was taken up.

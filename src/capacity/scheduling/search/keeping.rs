@@ -2,12 +2,14 @@
 
 use std::rc::Rc;
 
+use fixedbitset::FixedBitSet;
+
 use super::super::bin::Guest;
 use super::super::ground::Ground;
 use super::super::layout::Layout;
-use super::super::{Place, Request, Solution};
+use super::super::{Place, Planned, Request, Solution};
 use super::{Change, Search};
-use crate::model::hash::{FastMap, FastSet};
+use crate::model::hash::FastMap;
 use crate::model::name::ObjectKey;
 
 /// Where fewer pods than this have room that is there, they are placed again with the others.
@@ -54,37 +56,35 @@ impl Search<'_, '_> {
         if planned.is_empty() {
             return order;
         }
-        let turn = |pod: &usize| planned.get(&self.request.pods[*pod].key).map(|planned| planned.turn);
-        let mut kept: Vec<usize> = order.iter().copied().filter(|pod| turn(pod).is_some()).collect();
-        kept.sort_by_key(turn);
-        let mut placed: FastSet<usize> = FastSet::default();
+        let mut kept: Vec<(usize, usize, Place)> = order
+            .iter()
+            .filter_map(|pod| {
+                let Planned { turn, place } = *planned.get(&self.request.pods[*pod].key)?;
+                Some((turn, *pod, place))
+            })
+            .collect();
+        kept.sort_by_key(|(turn, ..)| *turn);
+        let mut placed = FixedBitSet::with_capacity(self.request.pods.len());
         loop {
             let count = kept.len();
-            kept.retain(|pod| {
-                let is_kept = self.keep_plan(*pod);
-                if is_kept {
-                    placed.insert(*pod);
-                }
+            kept.retain(|(_, pod, place)| {
+                let is_kept = self.keep_plan(*pod, *place);
+                placed.set(*pod, is_kept);
                 !is_kept
             });
             if kept.len() == count {
-                order.retain(|pod| !placed.contains(pod));
+                order.retain(|pod| !placed.contains(*pod));
                 return order;
             }
         }
     }
 
-    fn keep_plan(&mut self, pod: usize) -> bool {
-        let pod_itself = &self.request.pods[pod];
-        if pod_itself.buffer().is_some() {
-            return false;
-        }
-        let planned = self.request.planned.get(&pod_itself.key);
-        let place = planned.map(|planned| match planned.place {
+    fn keep_plan(&mut self, pod: usize, planned: Place) -> bool {
+        let place = match planned {
             Place::Claim(name) => self.request.place_of(name),
-            Place::Node(_) => planned.place,
-        });
-        place.is_some_and(|place| self.settle(pod, place))
+            Place::Node(_) => planned,
+        };
+        self.request.pods[pod].buffer().is_none() && self.settle(pod, place)
     }
 
     /// Puts the pod there, if that is legal.
