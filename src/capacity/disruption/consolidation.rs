@@ -527,7 +527,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
         self.question.totals.precheck(candidate)?;
         let [thrifty, plain] = FITS;
         if turn == Turn::Free {
-            return self.judge_with(candidate, plain, turn);
+            return self.judge_with(candidate, Fit::Nothing, turn);
         }
         let first = self.judge_with(candidate, thrifty, turn);
         if first.as_ref().is_ok_and(|(_, group, _)| group.new_nodes.is_empty()) {
@@ -548,10 +548,6 @@ impl<'r, 'a> Sweep<'r, 'a> {
         let met = asked.and_then(|link| Ok((self.meets(candidate, &link)?, link)));
         let ((joined, new_nodes), link) =
             met.inspect_err(|why| self.keep(candidate, fit, Answer::Nowhere(why.clone())))?;
-        if turn == Turn::Free && !new_nodes.is_empty() {
-            self.keep(candidate, fit, Answer::New(None));
-            return Err(needs_replacement());
-        }
         let parts = joined.iter().map(|at| &self.groups[*at]);
         let mut candidates: Vec<Candidate> =
             parts.clone().flat_map(|group| group.candidates.clone()).collect();
@@ -569,7 +565,7 @@ impl<'r, 'a> Sweep<'r, 'a> {
             Err(why) => Err(why.clone()),
         };
         let buys = !new_nodes.is_empty();
-        let answer = if buys { Answer::New(Some(savings.clone())) } else { Answer::There };
+        let answer = if buys { Answer::New(savings.clone()) } else { Answer::There };
         self.keep(candidate, fit, answer);
         let (wanted, savings) = (wanted?, savings?);
         self.settle(candidate, &candidates, (before, savings), buys.then_some(turn))?;
@@ -596,10 +592,8 @@ impl<'r, 'a> Sweep<'r, 'a> {
         match known {
             Answer::Nowhere(why) => Err(why.clone()),
             Answer::There => self.settle(candidate, alone, (UsdPerHour::ZERO, candidate.price), None),
-            Answer::New(_) if turn == Turn::Free => Err(needs_replacement()),
-            Answer::New(None) => Ok(()),
-            Answer::New(Some(Err(why))) => Err(why.clone()),
-            Answer::New(Some(Ok(savings))) => {
+            Answer::New(Err(why)) => Err(why.clone()),
+            Answer::New(Ok(savings)) => {
                 self.settle(candidate, alone, (UsdPerHour::ZERO, *savings), Some(turn))
             }
         }
@@ -694,10 +688,6 @@ impl<'r, 'a> Sweep<'r, 'a> {
         self.group_with.extend(group.new_nodes.iter().map(|node| (*node, at)));
         self.groups.push(group);
     }
-}
-
-fn needs_replacement() -> Refused {
-    ("NeedsReplacement", "its pods need a new node".into())
 }
 
 /// The order in which pods are offered to what is there: to what stays in any case, to `takers` by `filling`, to what is not ready; and to

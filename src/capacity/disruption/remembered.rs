@@ -47,9 +47,9 @@ struct Remembrance {
 pub(crate) enum Answer {
     /// To nodes that are there.
     There,
-    /// To new ones as well; what would be saved, as far as anybody asked.
-    New(Option<Result<UsdPerHour, Refused>>),
-    /// Some have no place, or only one that cannot be counted on.
+    /// To new ones as well; what would be saved.
+    New(Result<UsdPerHour, Refused>),
+    /// Some have no place, none without a new node, or only one that cannot be counted on.
     Nowhere(Refused),
 }
 

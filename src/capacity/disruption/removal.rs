@@ -176,6 +176,10 @@ pub(super) fn needed_by_waiting_pods() -> Refused {
     ("NeededByWaitingPods", message.into())
 }
 
+pub(super) fn needs_replacement() -> Refused {
+    ("NeedsReplacement", "its pods need a new node".into())
+}
+
 pub(super) fn no_cheaper() -> Refused {
     ("NoCheaperReplacement", "Can't replace with a cheaper node".into())
 }

@@ -14,7 +14,7 @@ use super::candidates::{Candidate, Class, KeepReason, admit, count_disruptions};
 use super::command::{Command, is_waiting, kept_for};
 use super::drift::batch::Alone;
 use super::remembered::Remembered;
-use super::removal::{Refused, needed_by_waiting_pods, no_place};
+use super::removal::{Refused, needed_by_waiting_pods, needs_replacement, no_place};
 use super::roll::{Standing, Tries};
 use super::weights::Weights;
 use super::{Settings, marking};
@@ -432,6 +432,9 @@ impl<'a> Round<'a> {
         let request =
             Request { pods: &pods, without_nodes: &nodes, without_claims: &claims, ..self.question() };
         let link = chain.ask(ground, &request, fit);
+        if link.needs_new {
+            return Err(needs_replacement());
+        }
         let has_place = |pod: &ObjectKey| {
             let runs = self.cluster.pods.get(pod).is_some_and(|pod| pod.node.is_some());
             runs || self.hosting.has_place(pod)
@@ -630,14 +633,15 @@ impl<'a> Round<'a> {
         self.turn += 1;
         self.tries.start(command);
         // What waits for replacements, or to be looked at again, takes its part of the limits meanwhile.
-        if !command.replacements.is_empty() || command.method.is_validated() {
+        let is_limited =
+            |pool: &PoolName| self.cluster.pools.get(pool).is_none_or(|pool| pool.limits.is_some());
+        let limited: BTreeSet<PoolName> = command.pools.iter().copied().filter(is_limited).collect();
+        if !limited.is_empty() && (!command.replacements.is_empty() || command.method.is_validated()) {
             let used = match &self.start.get_mut().ground {
                 Some(ground) => ground.used().clone(),
                 None => usage_by_pool(&self.cluster, self.supply),
             };
-            let claims = command.claims.iter().filter_map(|name| self.cluster.claims.get(name));
-            let pools: BTreeSet<PoolName> = claims.filter_map(|claim| claim.pool()).collect();
-            for (pool, used) in used.iter().filter(|(pool, _)| pools.contains(pool)) {
+            for (pool, used) in used.iter().filter(|(pool, _)| limited.contains(pool)) {
                 self.used_at_least.entry(*pool).or_default().raise(used);
             }
         }

@@ -90,7 +90,7 @@ fn answer(ground: &mut Ground, request: &Request, turn: Turn) -> Solution {
 /// How badly pods fared in an earlier answer, those that did at all.
 type Grievances = FastMap<ObjectKey, i64>;
 
-/// Which of the new nodes that take a pod it gets.
+/// Which of the new nodes that take a pod it gets, where it has no room on those that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fit {
     /// The first; a node is opened when there is none.
@@ -99,6 +99,8 @@ pub(crate) enum Fit {
     Cheapest,
     /// The one that it makes dearer by the least; a node is opened when there is none.
     CheapestOpen,
+    /// None: the search ends with the first pod that would need one.
+    Nothing,
 }
 
 /// Where a question ended: others about more pods of the same picture go on from there.
@@ -203,6 +205,10 @@ struct Search<'a, 'g> {
     /// New nodes, and which pod of the request each took.
     on_bins: Vec<(usize, usize)>,
     failed: Vec<(usize, Failure)>,
+    /// Pods that were tried, some more than once.
+    tried: Vec<usize>,
+    /// A pod needs a new node, and none was to be given.
+    needs_new: bool,
     /// Pools without limits are asked before those with, whatever their weight.
     spares_limits: bool,
     /// How badly pods fared in an earlier answer.
@@ -312,6 +318,8 @@ impl<'a, 'g> Search<'a, 'g> {
             waiting: None,
             records: Vec::new(),
             failed: Vec::new(),
+            tried: Vec::new(),
+            needs_new: false,
             spares_limits: false,
             grievances: FastMap::default(),
             packing: None,
@@ -400,7 +408,9 @@ impl<'a, 'g> Search<'a, 'g> {
                 self.records.iter_mut().for_each(|record| record.failure = None);
             }
             queue.pop_front();
+            self.tried.push(pod);
             match self.attempt(pod) {
+                Ok(()) if self.needs_new => return,
                 Ok(()) => drop(last.remove(&pod)),
                 Err(failure) if failure.is_final => self.failed.push((pod, failure)),
                 Err(failure) => {
@@ -503,7 +513,7 @@ impl<'a, 'g> Search<'a, 'g> {
             return Ok(());
         }
         let found = match self.fit {
-            Fit::First => self.first_bin(at, &guest),
+            Fit::First | Fit::Nothing => self.first_bin(at, &guest),
             Fit::Cheapest | Fit::CheapestOpen => self.cheapest_bin(at, &guest),
         };
         let (index, admission) = match found {
@@ -514,6 +524,10 @@ impl<'a, 'g> Search<'a, 'g> {
                 (self.layout.bins.len() - 1, admission)
             }
         };
+        if self.fit == Fit::Nothing {
+            self.needs_new = true;
+            return Ok(());
+        }
         self.take_bin(pod, index, &guest, admission);
         Ok(())
     }

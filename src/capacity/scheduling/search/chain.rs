@@ -39,6 +39,8 @@ pub(crate) struct Link {
     pub left: Vec<Unschedulable>,
     /// Nothing but room matters to any of them: they may be there, whichever of the others are.
     pub is_plain: bool,
+    /// One of them needs a new node, and none was to be given: nothing is said of the others.
+    pub needs_new: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,8 +80,8 @@ impl Chain {
         let mut search = Search { fit, ..Search::new(&request, ground, self.layout.clone(), change) };
         search.run();
         let left = search.unschedulable();
-        let Search { ground, layout, on_rooms, on_bins, demands, .. } = search;
-        let reached = reached(&demands, &on_rooms, &layout);
+        let Search { ground, layout, on_rooms, on_bins, demands, tried, needs_new, .. } = search;
+        let reached = reached(&tried, &demands, &on_rooms, &layout);
         let is_plain = reached.iter().all(|(demand, _)| is_plain(*demand, &layout, ground));
         self.relied = match emptied.as_slice() {
             [room] if is_plain && !self.on_rooms.contains_key(room) => {
@@ -97,7 +99,7 @@ impl Chain {
         let new = on_bins.iter().map(|(bin, pod)| (pods[*pod].clone(), To::New(*bin)));
         let mut moved: Vec<(Arc<Pod>, To)> = existing.chain(new).collect();
         moved.sort_by_key(|(pod, _)| pod.key);
-        Link { layout, on_rooms, emptied, moved, left, is_plain }
+        Link { layout, on_rooms, emptied, moved, left, is_plain, needs_new }
     }
 
     /// What answers rely on, as long as none was taken up.
@@ -141,20 +143,21 @@ impl Chain {
     }
 }
 
-/// By demand: the last node that was asked by any of its pods; `None`: all were, because some pod found no place there. `demands`: by
-/// number of the pod.
+/// By demand: the last node that was asked by any of its pods; `None`: all were, because some pod found no place there. `tried`: the pods
+/// that were asked about, besides those that have room. `demands`: by number of the pod.
 fn reached(
+    tried: &[usize],
     demands: &[DemandId],
     on_rooms: &FastMap<usize, Vec<(usize, usize)>>,
     layout: &Layout,
 ) -> Vec<(DemandId, Option<usize>)> {
-    let mut rooms: Vec<Option<usize>> = vec![None; demands.len()];
+    let mut rooms: BTreeMap<usize, Option<usize>> = tried.iter().map(|pod| (*pod, None)).collect();
     for (room, placed) in on_rooms {
-        placed.iter().for_each(|(_, pod)| rooms[*pod] = Some(*room));
+        rooms.extend(placed.iter().map(|(_, pod)| (*pod, Some(*room))));
     }
     let mut reached: BTreeMap<DemandId, Option<usize>> = BTreeMap::new();
-    for (demand, room) in demands.iter().zip(rooms) {
-        let last = reached.entry(*demand).or_insert(room);
+    for (pod, room) in rooms {
+        let last = reached.entry(demands[pod]).or_insert(room);
         let position = |room: usize| layout.rooms.position(room);
         *last = last.zip(room).map(|(one, other)| if position(other) > position(one) { other } else { one });
     }
