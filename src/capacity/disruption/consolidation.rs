@@ -86,6 +86,7 @@ pub(super) fn plan(round: &mut Round, commands_max: usize) -> Vec<Command> {
     let awaited = sweep.awaited;
     let mut sets = sweep.sets();
     let Sweep { destinations, refused, over_budget, turned_down, allowances, is_plain, .. } = sweep;
+    let is_plain = is_plain && round.places_nobody_yet();
     round.moves.extend(turned_down.into_values());
     // Of very few every set is worth a look, whatever goes by itself.
     let are_tripled = candidates.len() <= TRIPLED_MAX;
@@ -406,7 +407,7 @@ struct Sweep<'r, 'a> {
     over_budget: Vec<Candidate>,
     /// The moves with which candidates would have disrupted a balanced pool too much.
     turned_down: BTreeMap<NodeName, Move>,
-    /// Nothing but room matters to any pod of what goes.
+    /// Nothing but room matters to any pod that moves, and no others move but those of what goes.
     is_plain: bool,
     /// It is one of several steps of many nodes, because budgets do not let all go at once.
     is_step: bool,
@@ -678,7 +679,10 @@ impl<'r, 'a> Sweep<'r, 'a> {
             }
         }
         self.turned_down.remove(&candidate.node);
-        self.is_plain &= link.is_plain;
+        let is_of_these = |pod: &Pod| {
+            pod.node.is_some_and(|node| node == candidate.node || self.group_of.contains_key(&node))
+        };
+        self.is_plain &= link.is_plain && link.moved.iter().all(|(pod, _)| is_of_these(pod));
         self.chain.take_up(link);
         for at in joined {
             self.groups[at].candidates.clear();
@@ -717,6 +721,10 @@ fn parted(groups: &[Group]) -> (Vec<&Group>, Vec<&Group>) {
 fn start(round: &mut Round, choice: &Choice, set: &[Candidate], commands: &mut Vec<Command>) {
     let Choice { question, destinations, worth, rivals, .. } = choice;
     let deletion = choice.deletion(round, set);
+    debug_assert!(
+        deletion.as_ref().is_none_or(|found| *found == decide(round, &question.totals, set, destinations)),
+        "it is what would be found now"
+    );
     match deletion.unwrap_or_else(|| decide(round, &question.totals, set, destinations)) {
         Ok(mut command) => {
             round.moves.push(question.totals.weigh(set, command.savings));

@@ -454,6 +454,14 @@ impl<'a> Round<'a> {
         Ok(link)
     }
 
+    /// Whether no pod needs a place in this picture whatever goes, and no room is kept.
+    pub fn places_nobody_yet(&self) -> bool {
+        let mut start = self.start.borrow_mut();
+        let Solution { existing, new_nodes, unschedulable } =
+            &self.begun(&mut start, true).1.beginning.solution;
+        self.room.is_empty() && existing.is_empty() && new_nodes.is_empty() && unschedulable.is_empty()
+    }
+
     /// Whether answers of other pictures can be compared with those of this one: of pods that stand for room, of defaults that depend on
     /// other objects and of what nobody can read they rely on more.
     pub fn is_followable(&self) -> bool {

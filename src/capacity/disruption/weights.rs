@@ -35,7 +35,8 @@ pub(crate) struct Weights {
     supply: Option<Arc<Supply>>,
     /// Whose answers the refusals are.
     budgets: LateCopy<PodBudgets>,
-    weighed: FastMap<NodeName, Weighed>,
+    /// Each as a node of the pool that was asked about.
+    weighed: FastMap<NodeName, (PoolName, Weighed)>,
     /// Why pods keep their node, if they do.
     refusals: FastMap<NodeName, Option<KeepReason>>,
 }
@@ -69,7 +70,8 @@ impl Weights {
         if !is_same {
             self.budgets = now.clone();
         }
-        let is_timeless = |node: &NodeName| self.weighed.get(node).is_some_and(|known| !known.has_requests);
+        let is_timeless =
+            |node: &NodeName| self.weighed.get(node).is_some_and(|(_, known)| !known.has_requests);
         self.refusals.retain(|node, _| is_same && is_told && is_timeless(node));
     }
 }
@@ -77,18 +79,23 @@ impl Weights {
 /// What `node` costs, and what it costs to move its pods.
 pub(super) fn weigh(round: &Round, node: &Node, pool: PoolName) -> Weighed {
     let mut weights = round.weights.borrow_mut();
-    *weights.weighed.entry(node.name).or_insert_with(|| {
-        let types = round.supply.sold(pool);
-        let type_name = node.labels.get(&*label::INSTANCE_TYPE);
-        let kind = types.iter().find(|kind| type_name == Some(&kind.name.0));
-        let mut pods = round.cluster.pods_of(node.name);
-        Weighed {
-            price: kind.map_or(UsdPerHour::ZERO, |kind| cost::price(node, std::slice::from_ref(kind))),
-            disruption: cost::disruption_cost(&round.cluster, node.name),
-            is_of_known_type: kind.is_some(),
-            has_requests: pods.any(|pod| pod.shape.do_not_disrupt.is_some()),
-        }
-    })
+    if let Some((as_of, known)) = weights.weighed.get(&node.name)
+        && *as_of == pool
+    {
+        return *known;
+    }
+    let types = round.supply.sold(pool);
+    let type_name = node.labels.get(&*label::INSTANCE_TYPE);
+    let kind = types.iter().find(|kind| type_name == Some(&kind.name.0));
+    let mut pods = round.cluster.pods_of(node.name);
+    let weighed = Weighed {
+        price: kind.map_or(UsdPerHour::ZERO, |kind| cost::price(node, std::slice::from_ref(kind))),
+        disruption: cost::disruption_cost(&round.cluster, node.name),
+        is_of_known_type: kind.is_some(),
+        has_requests: pods.any(|pod| pod.shape.do_not_disrupt.is_some()),
+    };
+    weights.weighed.insert(node.name, (pool, weighed));
+    weighed
 }
 
 /// Why pods of `node`, which is `weighed`, keep it.

@@ -390,7 +390,9 @@ impl<'a, 'g> Search<'a, 'g> {
         let (room, pods): (Vec<usize>, Vec<usize>) =
             ordered.into_iter().partition(|at| self.request.pods[*at].buffer().is_some());
         for queue in [pods, room] {
-            self.run_through(queue.into());
+            if !self.needs_new {
+                self.run_through(queue.into());
+            }
         }
     }
 
@@ -524,7 +526,8 @@ impl<'a, 'g> Search<'a, 'g> {
                 (self.layout.bins.len() - 1, admission)
             }
         };
-        if self.fit == Fit::Nothing {
+        // Room that is kept may be on a node that is opened for it already.
+        if self.fit == Fit::Nothing && self.request.pods[pod].buffer().is_none() {
             self.needs_new = true;
             return Ok(());
         }
