@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::engine::{Engine, EngineSettings};
+use provisor::model::buffer::{BufferSource, BufferStatus, CapacityBuffer, PodTemplate};
 use provisor::model::catalog::Catalog;
+use provisor::model::name::{ObjectKey, Uid};
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Pod, PodShape, PodTerm, Selector, SelectorTerm, Spread};
 use provisor::model::pool::{Budget, BudgetNodes, ConsolidationPolicy};
@@ -185,4 +187,56 @@ fn who_remembers_decides_what_who_begins_anew_decides() {
         }
     }
     assert!(judged > 2_000, "nodes were judged");
+}
+
+/// What goes without anything new is not looked into again, and debug builds hold that against looking (`consolidation::start`). Here many
+/// nodes go one by one, room is kept, pods wait without a plan, and some look at others.
+#[test]
+fn what_is_found_to_go_is_what_would_be_found_after_all_that_goes_before() {
+    let mut commands = 0;
+    for seed in 100..160 {
+        let chance = &mut Chance(ChaCha8Rng::seed_from_u64(seed));
+        let looks_at_others = chance.one_in(2);
+        let mut town = Town::with(|pool| {
+            pool.disruption.consolidate_after = Patience::of(SignedDuration::ZERO);
+            let nodes = chance.of(&[BudgetNodes::Percent(100), BudgetNodes::Count(5)]);
+            pool.disruption.budgets = vec![Budget { nodes, reasons: Vec::new(), window: None }];
+        });
+        for at in 0..24 + chance.below(9) {
+            let name = format!("n{at:02}");
+            let kind = chance.of(&["m5.large", "m5.large", "m5.xlarge"]);
+            town.node_in(chance.of(&["us-west-2a", "us-west-2b"]), "default", &name, kind, "on-demand");
+            for slot in 0..1 + chance.below(3) {
+                let cpu = chance.of(&["100m", "250m", "400m", "600m"]);
+                let shape = if looks_at_others { chance.shape() } else { shape("a", cpu) };
+                town.run(&format!("{name}-{slot}"), &name, shape);
+            }
+        }
+        for at in 0..chance.below(6) {
+            let waiting =
+                super::town::pod(&format!("waits-{at}"), None, shape("a", chance.of(&["400m", "900m"])));
+            town.cluster.observe(town.now, &Observation::Pod(Arc::new(waiting)));
+        }
+        for (at, cpu) in ["300m", "700m", "1100m"].into_iter().enumerate().take(chance.below(4)) {
+            let key = ObjectKey::new("default", &format!("spare-{at}"));
+            let unit = PodTemplate { key, generation: 1, shape: Arc::new(shape("unit", cpu)) };
+            town.cluster.observe(town.now, &Observation::PodTemplate(Arc::new(unit)));
+            let buffer = CapacityBuffer {
+                key,
+                uid: Uid(key.name),
+                created: None,
+                is_deleting: false,
+                strategy: "buffer.x-k8s.io/active-capacity".into(),
+                source: Some(BufferSource::Template(key.name)),
+                replicas: Some(3),
+                percentage: None,
+                limits: None,
+                status: BufferStatus::default(),
+            };
+            town.cluster.observe(town.now, &Observation::Buffer(Arc::new(buffer)));
+        }
+        let mut engine = engine_of(&town.cluster, town.now, EngineSettings::default());
+        commands += engine.decide(town.now).plan.disruption.commands.len();
+    }
+    assert!(commands > 100, "{commands} commands");
 }
