@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use provisor::api::Reader;
 use provisor::capacity::cluster::Cluster;
 use provisor::capacity::disruption::{Step, next_step};
-use provisor::capacity::engine::{Engine, EngineSettings};
+use provisor::capacity::engine::EngineSettings;
 use provisor::capacity::scheduling::Supply;
 use provisor::model::name::{ObjectKey, Uid};
 use provisor::model::observation::Observation;
@@ -22,7 +22,7 @@ use provisor::model::pod::Pod;
 use provisor::simulator::settle::{Patience, come_to_rest};
 use serde_json::json;
 
-use inputs::{cluster_of, parse, pool_of, read};
+use inputs::{cluster_of, engine_of, parse, pool_of, read};
 use timing::best_of;
 
 /// So many passes are timed of a cluster at rest.
@@ -79,17 +79,8 @@ fn milliseconds(duration: Option<&Duration>) -> f64 {
 
 /// How long passes take that find nothing, the shortest first, the first of all left out. Before each a pod is replaced by its like.
 fn passes(cluster: &Cluster, now: Timestamp) -> Vec<Duration> {
-    let mut engine = Engine::new(EngineSettings::default());
+    let mut engine = engine_of(cluster, now);
     let mut at = now;
-    let mut see = |seen| engine.observe(at, seen);
-    cluster.catalog.iter().for_each(|one| see(Observation::Catalog(one.clone())));
-    cluster.classes.values().for_each(|one| see(Observation::Class(one.clone())));
-    cluster.pools.values().for_each(|one| see(Observation::Pool(one.clone())));
-    cluster.claims.values().for_each(|one| see(Observation::Claim(one.clone())));
-    cluster.nodes.values().for_each(|one| see(Observation::Node(one.clone())));
-    cluster.budgets.values().for_each(|one| see(Observation::Budget(one.clone())));
-    cluster.pods.values().for_each(|one| see(Observation::Pod(one.clone())));
-    see(Observation::Synced);
     let mut took = Vec::new();
     let mut pods: Vec<Arc<Pod>> = cluster.pods.values().cloned().collect();
     for run in 0..=PASSES {

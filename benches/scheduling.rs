@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use provisor::api::{Object, Reader};
 use provisor::capacity::cluster::Cluster;
-use provisor::capacity::engine::{Engine, EngineSettings};
+use provisor::capacity::engine::EngineSettings;
 use provisor::capacity::planning;
 use provisor::capacity::scheduling::{
     Mode, Place, Request, Settings, Solution, Supply, provisionable_pods, solve,
@@ -27,7 +27,7 @@ use provisor::model::pod::{Pod, PodPhase};
 use provisor::model::quantity::{Resources, resource};
 use serde_json::json;
 
-use inputs::{cluster_of, parse, pool_of, read};
+use inputs::{cluster_of, engine_of, parse, pool_of, read};
 use timing::best_of;
 
 fn main() {
@@ -90,16 +90,9 @@ fn measure(name: &str, cluster: &Cluster, now: Timestamp, runs: usize) {
 /// One more pod through the border that the live driver uses: it is seen, and what to do is asked once its window is over. Every
 /// ten seconds of the cluster's time all nodes are judged as well; that is shown by itself.
 fn measure_kept(cluster: &Cluster, now: Timestamp, runs: u32) {
-    let mut engine = Engine::new(EngineSettings::default());
+    let mut engine = engine_of(cluster, now);
     let mut at = now;
     let first = cluster.waiting_pods().next().expect("a pod waits").clone();
-    let mut see = |seen| engine.observe(at, seen);
-    cluster.catalog.iter().for_each(|one| see(Observation::Catalog(one.clone())));
-    cluster.classes.values().for_each(|one| see(Observation::Class(one.clone())));
-    cluster.pools.values().for_each(|one| see(Observation::Pool(one.clone())));
-    cluster.nodes.values().for_each(|one| see(Observation::Node(one.clone())));
-    cluster.pods.values().for_each(|one| see(Observation::Pod(one.clone())));
-    see(Observation::Synced);
     let mut took: Vec<(Duration, bool)> = Vec::new();
     for run in 0..runs {
         let name = format!("late-{run:04}");

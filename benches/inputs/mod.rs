@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use provisor::api::snapshot::{PODS_MAX, latest_moment, read_up_to};
 use provisor::api::{Object, Reader};
 use provisor::capacity::cluster::Cluster;
+use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::catalog::Catalog;
 use provisor::model::observation::Observation;
 use serde_json::{Value, json};
@@ -59,4 +60,19 @@ pub fn pool_of(reader: &mut Reader, requirements: Value) -> Vec<Object> {
 
 pub fn parse(reader: &mut Reader, value: &Value) -> Object {
     reader.parse(value).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+/// An engine that has seen `cluster`.
+pub fn engine_of(cluster: &Cluster, at: Timestamp) -> Engine {
+    let mut engine = Engine::new(EngineSettings::default());
+    let mut see = |seen| engine.observe(at, seen);
+    cluster.catalog.iter().for_each(|one| see(Observation::Catalog(one.clone())));
+    cluster.classes.values().for_each(|one| see(Observation::Class(one.clone())));
+    cluster.pools.values().for_each(|one| see(Observation::Pool(one.clone())));
+    cluster.claims.values().for_each(|one| see(Observation::Claim(one.clone())));
+    cluster.nodes.values().for_each(|one| see(Observation::Node(one.clone())));
+    cluster.budgets.values().for_each(|one| see(Observation::Budget(one.clone())));
+    cluster.pods.values().for_each(|one| see(Observation::Pod(one.clone())));
+    see(Observation::Synced);
+    engine
 }
