@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Object;
+use super::workload::Workload;
 use crate::model::buffer::Scalable;
 use crate::model::observation::Observation;
 
@@ -30,6 +31,10 @@ impl Object {
             Self::Namespace(namespace) => Observation::Namespace(Arc::new(namespace)),
             Self::CapacityBuffer(buffer) => Observation::Buffer(Arc::new(buffer)),
             Self::PodTemplate(template) => Observation::PodTemplate(Arc::new(template)),
+            // What a Deployment had before: it is kept for years, and nothing depends on it.
+            Self::Workload(workload) if is_former(&workload) => {
+                Observation::ScalableGone { kind: workload.kind, key: workload.key }
+            }
             Self::Workload(workload) if SCALABLE.contains(&workload.kind.as_str()) => {
                 Observation::Scalable(Arc::new(Scalable {
                     kind: workload.kind,
@@ -37,9 +42,17 @@ impl Object {
                     replicas: workload.pods,
                     selector: workload.selector,
                     shape: workload.shape,
+                    is_refused: workload.is_refused,
                 }))
             }
             Self::Workload(_) | Self::PriorityClass(_) | Self::Unknown(_) => return None,
         })
     }
+}
+
+/// Whether it is a ReplicaSet of a Deployment that wants no pods of it any more.
+fn is_former(workload: &Workload) -> bool {
+    &*workload.kind == "ReplicaSet"
+        && workload.pods == 0
+        && workload.owners.iter().any(|owner| owner.is_controller)
 }

@@ -28,6 +28,8 @@ pub struct Workload {
     pub selector: Option<Selector>,
     /// Of a StatefulSet: the name of each volume claim template and its storage class.
     pub claim_templates: Vec<(Symbol, Option<Symbol>)>,
+    /// Of a ReplicaSet or a ReplicationController: the API server refused the last pod that was to be made for it.
+    pub is_refused: bool,
 }
 
 pub(crate) fn read(
@@ -58,6 +60,15 @@ pub(crate) fn read(
         selector: read_selector(&spec.get("selector"), &kind, &shape),
         shape: shapes.share(shape),
         claim_templates: claims.items().filter_map(claim).collect(),
+        is_refused: has_condition(object, &["ReplicaFailure"]),
+    })
+}
+
+/// Whether one of `kinds` is true of it.
+fn has_condition(object: &Field<'_, '_>, kinds: &[&str]) -> bool {
+    object.get("status").get("conditions").items().any(|condition| {
+        condition.get("type").text().is_some_and(|kind| kinds.contains(&kind))
+            && condition.get("status").text() == Some("True")
     })
 }
 
@@ -93,12 +104,7 @@ fn count(object: &Field<'_, '_>, spec: &Field<'_, '_>, kind: &str, completions: 
         return number("replicas").unwrap_or(1);
     }
     let status = object.get("status");
-    let is_over = status.get("completionTime").is_present()
-        || status.get("conditions").items().any(|condition| {
-            let kind = condition.get("type").text();
-            kind.is_some_and(|kind| kind == "Complete" || kind == "Failed")
-                && condition.get("status").text() == Some("True")
-        });
+    let is_over = status.get("completionTime").is_present() || has_condition(object, &["Complete", "Failed"]);
     if is_over || spec.get("suspend").boolean() == Some(true) {
         return 0;
     }

@@ -72,6 +72,14 @@ impl Batch {
         }
     }
 
+    /// One that was to be expected: who closes the window has reckoned with it.
+    pub fn join(&mut self, who: Uid, now: Timestamp) {
+        match self.open {
+            None => self.trigger(who, now),
+            Some(_) => drop(self.seen.insert(who)),
+        }
+    }
+
     /// When the window closes.
     pub fn ripe_at(&self, window: BatchWindow) -> Option<Timestamp> {
         let open = self.open?;

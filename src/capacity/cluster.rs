@@ -257,8 +257,7 @@ impl Cluster {
                     former.is_none_or(|former| former.selector != scalable.selector);
             }
             Observation::ScalableGone { kind, key } => {
-                self.scalables.remove(&(*kind, *key));
-                self.touched.has_companions = true;
+                self.touched.has_companions |= self.scalables.remove(&(*kind, *key)).is_some();
             }
             Observation::Catalog(catalog) => self.catalog = Some(catalog.clone()),
             Observation::Unreadable(_)
@@ -404,6 +403,11 @@ impl Cluster {
     /// Whether `pod` is one of them, or would be.
     pub fn foresees(&self, pod: &Pod) -> bool {
         pod.is_unjudged() && self.waiting_shapes.contains_key(&pod.shape)
+    }
+
+    /// Whether pods of this shape wait, of which kube-scheduler has said so.
+    pub(crate) fn wait_as(&self, shape: &PodShape) -> bool {
+        self.waiting_shapes.contains_key(shape)
     }
 
     /// Services of `namespace`, by name.

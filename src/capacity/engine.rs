@@ -6,6 +6,7 @@
 //! decided twice while the answer is on its way.
 
 mod property;
+mod arriving;
 mod held;
 mod explained;
 mod lasting;
@@ -26,6 +27,7 @@ pub use super::batching::BatchWindow;
 pub use super::decision::{Decision, Plan, Planned, Reason, Stay};
 
 use super::agenda::Agenda;
+use super::arrivals::Arrivals;
 use super::assume::assume;
 use super::batching::Batch;
 use super::buffers::Room;
@@ -75,7 +77,7 @@ pub struct EngineSettings {
     pub disruption: disruption::Settings,
     pub batch: BatchWindow,
     /// Pods equal to one that kube-scheduler found no place for wait, too, before it has said so of each: a crowd is planned for
-    /// as a whole. Karpenter waits for every single word.
+    /// as a whole. So do pods that their ReplicaSet is about to make ([`super::arrivals`]). Karpenter waits for every single word.
     pub foresees_pods: bool,
     /// The room of a new node is kept for the pods that it was bought for, by their `status.nominatedNodeName`.
     pub nominates: bool,
@@ -118,6 +120,9 @@ pub struct Engine {
     plans: Plans,
     nominations: Nominations,
     openings: Openings,
+    arrivals: Arrivals,
+    /// Pods that took over the place of a stand-in, which is to be told.
+    arrived: BTreeSet<ObjectKey>,
     /// Pools whose use changed since it was written.
     uncounted: BTreeSet<PoolName>,
     /// Overlays may have other effects than was reported.
@@ -172,6 +177,8 @@ impl Engine {
             plans: Plans::default(),
             nominations,
             openings: Openings::default(),
+            arrivals: Arrivals::default(),
+            arrived: BTreeSet::new(),
             uncounted: BTreeSet::new(),
             overlays_changed: false,
             buffers_changed: BTreeSet::new(),
@@ -241,6 +248,7 @@ impl Engine {
             Observation::Pod(pod) => self.see_pod(at, pod),
             Observation::PodGone(key) => {
                 if let Some(former) = self.cluster.pods.get(key).cloned() {
+                    self.arrivals.see_gone(&former);
                     self.endings.forget_pod(*key);
                     self.forget_plan(&former, at);
                     self.cluster.expect_no_more(*key);
@@ -451,12 +459,16 @@ impl Engine {
             self.forget_plan(pod, at);
             self.note_pod_event(at, pod);
         }
+        let is_awaited = self.see_arrival(at, former.as_ref(), pod);
         let waits = pod.waits();
         let is_foreseen = self.settings.foresees_pods && self.cluster.foresees(pod);
         let is_planned = waits && self.provisioning.has_foreseen(pod.uid);
-        let has_room = is_planned || self.cluster.is_expected(pod.key);
+        let has_room = is_awaited || is_planned || self.cluster.is_expected(pod.key);
         if (waits || is_foreseen) && !has_room && !pod.is_daemon() && !pod.is_mirror() {
-            self.batch.trigger(pod.uid, at);
+            match self.arrivals.announced(pod, &self.cluster) {
+                true => self.batch.join(pod.uid, at),
+                false => self.batch.trigger(pod.uid, at),
+            }
         }
         if let Some(node) = pod.node {
             self.touch_going(node);
@@ -590,6 +602,7 @@ impl Engine {
         // First: nothing is planned on a node whose machine is gone.
         self.collect_garbage(now, &mut out);
         self.record_pod_events(now, &mut out);
+        self.tend_arrivals(now, &mut out);
         self.tend_openings(now, &mut out);
         self.tend(now, &mut out);
         self.keep_replicas(now, &mut out);
@@ -791,6 +804,7 @@ impl Engine {
         let patience = self.settings.patience;
         let is_promised = is_yet_to_plan
             || self.nominations.is_of_crowd(claim.name)
+            || self.awaits_arrivals(claim.name)
             || self.nominations.is_promised(&self.plans, claim.name, &self.cluster);
         let context = Context {
             cluster: &self.cluster,

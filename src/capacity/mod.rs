@@ -15,6 +15,7 @@ mod pool_status;
 pub mod disruption;
 mod shortages;
 mod batching;
+mod arrivals;
 mod agenda;
 mod assume;
 mod lifecycle;

@@ -43,6 +43,18 @@ impl Plans {
         self.pods_of.get(&claim).into_iter().flatten().copied()
     }
 
+    /// `pod` has the place of `other` from now on.
+    pub fn take_over(&mut self, other: &ObjectKey, pod: ObjectKey) -> Option<Place> {
+        let planned = *self.place_of.get(other)?;
+        self.forget(other);
+        self.forget(&pod);
+        self.place_of.insert(pod, planned);
+        if let Place::Claim(claim) = planned.place {
+            self.pods_of.entry(claim).or_default().insert(pod);
+        }
+        Some(planned.place)
+    }
+
     /// `pod` runs somewhere, or is gone.
     pub fn forget(&mut self, pod: &ObjectKey) {
         if let Some(Planned { place: Place::Claim(claim), .. }) = self.place_of.remove(pod)

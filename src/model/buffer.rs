@@ -98,4 +98,7 @@ pub struct Scalable {
     /// Of the pods that are its own.
     pub selector: Option<Selector>,
     pub shape: Arc<PodShape>,
+    /// The last pod that it asked for was refused, by a quota or by whoever admits pods: none may come for a while.
+    #[serde(default)]
+    pub is_refused: bool,
 }

@@ -191,6 +191,8 @@ impl<'a> Course<'a> {
         // Machines are taken back by events of the trial alone.
         let mut habits = Habits::default();
         habits.cloud.spot_life = None;
+        // In a third of them the controllers make pods one by one.
+        habits.pods_a_second = trial.seed.is_multiple_of(3).then_some(20);
         let mut world = World::new(trial.seed, start, fleet::catalog(), habits);
         trial.fleet.furnish(&mut world);
         world.take_news();

@@ -3,6 +3,7 @@
 //! The world takes `Action`s and gives `Observation`s, like the real one, and never looks into the engine. It moves only when told
 //! to, from one event to the next, so a week takes a second and the same seed always tells the same story.
 
+mod staffing;
 mod weather;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use rand_chacha::rand_core::SeedableRng;
 use crate::capacity::cluster::Cluster;
 use crate::capacity::ledger::Statement;
 use crate::model::action::Action;
-use crate::model::buffer::{CapacityBuffer, Scalable};
+use crate::model::buffer::CapacityBuffer;
 use crate::model::catalog::Catalog;
 use crate::model::class::NodeClass;
 use crate::model::condition::{Condition, ConditionStatus};
@@ -33,12 +34,17 @@ use super::cloud::{Cloud, CloudHabits, LaunchAnswer, OfferingKey, SHORTAGE_MEMOR
 use super::kubelet;
 use super::story::{Happening, Story};
 use super::workload::{Workload, WorkloadKind, new_pod};
+use staffing::Staffing;
 use weather::{Aftermath, Boot, Weather};
 
 /// How a world behaves, apart from its seed.
 #[derive(Clone, Debug, Default)]
 pub struct Habits {
     pub cloud: CloudHabits,
+    /// How many pods the controllers of workloads make in a second, of all workloads together; `None`: all at once.
+    pub pods_a_second: Option<u32>,
+    /// How long each machine takes to join, and as long again to be ready; `None`: as its image does.
+    pub boot: Option<SignedDuration>,
 }
 
 /// Something that will happen.
@@ -57,6 +63,8 @@ enum Event {
     InstanceGone(ProviderId),
     /// kube-scheduler looks at the pods that wait.
     Schedule,
+    /// Controllers go on with the pods that are missing.
+    Control,
     /// Somebody changes what is wanted.
     Scale {
         workload: ObjectKey,
@@ -87,6 +95,7 @@ pub struct World {
     workloads: BTreeMap<ObjectKey, Workload>,
     /// The pods of each workload that count.
     staff: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
+    staffing: Staffing,
     /// What was not fetched yet.
     news: Vec<(Timestamp, Observation)>,
     is_scheduling_due: bool,
@@ -109,6 +118,7 @@ impl World {
             habits,
             workloads: BTreeMap::new(),
             staff: BTreeMap::new(),
+            staffing: Staffing::default(),
             news: Vec::new(),
             is_scheduling_due: false,
             story: Story::default(),
@@ -238,20 +248,6 @@ impl World {
         self.workloads.insert(key, workload);
         self.publish_scalable(key);
         self.control_workloads();
-    }
-
-    /// Shows a workload to those who want to know how many pods it wants.
-    fn publish_scalable(&mut self, key: ObjectKey) {
-        let Some(workload) = self.workloads.get(&key) else { return };
-        if workload.kind == WorkloadKind::Deployment {
-            self.publish(Observation::Scalable(Arc::new(Scalable {
-                kind: "Deployment".into(),
-                key,
-                replicas: workload.replicas,
-                selector: None,
-                shape: workload.shape.clone(),
-            })));
-        }
     }
 
     /// Puts a pod there as it is, bound or not.
@@ -403,7 +399,8 @@ impl World {
                     .classes
                     .get(&claim.spec.class.name)
                     .map_or(crate::model::class::AmiFamily::Al2023, |class| class.ami_family);
-                let boot = kubelet::boot_time(family, &mut self.rng);
+                let usual = kubelet::boot_time(family, &mut self.rng);
+                let boot = self.habits.boot.unwrap_or(usual);
                 if let Boot::After(boot) = self.boot(boot, id) {
                     self.plan(at + boot, Event::Joins(id));
                 }
@@ -582,22 +579,6 @@ impl World {
         }
     }
 
-    fn control_workloads(&mut self) {
-        let mut surplus = Vec::new();
-        let keys: Vec<ObjectKey> = self.workloads.keys().copied().collect();
-        for key in keys {
-            let (missing, spare) = self.workloads[&key].correction(&self.staff[&key], &self.objects);
-            surplus.extend(spare);
-            for _ in 0..missing {
-                let now = self.now;
-                let pod = self.workloads.get_mut(&key).expect("its key was just listed").next_pod(now);
-                self.publish(Observation::Pod(Arc::new(pod)));
-                self.touch_scheduler();
-            }
-        }
-        surplus.into_iter().for_each(|pod| self.begin_end_of_pod(pod, None));
-    }
-
     /// The DaemonSet controller puts its pods on a node that suits them and has none yet.
     fn start_daemons(&mut self, name: NodeName) {
         let Some(node) = self.objects.nodes.get(&name).cloned() else { return };
@@ -641,6 +622,7 @@ impl World {
             Event::SpotWarning(id) => self.warn_spot(id),
             Event::InstanceGone(id) => self.lose_instance(id),
             Event::Schedule => self.schedule(),
+            Event::Control => self.control_workloads(),
             Event::Scale { workload, replicas } => {
                 if let Some(known) = self.workloads.get_mut(&workload) {
                     let from = std::mem::replace(&mut known.replicas, replicas);
@@ -697,7 +679,8 @@ impl World {
         let name = node.name;
         self.publish(Observation::Node(Arc::new(node)));
         self.tell(Happening::NodeJoined { node: name, instance: id });
-        let takes = kubelet::ready_time(&mut self.rng);
+        let usual = kubelet::ready_time(&mut self.rng);
+        let takes = self.habits.boot.unwrap_or(usual);
         self.plan(self.now + takes, Event::BecomesReady(id));
     }
 

@@ -157,7 +157,12 @@ impl Play {
         let prices = catalog.prices.clone();
         let catalog = Arc::new(catalog);
         let cloud = CloudHabits { spot_life: script.spot_life, ..CloudHabits::default() };
-        let cluster = SimulatedCluster::new(script.seed, script.start, catalog.clone(), Habits { cloud });
+        let cluster = SimulatedCluster::new(
+            script.seed,
+            script.start,
+            catalog.clone(),
+            Habits { cloud, ..Habits::default() },
+        );
         let settings = EngineSettings { seed: script.seed, nominates: true, ..EngineSettings::default() };
         let reconciler = Reconciler::new(cluster, &script.environment, policy, settings);
         let start = script.start;

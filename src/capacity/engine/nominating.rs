@@ -34,8 +34,11 @@ impl Engine {
         let nodes: Vec<_> = self.cluster.nodes_of(claim).cloned().collect();
         let [node] = nodes.as_slice() else { return false };
         let is_ready = lifecycle::is_closed(node) && lifecycle::could_take_pods(node);
+        let awaits_arrivals = self.awaits_arrivals(claim.name);
         match self.nominations.keeps_room(node.name, &self.cluster) {
             _ if !is_ready => false,
+            // Whoever is there already would take their room.
+            _ if awaits_arrivals => true,
             true => !self.openings.admits(node.name),
             false if self.nominations.is_of_crowd(claim.name) => !self.openings.admits_last(node.name, now),
             false => false,

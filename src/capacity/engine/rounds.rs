@@ -94,6 +94,11 @@ impl Provisioning {
         self.foreseen.contains(&pod)
     }
 
+    /// There will be room for it before kube-scheduler has found none.
+    pub fn foresee(&mut self, pod: Uid) {
+        self.foreseen.insert(pod);
+    }
+
     fn nominate(&mut self, node: NodeName, until: Timestamp) {
         self.nominated.insert(node, until);
     }
@@ -174,15 +179,20 @@ impl Engine {
         Box::new(Ground::with_leaving(&self.cluster, supply, more, &leaving))
     }
 
-    /// Pods that wait and can be planned for, and those that cannot; pods count of which kube-scheduler is about to say so.
-    fn provisionable(&self) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
+    /// Pods that wait and can be planned for, and those that cannot; pods count of which kube-scheduler is about to say so, and
+    /// `coming`.
+    fn provisionable(&self, coming: &[Arc<Pod>]) -> (Vec<Arc<Pod>>, Vec<Rejected>) {
         let mut waiting: Vec<Arc<Pod>> = self.cluster.waiting_pods().cloned().collect();
         if self.settings.foresees_pods {
             let foreseen = self.cluster.foreseen_pods();
             waiting.extend(foreseen.map(|pod| Arc::new(Pod { is_unschedulable: true, ..(**pod).clone() })));
+            waiting.extend(coming.iter().cloned());
             waiting.sort_by_key(|pod| pod.key);
         }
-        scheduling::judged(&self.cluster, &self.settings.scheduling, waiting.iter())
+        let (pods, mut rejected) =
+            scheduling::judged(&self.cluster, &self.settings.scheduling, waiting.iter());
+        rejected.retain(|pod| !self.arrivals.stands_in(&pod.pod));
+        (pods, rejected)
     }
 
     /// When there is another round although nobody new waits; none while a batch is open, which brings one anyway.
@@ -209,8 +219,13 @@ impl Engine {
             return;
         }
         self.provisioning.rounds += 1;
-        let (mut pods, rejected) = self.provisionable();
-        let waiting: BTreeSet<_> = pods.iter().map(|pod| pod.key).collect();
+        let coming = match self.settings.foresees_pods {
+            true => self.arrivals.stand_ins(&self.cluster, now),
+            false => Vec::new(),
+        };
+        let (mut pods, rejected) = self.provisionable(&coming);
+        let exist = |pod: &&Arc<Pod>| !self.arrivals.stands_in(&pod.key);
+        let waiting: BTreeSet<_> = pods.iter().filter(exist).map(|pod| pod.key).collect();
         let room = virtual_pods(&self.cluster, &self.settings.scheduling);
         let supply = self.open_supply();
         let mut ground = self.ground(&supply, &room);
@@ -244,7 +259,7 @@ impl Engine {
             true => BTreeMap::new(),
             false => scheduling::effective_zones_on(&mut ground, &request),
         };
-        let solution = scheduling::solve_on(&mut ground, &request);
+        let mut solution = scheduling::solve_on(&mut ground, &request);
         let homeless: BTreeSet<ObjectKey> = solution.unschedulable.iter().map(|pod| pod.pod).collect();
         self.provisioning.foreseen = match self.settings.foresees_pods {
             true => {
@@ -260,23 +275,27 @@ impl Engine {
         let mut steps = Steps::default();
         let bought_for = purchase.claims.iter().flat_map(|(_, pods)| pods);
         let made = purchase.claims.iter().map(|(claim, _)| claim.name);
-        let bought_for = bought_for.filter_map(|key| view.pods.get(key));
+        let coming: BTreeMap<ObjectKey, &Arc<Pod>> = coming.iter().map(|pod| (pod.key, pod)).collect();
+        let bought_for = bought_for.filter_map(|key| view.pods.get(key).or_else(|| coming.get(key).copied()));
         self.nominations.note_crowd(made, bought_for);
         let by_node = purchase.claims.iter();
         let by_node = by_node.map(|(_, pods)| pods.iter().filter_map(|key| view.pods.get(key)));
         self.regrets.note_bought(by_node, view, now);
         let mut hosting = Hosting::of(&room, &solution);
+        // Those that stand for nothing but themselves, or for one that is about to come.
+        let counts = |pod: &ObjectKey| view.pods.contains_key(pod) || coming.contains_key(pod);
         for (claim, pods) in &purchase.claims {
             hosting.bought(pods, Place::Claim(claim.name));
             let message = bought(&solution.new_nodes, pods);
             steps.push(Action::CreateClaim(claim.clone()), "Provisioned", message);
-            self.plans.plan(real(pods, view), Place::Claim(claim.name));
+            self.plans.plan(pods.iter().copied().filter(counts), Place::Claim(claim.name));
             nominate(pods, &Place::Claim(claim.name), view, &mut steps);
         }
         let mut joined = Vec::new();
         for (place, pods) in &solution.existing {
             let awaited = awaited_at(*place, view);
-            self.plans.plan(real(pods, view), awaited.map_or(*place, |(claim, _)| Place::Claim(claim)));
+            let planned = pods.iter().copied().filter(counts);
+            self.plans.plan(planned, awaited.map_or(*place, |(claim, _)| Place::Claim(claim)));
             joined.extend(awaited.map(|machine| (machine, pods)));
             nominate(pods, place, view, &mut steps);
         }
@@ -297,17 +316,13 @@ impl Engine {
         }
         let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));
         for (place, pods) in &solution.existing {
-            let is_awaited = pods.iter().any(|pod| view.pods.contains_key(pod));
+            let is_awaited = pods.iter().any(counts);
             if let (Place::Node(node), true) = (place, is_awaited) {
                 self.provisioning.nominate(*node, until);
             }
         }
         for (machine, pods) in joined {
-            self.nominations.promise_more(&self.plans, machine, pods, &mut self.cluster, now);
-            match self.openings.grows(machine.1) {
-                true => steps.append(self.nominations.tell(&[machine.1], &self.cluster, now)),
-                false => self.touch_node(machine.1),
-            }
+            self.join(machine, pods, now, &mut steps);
         }
         self.report_room(&Hosting::of(&room, &solution), now, &mut steps);
         // Nodes whose room is kept elsewhere now may go.
@@ -320,8 +335,17 @@ impl Engine {
         }
         self.provisioning.last = Some((now, self.revision));
         let disruption = self.plan.disruption.clone();
+        self.leave_out_stand_ins(&mut solution);
         self.plan =
             Arc::new(Plan { provisioning: solution, rejected, pending_zones, disruption, ..Plan::default() });
+    }
+
+    /// Nobody but us knows of them.
+    fn leave_out_stand_ins(&self, solution: &mut Solution) {
+        let exists = |pod: &ObjectKey| !self.arrivals.stands_in(pod);
+        solution.new_nodes.iter_mut().for_each(|node| node.pods.retain(exists));
+        solution.existing.iter_mut().for_each(|(_, pods)| pods.retain(exists));
+        solution.unschedulable.retain(|pod| exists(&pod.pod));
     }
 
     /// Makes the nodes that static pools lack.
@@ -602,7 +626,7 @@ fn awaited_at(place: Place, cluster: &Cluster) -> Option<(ClaimName, NodeName)> 
 }
 
 /// Tells real pods where they are expected to run. kube-scheduler decides.
-fn nominate(pods: &[ObjectKey], place: &Place, cluster: &Cluster, steps: &mut Steps) {
+pub(super) fn nominate(pods: &[ObjectKey], place: &Place, cluster: &Cluster, steps: &mut Steps) {
     let place = match place {
         Place::Node(node) => format!("node/{node}"),
         Place::Claim(claim) => format!("nodeclaim/{claim}"),

@@ -153,7 +153,14 @@ mod tests {
         fn owner(mut self, kind: &str, name: &str, selector: Selector) -> Self {
             let key = ObjectKey::new("shop", name);
             let shape = pod_of(None, &[]).shape;
-            let owner = Scalable { kind: kind.into(), key, replicas: 1, selector: Some(selector), shape };
+            let owner = Scalable {
+                kind: kind.into(),
+                key,
+                replicas: 1,
+                selector: Some(selector),
+                shape,
+                is_refused: false,
+            };
             self.0.scalables.insert((owner.kind, key), Arc::new(owner));
             self
         }

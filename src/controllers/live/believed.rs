@@ -129,6 +129,7 @@ pub(super) fn is_known(seen: &Observation, cluster: &Cluster) -> bool {
         Observation::Namespace(namespace) => same(&cluster.namespaces, &namespace.name, namespace),
         Observation::Buffer(buffer) => same(&cluster.buffers, &buffer.key, buffer),
         Observation::PodTemplate(template) => same(&cluster.pod_templates, &template.key, template),
+        Observation::ScalableGone { kind, key } => !cluster.scalables.contains_key(&(*kind, *key)),
         Observation::Scalable(scalable) => same(&cluster.scalables, &(scalable.kind, scalable.key), scalable),
         _ => false,
     }

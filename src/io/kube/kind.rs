@@ -135,15 +135,12 @@ impl Kind {
 
     /// Kinds that matter to buffers.
     const fn is_for_buffers(self) -> bool {
-        matches!(
-            self,
-            Self::Buffer | Self::PodTemplate | Self::Deployment | Self::StatefulSet | Self::ReplicaSet
-        )
+        matches!(self, Self::Buffer | Self::PodTemplate | Self::Deployment | Self::StatefulSet)
     }
 
     /// Kinds that say which pods are spread among each other by default.
     const fn is_for_companions(self) -> bool {
-        matches!(self, Self::Service | Self::ReplicationController | Self::StatefulSet | Self::ReplicaSet)
+        matches!(self, Self::Service | Self::ReplicationController | Self::StatefulSet)
     }
 
     /// Whether it is watched in a cluster that has buffers or not, by somebody who wants to know companions or does not.
@@ -174,9 +171,10 @@ mod tests {
         };
         use Kind::*;
         assert_eq!(watched(false, false), []);
-        assert_eq!(watched(true, false), [Buffer, PodTemplate, Deployment, StatefulSet, ReplicaSet]);
-        assert_eq!(watched(false, true), [StatefulSet, ReplicaSet, ReplicationController, Service]);
+        assert_eq!(watched(true, false), [Buffer, PodTemplate, Deployment, StatefulSet]);
+        assert_eq!(watched(false, true), [StatefulSet, ReplicationController, Service]);
         assert!(Pod.is_watched(false, false));
+        assert!(ReplicaSet.is_watched(false, false), "it says which pods are yet to come");
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod overlay_and_buffer;
 mod request;
 mod roundtrip;
 mod snapshot;
+mod workload;
 
 use provisor::api::{self, FieldError, Object, Stage};
 use provisor::model::claim::NodeClaim;

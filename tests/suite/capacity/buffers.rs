@@ -66,6 +66,7 @@ fn deployment(replicas: u32) -> Arc<Scalable> {
         replicas,
         selector: None,
         shape: Arc::new(shape("web", "1")),
+        is_refused: false,
     })
 }
 

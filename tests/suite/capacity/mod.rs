@@ -3,6 +3,7 @@
 pub(crate) mod town;
 
 mod advice;
+mod arrivals;
 mod marking;
 mod candidates;
 mod protection;

@@ -15,7 +15,7 @@ use provisor::model::pod::{Pod, PodShape};
 use provisor::model::quantity::{Resources, resource};
 use provisor::simulator::world::World;
 
-use super::nominations::{crowd, crowd_of, engine, large_crowd};
+use super::nominations::{crowd_of, engine, large_crowd};
 use super::town::*;
 
 /// The moment in which the pods of a wave are told.
@@ -60,14 +60,14 @@ impl Telling {
     /// The first wave that has pods with `app` on two of its nodes.
     fn of(app: &str) -> Self {
         (0..50)
-            .find_map(|seed| Self::in_a_crowd(crowd(seed), 3, app, 2))
+            .find_map(|seed| Self::in_a_crowd(crowd_of(seed, 36, 6), 3, app, 2))
             .expect("large pods are on two nodes in some of the crowds")
     }
 
-    /// A wave of twenty nodes, each with large pods, and others come.
+    /// A wave of ten nodes, each with large pods, and others come.
     fn of_many() -> Self {
         (0..50)
-            .find_map(|seed| Self::in_a_crowd(crowd_of(seed, 70, 160), 20, "large", 20))
+            .find_map(|seed| Self::in_a_crowd(crowd_of(seed, 10, 160), 10, "large", 10))
             .expect("so many large pods need forty nodes")
     }
 
@@ -337,7 +337,7 @@ fn of_a_large_wave_those_whose_pods_are_tried_first_open_when_the_others_were_se
         telling.engine.observe(telling.after(i64::try_from(order).expect("few") - 60_000), seen);
     }
     let mut order: Vec<NodeName> = nodes.iter().rev().copied().collect();
-    let held: BTreeSet<NodeName> = order.split_off(18).into_iter().collect();
+    let held: BTreeSet<NodeName> = order.split_off(9).into_iter().collect();
     let told = telling.told.clone();
     told.into_iter().for_each(|one| telling.hears(one, 300));
     assert_eq!(opened_in_order_by(&telling.engine.decide(telling.after(300))), order);
@@ -364,7 +364,7 @@ fn of_a_large_wave_those_whose_pods_are_tried_first_open_when_the_others_were_se
     // Others join the wave of those that were held back: these are not a second time.
     std::mem::swap(&mut telling.engine, &mut many);
     let coming = telling.coming();
-    assert!(coming.len() >= 18, "{}", coming.len());
+    assert!(coming.len() >= 9, "{}", coming.len());
     telling.told.clear();
     coming.iter().for_each(|node| drop(telling.gets_ready(node, 450)));
     assert!(held.is_subset(&telling.opens(800)));

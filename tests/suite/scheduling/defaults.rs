@@ -22,7 +22,7 @@ fn by(key: &str, skew: u32) -> Spread {
 fn put_set(world: &mut World, name: &str, selector: Option<Selector>) {
     let key = ObjectKey::new("default", name);
     let shape = Arc::new(pod(name).shape);
-    let set = Scalable { kind: "ReplicaSet".into(), key, replicas: 3, selector, shape };
+    let set = Scalable { kind: "ReplicaSet".into(), key, replicas: 3, selector, shape, is_refused: false };
     world.cluster.scalables.insert((set.kind, key), Arc::new(set));
 }
 

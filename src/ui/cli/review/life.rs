@@ -81,7 +81,7 @@ impl Beginning {
 
     fn begin(&self) -> Reconciler {
         let cloud = CloudHabits { spot_life: None, ..CloudHabits::default() };
-        let habits = Habits { cloud };
+        let habits = Habits { cloud, ..Habits::default() };
         let mut cluster = SimulatedCluster::new(self.seed, self.start, self.catalog.clone(), habits);
         let world = cluster.world_mut();
         for workload in &self.workloads {

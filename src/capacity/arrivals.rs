@@ -1,0 +1,203 @@
+//! Pods that are yet to be made.
+//!
+//! Who scales a Deployment to thousands of pods gets them one after the other, for seconds or minutes: kube-controller-manager makes
+//! no more at a time. Machines that are bought when the last of them is there come so much later. So once pods of a ReplicaSet
+//! wait, those that it still lacks are planned with them, as far as they are made while a machine boots. A stand-in is planned
+//! for each; it exists nowhere else, and the next pod that is made takes over its place.
+//!
+//! A pod may never come: a quota refuses it, or somebody changes his mind. Then nobody stands in for it any more, and what
+//! was bought goes the way of any other empty node. Two things keep that small: a set that the API server refused a pod stops to
+//! count at once, and no more is bought than comes within [`AHEAD`] at the set's own pace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::cluster::Cluster;
+use crate::model::buffer::Scalable;
+use crate::model::name::{ObjectKey, Uid};
+use crate::model::pod::{Owner, Pod, PodShape};
+use crate::model::symbol::Symbol;
+
+/// What makes the pods that are foreseen. A StatefulSet mostly waits for each of its pods, and a Job may end before its last.
+const KIND: &str = "ReplicaSet";
+/// From a set that made no pod for so long none is expected. An API server with next to no processor left takes a second for one.
+const PAUSE_MOST: SignedDuration = SignedDuration::from_secs(5);
+/// Pods count that come within so long, if the set goes on as it does: a machine takes longer to boot, so they lose nothing.
+const AHEAD: SignedDuration = SignedDuration::from_secs(15);
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arrivals {
+    /// ReplicaSets that have pods.
+    sets: BTreeMap<ObjectKey, Set>,
+    /// Those that made some lately, or have stand-ins.
+    making: BTreeSet<ObjectKey>,
+    /// By stand-in: its set.
+    stand_ins: BTreeMap<ObjectKey, ObjectKey>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Set {
+    /// Its pods that are neither finished nor on their way out.
+    pods: u32,
+    streak: Option<Streak>,
+    stand_ins: BTreeSet<ObjectKey>,
+    /// How many stand-ins there were.
+    named: u64,
+}
+
+/// Pods that were made without a long pause.
+#[derive(Clone, Debug)]
+struct Streak {
+    first: Timestamp,
+    last: Timestamp,
+    made: u32,
+    foremost: Uid,
+    shape: Arc<PodShape>,
+    owner: Owner,
+}
+
+impl Streak {
+    /// When nothing is expected any more if nothing comes.
+    fn end(&self) -> Timestamp {
+        self.last + PAUSE_MOST
+    }
+
+    /// How many more come within [`AHEAD`].
+    fn ahead(&self, now: Timestamp) -> u32 {
+        let lasted = now.duration_since(self.first).as_millis().max(1_000);
+        let ahead = i128::from(self.made) * AHEAD.as_millis() / lasted;
+        u32::try_from(ahead).unwrap_or(u32::MAX)
+    }
+}
+
+impl Set {
+    /// How many pods it is about to make: none if it cannot.
+    fn lacks(&self, scalable: Option<&Arc<Scalable>>, now: Timestamp) -> u32 {
+        let is_making = self.streak.as_ref().is_some_and(|streak| now < streak.end());
+        let scalable = scalable.filter(|scalable| is_making && !scalable.is_refused);
+        scalable.map_or(0, |scalable| scalable.replicas.saturating_sub(self.pods))
+    }
+}
+
+impl Arrivals {
+    /// A pod was seen at `at`, which was known as `former`; who stood in for it.
+    pub fn see(&mut self, former: Option<&Arc<Pod>>, pod: &Arc<Pod>, at: Timestamp) -> Option<ObjectKey> {
+        let known = former.filter(|former| former.uid == pod.uid);
+        if known.is_some_and(|known| known.is_active() == pod.is_active()) {
+            return None;
+        }
+        former.into_iter().for_each(|former| self.see_gone(former));
+        let (key, owner) = set_of(pod).filter(|_| pod.is_active())?;
+        let set = self.sets.entry(key).or_default();
+        set.pods += 1;
+        if known.is_some() || pod.node.is_some() {
+            return None;
+        }
+        match set.streak.as_mut().filter(|streak| at < streak.end() && streak.shape == pod.shape) {
+            Some(streak) => (streak.last, streak.made) = (streak.last.max(at), streak.made + 1),
+            None => {
+                let (shape, owner) = (pod.shape.clone(), owner.clone());
+                set.streak = Some(Streak { first: at, last: at, made: 1, foremost: pod.uid, shape, owner });
+                self.making.insert(key);
+            }
+        }
+        let stand_in = set.stand_ins.pop_first()?;
+        self.stand_ins.remove(&stand_in);
+        Some(stand_in)
+    }
+
+    /// Whether `pod` was to be expected: its set has made others before, and wants as many.
+    pub fn announced(&self, pod: &Pod, cluster: &Cluster) -> bool {
+        let Some((key, _)) = set_of(pod) else { return false };
+        let streak = self.sets.get(&key).and_then(|set| Some((set, set.streak.as_ref()?)));
+        let scalable =
+            cluster.scalables.get(&(Symbol::new(KIND), key)).filter(|scalable| !scalable.is_refused);
+        streak.zip(scalable).is_some_and(|((set, streak), scalable)| {
+            streak.foremost != pod.uid && streak.shape == pod.shape && set.pods <= scalable.replicas
+        })
+    }
+
+    /// `former` is no more.
+    pub fn see_gone(&mut self, former: &Pod) {
+        let Some((key, _)) = set_of(former).filter(|_| former.is_active()) else { return };
+        let Some(set) = self.sets.get_mut(&key) else { return };
+        set.pods = set.pods.saturating_sub(1);
+        if set.pods == 0 && set.stand_ins.is_empty() {
+            self.sets.remove(&key);
+            self.making.remove(&key);
+        }
+    }
+
+    /// One for each pod that is about to be made and is to be planned for: its equals wait.
+    pub fn stand_ins(&mut self, cluster: &Cluster, now: Timestamp) -> Vec<Arc<Pod>> {
+        let mut all = Vec::new();
+        for key in &self.making {
+            let Some(set) = self.sets.get_mut(key) else { continue };
+            let lacks = set.lacks(cluster.scalables.get(&(Symbol::new(KIND), *key)), now);
+            let Some(streak) = set.streak.as_ref() else { continue };
+            let wanted = match cluster.wait_as(&streak.shape) {
+                true => lacks.min(streak.ahead(now)) as usize,
+                false => 0,
+            };
+            while set.stand_ins.len() < wanted {
+                set.named += 1;
+                // No object can have this name.
+                let name = Symbol::new(&format!("{}#{}", key.name, set.named));
+                set.stand_ins.insert(ObjectKey { namespace: key.namespace, name });
+            }
+            self.stand_ins.extend(set.stand_ins.iter().map(|stand_in| (*stand_in, *key)));
+            all.extend(set.stand_ins.iter().map(|stand_in| {
+                let (uid, owners) = (Uid(stand_in.name), vec![streak.owner.clone()]);
+                let pod = Pod::new(*stand_in, uid, streak.shape.clone(), owners);
+                Arc::new(Pod { is_unschedulable: true, ..pod })
+            }));
+        }
+        all
+    }
+
+    /// Whether it is one.
+    pub fn stands_in(&self, pod: &ObjectKey) -> bool {
+        self.stand_ins.contains_key(pod)
+    }
+
+    /// Stand-ins for pods that will not come, which are none any more.
+    pub fn give_up(&mut self, cluster: &Cluster, now: Timestamp) -> Vec<ObjectKey> {
+        let mut void = Vec::new();
+        let sets = &mut self.sets;
+        self.making.retain(|key| {
+            let Some(set) = sets.get_mut(key) else { return false };
+            let lacks = set.lacks(cluster.scalables.get(&(Symbol::new(KIND), *key)), now);
+            while set.stand_ins.len() > lacks as usize {
+                void.extend(set.stand_ins.pop_last());
+            }
+            if set.streak.as_ref().is_some_and(|streak| streak.end() <= now) {
+                set.streak = None;
+            }
+            if set.pods == 0 && set.streak.is_none() {
+                sets.remove(key);
+                return false;
+            }
+            set.streak.is_some()
+        });
+        for stand_in in &void {
+            self.stand_ins.remove(stand_in);
+        }
+        void
+    }
+
+    /// When the next stand-in is given up if no pod comes.
+    pub fn next(&self) -> Option<Timestamp> {
+        let sets = self.making.iter().filter_map(|key| self.sets.get(key));
+        let awaited = sets.filter(|set| !set.stand_ins.is_empty());
+        awaited.filter_map(|set| set.streak.as_ref().map(Streak::end)).min()
+    }
+}
+
+/// The ReplicaSet that made `pod`.
+fn set_of(pod: &Pod) -> Option<(ObjectKey, &Owner)> {
+    let owner =
+        pod.controller().filter(|owner| &*owner.kind == KIND && owner.api_version.starts_with("apps/"))?;
+    Some((ObjectKey { namespace: pod.key.namespace, name: owner.name }, owner))
+}
