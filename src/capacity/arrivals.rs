@@ -25,7 +25,10 @@ const KIND: &str = "ReplicaSet";
 /// From a set that made no pod for so long none is expected. An API server with next to no processor left takes a second for one.
 const PAUSE_MOST: SignedDuration = SignedDuration::from_secs(5);
 /// Pods count that come within so long, if the set goes on as it does: a machine takes longer to boot, so they lose nothing.
-const AHEAD: SignedDuration = SignedDuration::from_secs(15);
+const AHEAD: SignedDuration = SignedDuration::from_secs(30);
+/// A set that turns out to be quicker is planned for once more when so many more of its pods come in that time. As many fill machines of
+/// their own.
+const BEHIND: usize = 100;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
@@ -73,10 +76,16 @@ impl Streak {
 }
 
 impl Set {
+    /// How many pods that it is about to make are to be planned for: their equals wait.
+    fn wanted(&self, key: &ObjectKey, cluster: &Cluster, now: Timestamp) -> usize {
+        let streak = self.streak.as_ref().filter(|streak| cluster.wait_as(&streak.shape));
+        streak.map_or(0, |streak| self.lacks(key, cluster, now).min(streak.ahead(now)) as usize)
+    }
+
     /// How many pods it is about to make: none if it cannot.
-    fn lacks(&self, scalable: Option<&Arc<Scalable>>, now: Timestamp) -> u32 {
+    fn lacks(&self, key: &ObjectKey, cluster: &Cluster, now: Timestamp) -> u32 {
         let is_making = self.streak.as_ref().is_some_and(|streak| now < streak.end());
-        let scalable = scalable.filter(|scalable| is_making && !scalable.is_refused);
+        let scalable = scalable_of(key, cluster).filter(|scalable| is_making && !scalable.is_refused);
         scalable.map_or(0, |scalable| scalable.replicas.saturating_sub(self.pods))
     }
 }
@@ -112,8 +121,7 @@ impl Arrivals {
     pub fn announced(&self, pod: &Pod, cluster: &Cluster) -> bool {
         let Some((key, _)) = set_of(pod) else { return false };
         let streak = self.sets.get(&key).and_then(|set| Some((set, set.streak.as_ref()?)));
-        let scalable =
-            cluster.scalables.get(&(Symbol::new(KIND), key)).filter(|scalable| !scalable.is_refused);
+        let scalable = scalable_of(&key, cluster).filter(|scalable| !scalable.is_refused);
         streak.zip(scalable).is_some_and(|((set, streak), scalable)| {
             streak.foremost != pod.uid && streak.shape == pod.shape && set.pods <= scalable.replicas
         })
@@ -135,12 +143,8 @@ impl Arrivals {
         let mut all = Vec::new();
         for key in &self.making {
             let Some(set) = self.sets.get_mut(key) else { continue };
-            let lacks = set.lacks(cluster.scalables.get(&(Symbol::new(KIND), *key)), now);
+            let wanted = set.wanted(key, cluster, now);
             let Some(streak) = set.streak.as_ref() else { continue };
-            let wanted = match cluster.wait_as(&streak.shape) {
-                true => lacks.min(streak.ahead(now)) as usize,
-                false => 0,
-            };
             while set.stand_ins.len() < wanted {
                 set.named += 1;
                 // No object can have this name.
@@ -157,6 +161,15 @@ impl Arrivals {
         all
     }
 
+    /// A set of which many more pods are to be planned for than were when it had made fewer.
+    pub fn behind(&self, cluster: &Cluster, now: Timestamp) -> Option<Uid> {
+        let sets = self.making.iter().filter_map(|key| Some((key, self.sets.get(key)?)));
+        let mut planned = sets.filter(|(_, set)| !set.stand_ins.is_empty());
+        let (_, behind) =
+            planned.find(|(key, set)| set.wanted(key, cluster, now) >= set.stand_ins.len() + BEHIND)?;
+        behind.streak.as_ref().map(|streak| streak.owner.uid)
+    }
+
     /// Whether it is one.
     pub fn stands_in(&self, pod: &ObjectKey) -> bool {
         self.stand_ins.contains_key(pod)
@@ -168,7 +181,7 @@ impl Arrivals {
         let sets = &mut self.sets;
         self.making.retain(|key| {
             let Some(set) = sets.get_mut(key) else { return false };
-            let lacks = set.lacks(cluster.scalables.get(&(Symbol::new(KIND), *key)), now);
+            let lacks = set.lacks(key, cluster, now);
             while set.stand_ins.len() > lacks as usize {
                 void.extend(set.stand_ins.pop_last());
             }
@@ -200,4 +213,8 @@ fn set_of(pod: &Pod) -> Option<(ObjectKey, &Owner)> {
     let owner =
         pod.controller().filter(|owner| &*owner.kind == KIND && owner.api_version.starts_with("apps/"))?;
     Some((ObjectKey { namespace: pod.key.namespace, name: owner.name }, owner))
+}
+
+fn scalable_of<'c>(set: &ObjectKey, cluster: &'c Cluster) -> Option<&'c Arc<Scalable>> {
+    cluster.scalables.get(&(Symbol::new(KIND), *set))
 }

@@ -62,6 +62,9 @@ impl Engine {
             }
             self.plans.forget(&stand_in);
         }
+        if let Some(set) = self.arrivals.behind(&self.cluster, now) {
+            self.batch.trigger(set, now);
+        }
         self.arrivals.next().into_iter().for_each(|at| steps.wake(at));
         out.wake_at = out.wake_at.into_iter().chain(steps.wake_at).min();
         self.take(steps, now, out);

@@ -121,8 +121,8 @@ fn no_more_is_bought_than_comes_while_a_machine_boots() {
     let mut making = Making::new(true);
     making.wants(0, 200, false);
     (0..4).for_each(|index| making.makes(i64::from(index) * 500, index));
-    // Three pods in the first second: forty-five in fifteen.
-    assert_eq!(making.bought_by(1_400), (3 + 45) / 2);
+    // Three pods in the first second: ninety in thirty.
+    assert_eq!(making.bought_by(1_400), (3_usize + 90).div_ceil(2));
 }
 
 /// Nobody waits for the next round to be told where it will run.
@@ -152,6 +152,19 @@ fn others(making: &mut Making, when: i64, name: &str, pods: u32) {
         };
         making.engine.observe(millis(when), Observation::Pod(Arc::new(pod)));
     }
+}
+
+/// kube-controller-manager begins with few pods at a time.
+#[test]
+fn a_set_that_gets_quicker_is_planned_for_again() {
+    let mut making = Making::new(true);
+    making.wants(0, 1_000, false);
+    (0..4).for_each(|index| making.makes(i64::from(index) * 500, index));
+    let bought = making.bought_by(1_500);
+    assert!(bought < 60, "{bought}");
+    (4..100).for_each(|index| making.makes(1_500 + i64::from(index) * 40, index));
+    let bought = making.bought_by(4_500);
+    assert!(bought > 150, "{bought}: those that were planned for come until after five seconds");
 }
 
 #[test]
