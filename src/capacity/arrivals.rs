@@ -36,6 +36,8 @@ pub(crate) struct Arrivals {
     sets: BTreeMap<ObjectKey, Set>,
     /// Those that made some lately, or have stand-ins.
     making: BTreeSet<ObjectKey>,
+    /// Stand-ins that stand for nobody any more.
+    outdated: Vec<ObjectKey>,
     /// By stand-in: its set.
     stand_ins: BTreeMap<ObjectKey, ObjectKey>,
 }
@@ -45,7 +47,8 @@ struct Set {
     /// Its pods that are neither finished nor on their way out.
     pods: u32,
     streak: Option<Streak>,
-    stand_ins: BTreeSet<ObjectKey>,
+    /// First those that have a place, which `true` says they have not.
+    stand_ins: BTreeSet<(bool, ObjectKey)>,
     /// How many stand-ins there were.
     named: u64,
 }
@@ -101,18 +104,24 @@ impl Arrivals {
         let (key, owner) = set_of(pod).filter(|_| pod.is_active())?;
         let set = self.sets.entry(key).or_default();
         set.pods += 1;
-        if known.is_some() || pod.node.is_some() {
+        // One that is held back by a gate may wait for hours.
+        if known.is_some() || !pod.needs_place() {
             return None;
         }
         match set.streak.as_mut().filter(|streak| at < streak.end() && streak.shape == pod.shape) {
-            Some(streak) => (streak.last, streak.made) = (streak.last.max(at), streak.made + 1),
+            Some(streak) => {
+                (streak.first, streak.last) = (streak.first.min(at), streak.last.max(at));
+                streak.made += 1;
+            }
             None => {
-                let (shape, owner) = (pod.shape.clone(), owner.clone());
+                let (shape, owner) = (pod.shape.clone(), *owner);
                 set.streak = Some(Streak { first: at, last: at, made: 1, foremost: pod.uid, shape, owner });
                 self.making.insert(key);
+                // They stood in for pods that were otherwise.
+                self.outdated.extend(std::mem::take(&mut set.stand_ins).into_iter().map(|(_, pod)| pod));
             }
         }
-        let stand_in = set.stand_ins.pop_first()?;
+        let (_, stand_in) = set.stand_ins.pop_first()?;
         self.stand_ins.remove(&stand_in);
         Some(stand_in)
     }
@@ -146,19 +155,28 @@ impl Arrivals {
             let wanted = set.wanted(key, cluster, now);
             let Some(streak) = set.streak.as_ref() else { continue };
             while set.stand_ins.len() < wanted {
-                set.named += 1;
-                // No object can have this name.
-                let name = Symbol::new(&format!("{}#{}", key.name, set.named));
-                set.stand_ins.insert(ObjectKey { namespace: key.namespace, name });
+                set.named = if set.stand_ins.is_empty() { 1 } else { set.named + 1 };
+                // No object can have this name, and it comes after those of the set's own pods.
+                let name = Symbol::new(&format!("{}~{:05}", key.name, set.named));
+                set.stand_ins.insert((false, ObjectKey { namespace: key.namespace, name }));
             }
-            self.stand_ins.extend(set.stand_ins.iter().map(|stand_in| (*stand_in, *key)));
-            all.extend(set.stand_ins.iter().map(|stand_in| {
-                let (uid, owners) = (Uid(stand_in.name), vec![streak.owner.clone()]);
+            self.stand_ins.extend(set.stand_ins.iter().map(|(_, stand_in)| (*stand_in, *key)));
+            all.extend(set.stand_ins.iter().map(|(_, stand_in)| {
+                let (uid, owners) = (Uid(stand_in.name), vec![streak.owner]);
                 let pod = Pod::new(*stand_in, uid, streak.shape.clone(), owners);
                 Arc::new(Pod { is_unschedulable: true, ..pod })
             }));
         }
         all
+    }
+
+    /// Who stands in at a place is taken over first.
+    pub fn learn(&mut self, has_place: impl Fn(&ObjectKey) -> bool) {
+        for key in &self.making {
+            let Some(set) = self.sets.get_mut(key) else { continue };
+            let stand_ins = std::mem::take(&mut set.stand_ins).into_iter();
+            set.stand_ins = stand_ins.map(|(_, pod)| (!has_place(&pod), pod)).collect();
+        }
     }
 
     /// A set of which many more pods are to be planned for than were when it had made fewer.
@@ -170,6 +188,11 @@ impl Arrivals {
         behind.streak.as_ref().map(|streak| streak.owner.uid)
     }
 
+    /// Whether nobody stands in for anybody.
+    pub fn is_empty(&self) -> bool {
+        self.stand_ins.is_empty()
+    }
+
     /// Whether it is one.
     pub fn stands_in(&self, pod: &ObjectKey) -> bool {
         self.stand_ins.contains_key(pod)
@@ -177,13 +200,13 @@ impl Arrivals {
 
     /// Stand-ins for pods that will not come, which are none any more.
     pub fn give_up(&mut self, cluster: &Cluster, now: Timestamp) -> Vec<ObjectKey> {
-        let mut void = Vec::new();
+        let mut void = std::mem::take(&mut self.outdated);
         let sets = &mut self.sets;
         self.making.retain(|key| {
             let Some(set) = sets.get_mut(key) else { return false };
             let lacks = set.lacks(key, cluster, now);
             while set.stand_ins.len() > lacks as usize {
-                void.extend(set.stand_ins.pop_last());
+                void.extend(set.stand_ins.pop_last().map(|(_, stand_in)| stand_in));
             }
             if set.streak.as_ref().is_some_and(|streak| streak.end() <= now) {
                 set.streak = None;

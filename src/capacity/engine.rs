@@ -628,6 +628,7 @@ impl Engine {
             self.retry_at(),
             self.disrupting.wake_at(self.revision),
             self.unconfirmed.next(),
+            self.arrivals.next(),
             self.shortages.next_end().filter(|_| self.cluster.has_waiting_pods()),
         ];
         let wake_at = wakes.into_iter().flatten().min().map(|at| at.max(now));

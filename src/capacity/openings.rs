@@ -83,6 +83,11 @@ impl Openings {
         }
     }
 
+    /// Whether it opens with those that open next, or could.
+    pub fn has_turn(&self, node: NodeName) -> bool {
+        self.wave.as_ref().is_some_and(|wave| wave.nodes.contains(&node))
+    }
+
     /// `node` keeps room for others from now on: whether they are to be told at once, because it is in a wave that is told.
     pub fn grows(&mut self, node: NodeName) -> bool {
         let wave = self.wave.as_mut().filter(|wave| !wave.is_open && wave.nodes.contains(&node));

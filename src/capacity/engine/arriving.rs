@@ -22,19 +22,25 @@ impl Engine {
         let made = pod.created.filter(|_| !self.is_synced).map_or(at, |created| created.min(at));
         let stand_in = self.arrivals.see(former, pod, made);
         let place = stand_in.and_then(|stand_in| self.plans.take_over(&stand_in, pod.key));
-        if let Some(place) = place {
-            self.provisioning.foresee(pod.uid);
-            self.arrived.insert(pod.key);
-            if let Place::Claim(claim) = place {
+        match place {
+            Some(Place::Claim(claim)) => {
                 self.claims_due.touch(claim);
+                let is_coming = self.cluster.claims.get(&claim).is_some_and(|claim| claim.deleted.is_none());
+                if is_coming {
+                    self.provisioning.foresee(pod.uid);
+                    self.arrived.insert(pod.key);
+                }
+                is_coming
             }
+            // If kube-scheduler finds no place for it there, the plan was wrong.
+            Some(Place::Node(_)) => self.arrived.insert(pod.key),
+            None => false,
         }
-        place.is_some()
     }
 
     /// Whether pods that are yet to be made are to run on the machine of `claim`.
     pub(super) fn awaits_arrivals(&self, claim: ClaimName) -> bool {
-        self.plans.pods_of(claim).any(|pod| self.arrivals.stands_in(&pod))
+        !self.arrivals.is_empty() && self.plans.pods_of(claim).any(|pod| self.arrivals.stands_in(&pod))
     }
 
     /// Who has come is told its place, and who will not come loses it.
@@ -65,8 +71,6 @@ impl Engine {
         if let Some(set) = self.arrivals.behind(&self.cluster, now) {
             self.batch.trigger(set, now);
         }
-        self.arrivals.next().into_iter().for_each(|at| steps.wake(at));
-        out.wake_at = out.wake_at.into_iter().chain(steps.wake_at).min();
         self.take(steps, now, out);
     }
 

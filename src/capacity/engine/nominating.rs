@@ -38,7 +38,7 @@ impl Engine {
         match self.nominations.keeps_room(node.name, &self.cluster) {
             _ if !is_ready => false,
             // Whoever is there already would take their room.
-            _ if awaits_arrivals => true,
+            _ if awaits_arrivals && !self.openings.has_turn(node.name) => true,
             true => !self.openings.admits(node.name),
             false if self.nominations.is_of_crowd(claim.name) => !self.openings.admits_last(node.name, now),
             false => false,

@@ -11,6 +11,7 @@ use provisor::model::claim::NodeClaim;
 use provisor::model::name::{ObjectKey, Uid};
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Owner, Pod};
+use provisor::model::quantity::resource;
 use provisor::simulator::workload::{Workload, WorkloadKind};
 use provisor::simulator::world::{Habits, World};
 
@@ -67,7 +68,7 @@ impl Making {
     fn decides(&mut self, when: i64) {
         let decision = self.engine.decide(millis(when));
         for planned in &decision.actions {
-            assert!(!format!("{planned:?}").contains('#'), "nobody hears of a stand-in: {planned:?}");
+            assert!(!format!("{planned:?}").contains('~'), "nobody hears of a stand-in: {planned:?}");
             match &planned.action {
                 Action::CreateClaim(claim) => self.claims.push((millis(when), claim.clone())),
                 Action::Publish(Notice { subject: Subject::Pod(pod), reason, message, .. })
@@ -79,7 +80,7 @@ impl Making {
             }
         }
         let plan = &self.engine.plan().provisioning;
-        assert!(!format!("{plan:?}").contains('#'), "nor reads of one in the plan");
+        assert!(!format!("{plan:?}").contains('~'), "nor reads of one in the plan");
     }
 
     /// How many machines there were after so many milliseconds.
@@ -114,6 +115,22 @@ fn no_machine_is_bought_for_pods_that_are_refused() {
     making.wants(50, 40, true);
     (100..20_000).step_by(250).for_each(|when| making.decides(when));
     assert_eq!(making.claims.len(), 2);
+}
+
+/// Somebody lets them go one by one, maybe hours later.
+#[test]
+fn no_machine_is_bought_for_pods_that_will_be_held_back_by_a_gate() {
+    let mut making = Making::new(true);
+    making.wants(0, 40, false);
+    let gated = |index: u32, is_gated: bool| {
+        let owner = Owner { name: "web".into(), uid: Uid::new("web-uid"), ..owned_by("ReplicaSet") };
+        let pod = pod(&format!("web-{index:03}"), None, shape("web", "3500m"));
+        Observation::Pod(Arc::new(Pod { owners: vec![owner], is_unschedulable: !is_gated, is_gated, ..pod }))
+    };
+    (0..10).for_each(|index| making.engine.observe(millis(100), gated(index, true)));
+    making.engine.observe(millis(200), gated(0, false));
+    (200..4_000).step_by(250).for_each(|when| making.decides(when));
+    assert_eq!(making.claims.len(), 1);
 }
 
 #[test]
@@ -152,6 +169,19 @@ fn others(making: &mut Making, when: i64, name: &str, pods: u32) {
         };
         making.engine.observe(millis(when), Observation::Pod(Arc::new(pod)));
     }
+}
+
+/// A limit leaves room for half of them: whoever comes first gets it, and not one that is yet to come.
+#[test]
+fn where_not_all_have_room_those_that_come_first_have_it() {
+    let town = Town::with(|pool| pool.limits = Some([(*resource::NODES, 10)].into_iter().collect()));
+    let settings = EngineSettings { foresees_pods: true, nominates: true, ..EngineSettings::default() };
+    let engine = engine_of(&town.cluster, town.now, settings);
+    let mut making = Making { engine, claims: Vec::new(), told: BTreeMap::new() };
+    making.wants(0, 40, false);
+    (0..20).for_each(|index| making.makes(i64::from(index) * 100, index));
+    let told = making.told.len();
+    assert_eq!((told, making.claims.len()), (20, 10), "all of the first twenty");
 }
 
 /// kube-controller-manager begins with few pods at a time.
