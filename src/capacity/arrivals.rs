@@ -49,6 +49,8 @@ struct Set {
     streak: Option<Streak>,
     /// First those that have a place, which `true` says they have not.
     stand_ins: BTreeSet<(bool, ObjectKey)>,
+    /// When it last lost a pod: as many are made anew, and planned for where they were.
+    lost: Option<Timestamp>,
     /// How many stand-ins there were.
     named: u64,
 }
@@ -87,7 +89,8 @@ impl Set {
 
     /// How many pods it is about to make: none if it cannot.
     fn lacks(&self, key: &ObjectKey, cluster: &Cluster, now: Timestamp) -> u32 {
-        let is_making = self.streak.as_ref().is_some_and(|streak| now < streak.end());
+        let is_losing = self.lost.is_some_and(|lost| now < lost + AHEAD);
+        let is_making = !is_losing && self.streak.as_ref().is_some_and(|streak| now < streak.end());
         let scalable = scalable_of(key, cluster).filter(|scalable| is_making && !scalable.is_refused);
         scalable.map_or(0, |scalable| scalable.replicas.saturating_sub(self.pods))
     }
@@ -101,7 +104,11 @@ impl Arrivals {
             return None;
         }
         former.into_iter().for_each(|former| self.see_gone(former));
-        let (key, owner) = set_of(pod).filter(|_| pod.is_active())?;
+        let (key, owner) = set_of(pod)?;
+        if !pod.is_active() {
+            self.sets.get_mut(&key).into_iter().for_each(|set| set.lost = Some(at));
+            return None;
+        }
         let set = self.sets.entry(key).or_default();
         set.pods += 1;
         // One that is held back by a gate may wait for hours.

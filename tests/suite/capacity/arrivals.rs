@@ -184,6 +184,21 @@ fn where_not_all_have_room_those_that_come_first_have_it() {
     assert_eq!((told, making.claims.len()), (20, 10), "all of the first twenty");
 }
 
+/// What is evicted comes again, and has a place already.
+#[test]
+fn nothing_is_bought_ahead_for_a_set_that_loses_pods() {
+    let mut making = Making::new(true);
+    making.wants(0, 40, false);
+    (0..9).for_each(|index| making.makes(i64::from(index) * 100, index));
+    let leaves = Pod {
+        deleted: Some(millis(850)),
+        ..(*making.engine.cluster().pods[&ObjectKey::new("default", "web-008")]).clone()
+    };
+    making.engine.observe(millis(850), Observation::Pod(Arc::new(leaves)));
+    (900..3_000).step_by(100).for_each(|when| making.decides(when));
+    assert_eq!(making.claims.len(), 4, "for the eight that are there");
+}
+
 /// kube-controller-manager begins with few pods at a time.
 #[test]
 fn a_set_that_gets_quicker_is_planned_for_again() {
