@@ -47,8 +47,7 @@ struct Set {
     /// Its pods that are neither finished nor on their way out.
     pods: u32,
     streak: Option<Streak>,
-    /// First those that have a place, which `true` says they have not.
-    stand_ins: BTreeSet<(bool, ObjectKey)>,
+    stand_ins: BTreeSet<ObjectKey>,
     /// When it last lost a pod: as many are made anew, and planned for where they were.
     lost: Option<Timestamp>,
     /// How many stand-ins there were.
@@ -125,10 +124,10 @@ impl Arrivals {
                 set.streak = Some(Streak { first: at, last: at, made: 1, foremost: pod.uid, shape, owner });
                 self.making.insert(key);
                 // They stood in for pods that were otherwise.
-                self.outdated.extend(std::mem::take(&mut set.stand_ins).into_iter().map(|(_, pod)| pod));
+                self.outdated.extend(std::mem::take(&mut set.stand_ins));
             }
         }
-        let (_, stand_in) = set.stand_ins.pop_first()?;
+        let stand_in = set.stand_ins.pop_first()?;
         self.stand_ins.remove(&stand_in);
         Some(stand_in)
     }
@@ -165,25 +164,16 @@ impl Arrivals {
                 set.named = if set.stand_ins.is_empty() { 1 } else { set.named + 1 };
                 // No object can have this name, and it comes after those of the set's own pods.
                 let name = Symbol::new(&format!("{}~{:05}", key.name, set.named));
-                set.stand_ins.insert((false, ObjectKey { namespace: key.namespace, name }));
+                set.stand_ins.insert(ObjectKey { namespace: key.namespace, name });
             }
-            self.stand_ins.extend(set.stand_ins.iter().map(|(_, stand_in)| (*stand_in, *key)));
-            all.extend(set.stand_ins.iter().map(|(_, stand_in)| {
+            self.stand_ins.extend(set.stand_ins.iter().map(|stand_in| (*stand_in, *key)));
+            all.extend(set.stand_ins.iter().map(|stand_in| {
                 let (uid, owners) = (Uid(stand_in.name), vec![streak.owner]);
                 let pod = Pod::new(*stand_in, uid, streak.shape.clone(), owners);
                 Arc::new(Pod { is_unschedulable: true, ..pod })
             }));
         }
         all
-    }
-
-    /// Who stands in at a place is taken over first.
-    pub fn learn(&mut self, has_place: impl Fn(&ObjectKey) -> bool) {
-        for key in &self.making {
-            let Some(set) = self.sets.get_mut(key) else { continue };
-            let stand_ins = std::mem::take(&mut set.stand_ins).into_iter();
-            set.stand_ins = stand_ins.map(|(_, pod)| (!has_place(&pod), pod)).collect();
-        }
     }
 
     /// A set of which many more pods are to be planned for than were when it had made fewer.
@@ -213,7 +203,7 @@ impl Arrivals {
             let Some(set) = sets.get_mut(key) else { return false };
             let lacks = set.lacks(key, cluster, now);
             while set.stand_ins.len() > lacks as usize {
-                void.extend(set.stand_ins.pop_last().map(|(_, stand_in)| stand_in));
+                void.extend(set.stand_ins.pop_last());
             }
             if set.streak.as_ref().is_some_and(|streak| streak.end() <= now) {
                 set.streak = None;

@@ -335,7 +335,6 @@ impl Engine {
         }
         self.provisioning.last = Some((now, self.revision));
         let disruption = self.plan.disruption.clone();
-        self.arrivals.learn(|pod| self.plans.places().contains_key(pod));
         self.leave_out_stand_ins(&mut solution);
         self.plan =
             Arc::new(Plan { provisioning: solution, rejected, pending_zones, disruption, ..Plan::default() });
