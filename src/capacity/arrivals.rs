@@ -17,15 +17,18 @@ use jiff::{SignedDuration, Timestamp};
 use super::cluster::Cluster;
 use crate::model::buffer::Scalable;
 use crate::model::name::{ObjectKey, Uid};
-use crate::model::pod::{Owner, Pod, PodShape};
+use crate::model::pod::{Owner, Pod, PodShape, PodVolume};
 use crate::model::symbol::Symbol;
 
 /// What makes the pods that are foreseen. A StatefulSet mostly waits for each of its pods, and a Job may end before its last.
 const KIND: &str = "ReplicaSet";
 /// From a set that made no pod for so long none is expected. An API server with next to no processor left takes a second for one.
 const PAUSE_MOST: SignedDuration = SignedDuration::from_secs(5);
-/// Pods count that come within so long, if the set goes on as it does: a machine takes longer to boot, so they lose nothing.
-const AHEAD: SignedDuration = SignedDuration::from_secs(30);
+/// Pods count that come within so long, if the set goes on as it does: whoever comes while machines boot loses nothing. EC2 machines
+/// take 45 to 65 seconds to be ready (<https://kube.fm/faster-eks-node-and-pod-startup-jan>).
+const AHEAD: SignedDuration = SignedDuration::from_secs(60);
+/// A set that lost a pod so lately makes it anew, and it was planned for where it was.
+const LOSING: SignedDuration = SignedDuration::from_secs(30);
 /// A set that turns out to be quicker is planned for once more when so many more of its pods come in that time. As many fill machines of
 /// their own.
 const BEHIND: usize = 100;
@@ -71,6 +74,12 @@ impl Streak {
         self.last + PAUSE_MOST
     }
 
+    /// One that has yet to come, as it will wait.
+    fn pod(&self, stand_in: ObjectKey) -> Arc<Pod> {
+        let pod = Pod::new(stand_in, Uid(stand_in.name), self.shape.clone(), vec![self.owner]);
+        Arc::new(Pod { is_unschedulable: true, ..pod })
+    }
+
     /// How many more come within [`AHEAD`].
     fn ahead(&self, now: Timestamp) -> u32 {
         let lasted = now.duration_since(self.first).as_millis().max(1_000);
@@ -88,7 +97,7 @@ impl Set {
 
     /// How many pods it is about to make: none if it cannot.
     fn lacks(&self, key: &ObjectKey, cluster: &Cluster, now: Timestamp) -> u32 {
-        let is_losing = self.lost.is_some_and(|lost| now < lost + AHEAD);
+        let is_losing = self.lost.is_some_and(|lost| now < lost + LOSING);
         let is_making = !is_losing && self.streak.as_ref().is_some_and(|streak| now < streak.end());
         let scalable = scalable_of(key, cluster).filter(|scalable| is_making && !scalable.is_refused);
         scalable.map_or(0, |scalable| scalable.replicas.saturating_sub(self.pods))
@@ -99,7 +108,8 @@ impl Arrivals {
     /// A pod was seen at `at`, which was known as `former`; who stood in for it.
     pub fn see(&mut self, former: Option<&Arc<Pod>>, pod: &Arc<Pod>, at: Timestamp) -> Option<ObjectKey> {
         let known = former.filter(|former| former.uid == pod.uid);
-        if known.is_some_and(|known| known.is_active() == pod.is_active()) {
+        let is_same = |known: &Pod| known.is_active() == pod.is_active() && set_of(known) == set_of(pod);
+        if known.is_some_and(|known| is_same(known)) {
             return None;
         }
         former.into_iter().for_each(|former| self.see_gone(former));
@@ -110,8 +120,7 @@ impl Arrivals {
         }
         let set = self.sets.entry(key).or_default();
         set.pods += 1;
-        // One that is held back by a gate may wait for hours.
-        if known.is_some() || !pod.needs_place() {
+        if known.is_some() || !is_followed(pod) {
             return None;
         }
         match set.streak.as_mut().filter(|streak| at < streak.end() && streak.shape == pod.shape) {
@@ -167,13 +176,16 @@ impl Arrivals {
                 set.stand_ins.insert(ObjectKey { namespace: key.namespace, name });
             }
             self.stand_ins.extend(set.stand_ins.iter().map(|stand_in| (*stand_in, *key)));
-            all.extend(set.stand_ins.iter().map(|stand_in| {
-                let (uid, owners) = (Uid(stand_in.name), vec![streak.owner]);
-                let pod = Pod::new(*stand_in, uid, streak.shape.clone(), owners);
-                Arc::new(Pod { is_unschedulable: true, ..pod })
-            }));
+            all.extend(set.stand_ins.iter().map(|stand_in| streak.pod(*stand_in)));
         }
         all
+    }
+
+    /// Those that there are.
+    pub fn standing(&self) -> impl Iterator<Item = Arc<Pod>> {
+        let sets = self.making.iter().filter_map(|key| self.sets.get(key));
+        let streaks = sets.filter_map(|set| Some((set.streak.as_ref()?, &set.stand_ins)));
+        streaks.flat_map(|(streak, stand_ins)| stand_ins.iter().map(|stand_in| streak.pod(*stand_in)))
     }
 
     /// A set of which many more pods are to be planned for than were when it had made fewer.
@@ -201,8 +213,10 @@ impl Arrivals {
         let sets = &mut self.sets;
         self.making.retain(|key| {
             let Some(set) = sets.get_mut(key) else { return false };
-            let lacks = set.lacks(key, cluster, now);
-            while set.stand_ins.len() > lacks as usize {
+            // A set that slows down is given twice as long.
+            let most = set.streak.as_ref().map_or(0, |streak| streak.ahead(now).saturating_mul(2));
+            let most = set.lacks(key, cluster, now).min(most) as usize;
+            while set.stand_ins.len() > most {
                 void.extend(set.stand_ins.pop_last());
             }
             if set.streak.as_ref().is_some_and(|streak| streak.end() <= now) {
@@ -226,6 +240,13 @@ impl Arrivals {
         let awaited = sets.filter(|set| !set.stand_ins.is_empty());
         awaited.filter_map(|set| set.streak.as_ref().map(Streak::end)).min()
     }
+}
+
+/// Whether others like `pod` can be planned for before they are there. One that is held back by a gate may wait for hours, and a
+/// volume of its own is made after the pod.
+fn is_followed(pod: &Pod) -> bool {
+    let is_own = |volume: &PodVolume| matches!(volume, PodVolume::Ephemeral { .. });
+    pod.needs_place() && !pod.shape.volumes.iter().any(is_own)
 }
 
 /// The ReplicaSet that made `pod`.

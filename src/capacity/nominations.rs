@@ -352,6 +352,13 @@ impl Nominations {
         self.told_at(node, cluster).all(|told| told.is_heard || told.cleared.is_some())
     }
 
+    /// Whether at least half of them have lost it and not heard again.
+    pub fn is_forgotten_by_most(&self, node: NodeName, cluster: &Cluster) -> bool {
+        let has_forgotten = |told: &&Told| !told.is_heard && told.cleared.is_some();
+        let forgotten = self.told_at(node, cluster).filter(has_forgotten).count();
+        forgotten > 0 && 2 * forgotten >= self.told_at(node, cluster).count()
+    }
+
     pub fn last_heard(&self) -> Option<Timestamp> {
         self.heard
     }

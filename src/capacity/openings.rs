@@ -29,6 +29,8 @@ const LULL: SignedDuration = SignedDuration::from_millis(250);
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
 const HELD_BACK: usize = 10;
+/// A node is put back so often because its pods have just forgotten it.
+const PUT_BACK_MOST: u32 = 3;
 /// Nodes where nobody is told anything open when no wave was under way for so long.
 const LAST: SignedDuration = SignedDuration::from_secs(3);
 /// So long the next wave waits for nodes of the last that could not open.
@@ -41,6 +43,8 @@ pub(crate) struct Openings {
     waiting: VecDeque<NodeName>,
     /// Those that were held back.
     held: BTreeSet<NodeName>,
+    /// Those that were put back, and how often.
+    put_back: BTreeMap<NodeName, u32>,
     /// Those that open when the others have, and since when they could.
     last: BTreeMap<NodeName, Timestamp>,
     /// Those of them whose turn has come.
@@ -184,6 +188,7 @@ impl Openings {
         (wave.is_open, wave.until) = (true, now + OPENING_MOST);
         let (mut nodes, with_larger) = nominations.in_order_of_opening(&wave.nodes, cluster);
         self.hold_back(wave, &mut nodes, with_larger);
+        self.put_back(wave, &mut nodes, nominations, cluster);
         match nodes.is_empty() {
             true => Due::Nothing,
             false => Due::Open(nodes),
@@ -208,6 +213,27 @@ impl Openings {
             self.held.insert(node);
             self.waiting.push_front(node);
         }
+    }
+
+    /// Those of `nodes` that most of their pods have just forgotten open with the next wave: others would take all their room.
+    fn put_back(
+        &mut self,
+        wave: &mut Wave,
+        nodes: &mut Vec<NodeName>,
+        nominations: &Nominations,
+        cluster: &Cluster,
+    ) {
+        self.put_back.retain(|node, _| is_closed(*node, cluster));
+        nodes.retain(|node| {
+            let times = self.put_back.get(node).copied().unwrap_or(0);
+            let goes_back = times < PUT_BACK_MOST && nominations.is_forgotten_by_most(*node, cluster);
+            if goes_back {
+                self.put_back.insert(*node, times + 1);
+                wave.nodes.remove(node);
+                self.waiting.push_front(*node);
+            }
+            !goes_back
+        });
     }
 
     /// When to look again, whatever happens.

@@ -152,13 +152,14 @@ impl Engine {
         self.settings.seed.rotate_left(32) ^ now.as_millisecond().unsigned_abs()
     }
 
-    /// The picture in which pods that kube-scheduler is about to find no place for wait already.
+    /// The picture in which pods that kube-scheduler is about to find no place for wait already, and those for which others stand in.
     fn foreseen(&self) -> Cluster {
         let mut view = self.cluster.clone();
         if self.settings.foresees_pods {
             for pod in self.cluster.foreseen_pods() {
                 view.put_pod(Arc::new(Pod { is_unschedulable: true, ..(**pod).clone() }));
             }
+            self.arrivals.standing().for_each(|pod| view.put_pod(pod));
         }
         view
     }

@@ -4,6 +4,7 @@
 //! Nothing is placed for this, and no price or room is looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::Request;
 use super::demand::Demand;
@@ -12,6 +13,7 @@ use super::topology::{Sight, Topology};
 use crate::model::hash::FastMap;
 use crate::model::label;
 use crate::model::name::Zone;
+use crate::model::pod::Pod;
 use crate::model::requirement::Requirement;
 use crate::model::symbol::Symbol;
 
@@ -33,7 +35,8 @@ pub(crate) fn effective_zones_on(ground: &mut Ground, request: &Request) -> BTre
     let mut topology = Topology::default();
     let mut known: FastMap<usize, EffectiveZone> = FastMap::default();
     let mut counts = BTreeMap::new();
-    for pod in request.pods.iter().filter(|pod| pod.node.is_none() && pod.buffer().is_none()) {
+    let waits = |pod: &&Arc<Pod>| pod.node.is_none() && request.cluster.pods.contains_key(&pod.key);
+    for pod in request.pods.iter().filter(waits) {
         let id = ground.demand(request, pod);
         let zone = *known.entry(id).or_insert_with(|| {
             let demand = ground.demands.get(id);

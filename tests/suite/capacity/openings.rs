@@ -7,11 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::decision::Decision;
 use provisor::capacity::engine::Engine;
 use provisor::model::action::{Action, Subject};
+use provisor::model::buffer::Scalable;
 use provisor::model::claim::{ConditionType, NodeClaim};
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
-use provisor::model::pod::{Pod, PodShape};
+use provisor::model::pod::{Owner, Pod, PodShape};
 use provisor::model::quantity::{Resources, resource};
 use provisor::simulator::world::World;
 
@@ -166,6 +167,21 @@ impl Telling {
     fn hears(&mut self, (pod, node): (ObjectKey, NodeName), millis: i64) {
         let pod = Pod { nominated_node: Some(node), ..self.pod(pod) };
         self.engine.observe(self.after(millis), Observation::Pod(Arc::new(pod)));
+    }
+
+    /// All that were told `node` are seen with it.
+    fn remember(&mut self, node: NodeName, millis: i64) {
+        let told = self.told.clone().into_iter().filter(|(_, home)| *home == node);
+        told.for_each(|one| self.hears(one, millis));
+    }
+
+    /// None of them is any more.
+    fn forget(&mut self, node: NodeName, millis: i64) {
+        let told = self.told.clone().into_iter().filter(|(_, home)| *home == node);
+        for (pod, _) in told {
+            let cleared = Pod { nominated_node: None, ..self.pod(pod) };
+            self.engine.observe(self.after(millis), Observation::Pod(Arc::new(cleared)));
+        }
     }
 
     fn claim_of(&self, node: NodeName) -> NodeClaim {
@@ -324,6 +340,38 @@ fn pods_that_have_heard_and_forgotten_hold_nothing_up_after_three_seconds() {
     assert_eq!(opened_by(&telling.engine.decide(telling.after(3_000))), nodes);
 }
 
+/// Others would take all its room.
+#[test]
+fn a_node_that_its_pods_have_just_forgotten_opens_when_they_know_it_again() {
+    let mut telling = Telling::of("large");
+    let forgotten = telling.told[0].1;
+    let mut others = telling.nodes();
+    others.remove(&forgotten);
+    assert!(!others.is_empty());
+    let all = telling.told.clone();
+    all.into_iter().for_each(|one| telling.hears(one, 2_790));
+    telling.forget(forgotten, 2_800);
+    assert_eq!(telling.opens_at(2_800), BTreeSet::new());
+    assert_eq!(telling.opens_at(3_000), others);
+    telling.see(&others, 3_100);
+    assert_eq!(telling.opens_at(3_100), BTreeSet::new(), "it has to know again");
+    let mut unlucky = telling.engine.clone();
+    telling.remember(forgotten, 3_400);
+    assert_eq!(telling.opens_at(3_400), [forgotten].into());
+
+    // Once more and again, but no more than three times.
+    std::mem::swap(&mut telling.engine, &mut unlucky);
+    for begun in [3_100, 6_100] {
+        telling.remember(forgotten, begun + 2_800);
+        telling.forget(forgotten, begun + 2_900);
+        assert_eq!(telling.opens_at(begun + 2_900), BTreeSet::new());
+        assert_eq!(telling.opens_at(begun + 3_000), BTreeSet::new(), "{begun}");
+    }
+    telling.remember(forgotten, 11_900);
+    telling.forget(forgotten, 11_950);
+    assert_eq!(telling.opens_at(12_100), [forgotten].into());
+}
+
 /// kube-scheduler tries some pods while the nodes open, and lets them forget: the nodes of the larger ones open when they know again.
 #[test]
 fn of_a_large_wave_those_whose_pods_are_tried_first_open_when_the_others_were_seen_to_be_open() {
@@ -478,6 +526,42 @@ fn who_is_planned_at_a_node_before_it_opens_is_told_too() {
     assert_eq!(opened_by(&telling.engine.decide(telling.after(1_030))), telling.nodes());
     assert!(telling.is_at(key, node), "and it is kept");
     assert!(telling.told.iter().any(|(pod, at)| *at == node && telling.is_at(*pod, node)), "for all of them");
+}
+
+/// A set goes on for a while, and its pods are planned on a node whose other pods were told.
+#[test]
+fn a_node_whose_turn_has_come_does_not_wait_for_pods_that_are_yet_to_be_made() {
+    let mut telling = Telling::of("large");
+    let nodes = telling.nodes();
+    let shape = Arc::new(self::shape("web", "10m"));
+    let set = Scalable {
+        kind: "ReplicaSet".into(),
+        key: ObjectKey::new("default", "web"),
+        replicas: 4,
+        selector: None,
+        shape: shape.clone(),
+        is_refused: false,
+    };
+    let owners = vec![Owner { name: "web".into(), uid: "web-uid".into(), ..owned_by("ReplicaSet") }];
+    let created = Some(telling.after(10));
+    let one = Pod { owners, shape, created, ..pod("web-0", None, self::shape("web", "10m")) };
+    telling.engine.observe(telling.after(10), Observation::Scalable(Arc::new(set)));
+    telling.engine.observe(telling.after(10), Observation::Pod(Arc::new(one)));
+    let mut told = Vec::new();
+    for millis in (10..2_500).step_by(100) {
+        if millis == 1_510 {
+            // The wave goes on: all but one have heard.
+            let heard = telling.told[1..].to_vec();
+            heard.into_iter().for_each(|one| telling.hears(one, millis));
+        }
+        let decision = telling.engine.decide(telling.after(millis));
+        assert_eq!(opened_by(&decision), BTreeSet::new(), "{millis} ms");
+        told.extend(told_by(&decision));
+    }
+    let (pod, home) = *told.iter().find(|(pod, _)| &*pod.name == "web-0").expect("it is told");
+    assert!(nodes.contains(&home), "it has room at one of them");
+    telling.told.push((pod, home));
+    assert_eq!(telling.opens(2_600), nodes);
 }
 
 /// kube-scheduler tries first whom it has not tried for the longest time: who is told just before the nodes open is in the least danger.
