@@ -24,9 +24,9 @@ use crate::model::symbol::Symbol;
 const KIND: &str = "ReplicaSet";
 /// From a set that made no pod for so long none is expected. An API server with next to no processor left takes a second for one.
 const PAUSE_MOST: SignedDuration = SignedDuration::from_secs(5);
-/// Pods count that come within so long, if the set goes on as it does: whoever comes while machines boot loses nothing. EC2 machines
-/// take 45 to 65 seconds to be ready (<https://kube.fm/faster-eks-node-and-pod-startup-jan>).
-const AHEAD: SignedDuration = SignedDuration::from_secs(60);
+/// Pods count that come within so long, if the set goes on as it does: whoever comes while machines boot loses nothing. On EC2 it was
+/// measured to take 45 to 65 seconds (<https://kube.fm/faster-eks-node-and-pod-startup-jan>).
+const AHEAD: SignedDuration = SignedDuration::from_secs(45);
 /// A set that lost a pod so lately makes it anew, and it was planned for where it was.
 const LOSING: SignedDuration = SignedDuration::from_secs(30);
 /// A set that turns out to be quicker is planned for once more when so many more of its pods come in that time. As many fill machines of
@@ -78,6 +78,11 @@ impl Streak {
     fn pod(&self, stand_in: ObjectKey) -> Arc<Pod> {
         let pod = Pod::new(stand_in, Uid(stand_in.name), self.shape.clone(), vec![self.owner]);
         Arc::new(Pod { is_unschedulable: true, ..pod })
+    }
+
+    /// How many are waited for at the most: a set that slows down is given twice as long.
+    fn most_ahead(&self, now: Timestamp) -> Option<u32> {
+        (now >= self.first + AHEAD).then(|| self.ahead(now).saturating_mul(2))
     }
 
     /// How many more come within [`AHEAD`].
@@ -213,8 +218,7 @@ impl Arrivals {
         let sets = &mut self.sets;
         self.making.retain(|key| {
             let Some(set) = sets.get_mut(key) else { return false };
-            // A set that slows down is given twice as long.
-            let most = set.streak.as_ref().map_or(0, |streak| streak.ahead(now).saturating_mul(2));
+            let most = set.streak.as_ref().and_then(|streak| streak.most_ahead(now)).unwrap_or(u32::MAX);
             let most = set.lacks(key, cluster, now).min(most) as usize;
             while set.stand_ins.len() > most {
                 void.extend(set.stand_ins.pop_last());

@@ -3,7 +3,8 @@
 //! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
 //! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one. A node that comes alone is a
-//! wave of its own, and waits for two requests. Nodes of a crowd where nobody is told anything open when the others have: larger pods
+//! wave of its own, and waits for two requests. A node that most of its pods have forgotten when its wave opens waits for another
+//! one. Nodes of a crowd where nobody is told anything open when the others have: larger pods
 //! that are tried meanwhile would take their room.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,7 +20,7 @@ use crate::model::node::Node;
 /// No more pods are told in one wave, but those of its first node: the longer it takes, the more kube-scheduler tries in vain meanwhile.
 /// With 1,000 in a wave one or four of 2,500 lost their place for good on a busy control plane, with 50 none (performance.md).
 const WAVE_MOST: usize = 50;
-/// No node joins a wave that began so long ago, and none of it waits for pods that have heard and forgotten.
+/// No node joins a wave that began so long ago, and none of it waits any longer for pods that have heard and forgotten.
 const GATHERING_MOST: SignedDuration = SignedDuration::from_secs(3);
 /// While others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
 /// start together.
@@ -29,8 +30,6 @@ const LULL: SignedDuration = SignedDuration::from_millis(250);
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
 const HELD_BACK: usize = 10;
-/// A node is put back so often because its pods have just forgotten it.
-const PUT_BACK_MOST: u32 = 3;
 /// Nodes where nobody is told anything open when no wave was under way for so long.
 const LAST: SignedDuration = SignedDuration::from_secs(3);
 /// So long the next wave waits for nodes of the last that could not open.
@@ -43,8 +42,8 @@ pub(crate) struct Openings {
     waiting: VecDeque<NodeName>,
     /// Those that were held back.
     held: BTreeSet<NodeName>,
-    /// Those that were put back, and how often.
-    put_back: BTreeMap<NodeName, u32>,
+    /// Those that were put back because their pods had forgotten them.
+    returned: BTreeSet<NodeName>,
     /// Those that open when the others have, and since when they could.
     last: BTreeMap<NodeName, Timestamp>,
     /// Those of them whose turn has come.
@@ -215,7 +214,8 @@ impl Openings {
         }
     }
 
-    /// Those of `nodes` that most of their pods have just forgotten open with the next wave: others would take all their room.
+    /// Those of `nodes` that half of their pods and more have forgotten open after all that wait, each of them once: if others open with
+    /// them, the pods of those would take all their room.
     fn put_back(
         &mut self,
         wave: &mut Wave,
@@ -223,17 +223,18 @@ impl Openings {
         nominations: &Nominations,
         cluster: &Cluster,
     ) {
-        self.put_back.retain(|node, _| is_closed(*node, cluster));
-        nodes.retain(|node| {
-            let times = self.put_back.get(node).copied().unwrap_or(0);
-            let goes_back = times < PUT_BACK_MOST && nominations.is_forgotten_by_most(*node, cluster);
-            if goes_back {
-                self.put_back.insert(*node, times + 1);
-                wave.nodes.remove(node);
-                self.waiting.push_front(*node);
-            }
-            !goes_back
-        });
+        self.returned.retain(|node| is_closed(*node, cluster));
+        if wave.nodes.len() == 1 && self.waiting.is_empty() {
+            return;
+        }
+        let goes_back = |node: &&NodeName| {
+            !self.returned.contains(*node) && nominations.is_forgotten_by_most(**node, cluster)
+        };
+        let back: BTreeSet<NodeName> = nodes.iter().filter(goes_back).copied().collect();
+        nodes.retain(|node| !back.contains(node));
+        wave.nodes.retain(|node| !back.contains(node));
+        self.waiting.extend(&back);
+        self.returned.extend(back);
     }
 
     /// When to look again, whatever happens.

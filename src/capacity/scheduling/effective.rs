@@ -26,7 +26,7 @@ pub enum EffectiveZone {
     Nowhere,
 }
 
-/// How many of the request's waiting pods have which zone.
+/// How many of the request's pods that wait in its cluster have which zone.
 pub fn effective_zones(request: &Request) -> BTreeMap<EffectiveZone, usize> {
     effective_zones_on(&mut Ground::new(request.cluster, request.supply, request.pods), request)
 }

@@ -145,8 +145,8 @@ fn no_more_is_bought_than_comes_while_a_machine_boots() {
     let mut making = Making::new(true);
     making.wants(0, 200, false);
     (0..4).for_each(|index| making.makes(i64::from(index) * 500, index));
-    // Three pods in the first second: 180 in a minute.
-    assert_eq!(making.bought_by(1_400), (3_usize + 180).div_ceil(2));
+    // Three pods in the first second: 135 in three quarters of a minute.
+    assert_eq!(making.bought_by(1_400), (3_usize + 135).div_ceil(2));
 }
 
 /// Nobody waits for the next round to be told where it will run.
@@ -244,10 +244,23 @@ fn a_set_that_slows_down_keeps_no_room_that_it_does_not_need_soon() {
     let bought = making.claims.len();
     assert!(bought > 150, "{bought}");
     (12..28).for_each(|index| making.makes(i64::from(index - 11) * 4_000, index));
-    // After a minute it makes 26 in one. The others have nobody any more.
+    // After a minute it is expected to make nineteen in the next 45 seconds. Of the others but as many more nobody is waited for.
     others(&mut making, 64_100, "other", 250);
     (64_100..67_000).step_by(250).for_each(|when| making.decides(when));
     assert_eq!(making.claims.len(), bought, "there is room");
+}
+
+/// They were planned for when it was quick, and not so long ago.
+#[test]
+fn a_set_that_pauses_keeps_its_room() {
+    let mut making = Making::new(true);
+    making.wants(0, 100, false);
+    (0..4).for_each(|index| making.makes(i64::from(index) * 100, index));
+    making.decides(1_300);
+    assert_eq!(making.claims.len(), 50);
+    others(&mut making, 3_500, "other", 10);
+    (3_500..4_600).step_by(100).for_each(|when| making.decides(when));
+    assert_eq!(making.claims.len(), 55);
 }
 
 #[test]

@@ -590,8 +590,6 @@ fn an_open_batch_is_waited_for() {
     let opened = Opened::of(told());
     let mut engine = opened.engine.clone();
     let at = opened.after(300);
-    // What has forgotten its node meanwhile is put back to the next wave, which begins at once.
-    engine.decide(at);
     let asks_again = engine.decide(at).wake_at.expect("there is more to do");
     assert!(engine.cluster().waiting_pods().any(|pod| pod.key == opened.pods[0].key), "it is given up");
     assert!(asks_again > at, "{asks_again}");

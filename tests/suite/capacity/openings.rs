@@ -342,7 +342,7 @@ fn pods_that_have_heard_and_forgotten_hold_nothing_up_after_three_seconds() {
 
 /// Others would take all its room.
 #[test]
-fn a_node_that_its_pods_have_just_forgotten_opens_when_they_know_it_again() {
+fn a_node_that_its_pods_have_forgotten_opens_with_the_next_wave() {
     let mut telling = Telling::of("large");
     let forgotten = telling.told[0].1;
     let mut others = telling.nodes();
@@ -359,17 +359,32 @@ fn a_node_that_its_pods_have_just_forgotten_opens_when_they_know_it_again() {
     telling.remember(forgotten, 3_400);
     assert_eq!(telling.opens_at(3_400), [forgotten].into());
 
-    // Once more and again, but no more than three times.
+    // Another node joins it, and they forget it again: it has been put back once.
     std::mem::swap(&mut telling.engine, &mut unlucky);
-    for begun in [3_100, 6_100] {
-        telling.remember(forgotten, begun + 2_800);
-        telling.forget(forgotten, begun + 2_900);
-        assert_eq!(telling.opens_at(begun + 2_900), BTreeSet::new());
-        assert_eq!(telling.opens_at(begun + 3_000), BTreeSet::new(), "{begun}");
+    let late = telling.coming()[0].clone();
+    assert!(!telling.gets_ready(&late, 3_200).is_empty());
+    telling.remember(late.name, 4_900);
+    assert_eq!(telling.opens_at(4_900), BTreeSet::new());
+    let ended = (5_000..9_000).step_by(50).find_map(|millis| {
+        let opened = telling.opens_at(millis);
+        (!opened.is_empty()).then_some(opened)
+    });
+    assert_eq!(ended, Some([forgotten, late.name].into()));
+}
+
+/// Nobody else opens, so nobody else is tried.
+#[test]
+fn a_node_that_is_alone_opens_although_its_pods_have_forgotten_it() {
+    let mut telling = Telling::of("large");
+    let alone = telling.told[0].1;
+    let others: Vec<Arc<Node>> = telling.engine.cluster().nodes.values().cloned().collect();
+    for other in others.iter().filter(|node| node.name != alone) {
+        telling.engine.observe(telling.after(10), Observation::NodeGone(other.name));
     }
-    telling.remember(forgotten, 11_900);
-    telling.forget(forgotten, 11_950);
-    assert_eq!(telling.opens_at(12_100), [forgotten].into());
+    telling.remember(alone, 2_790);
+    telling.forget(alone, 2_800);
+    assert_eq!(telling.opens_at(2_800), BTreeSet::new());
+    assert_eq!(telling.opens_at(3_000), [alone].into());
 }
 
 /// kube-scheduler tries some pods while the nodes open, and lets them forget: the nodes of the larger ones open when they know again.
