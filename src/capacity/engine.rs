@@ -38,7 +38,7 @@ use super::disruption::command;
 use super::disruption::roll::Tries;
 use super::disruption::{self, interruption, marking, returning};
 use super::garbage;
-use super::lifecycle::{self, Context, GiveUp, Launches};
+use super::lifecycle::{self, Context, GiveUp, Held, Launches};
 use super::nominations::Nominations;
 use super::openings::Openings;
 use super::plans::Plans;
@@ -799,7 +799,7 @@ impl Engine {
             return steps;
         }
         let is_yet_to_plan = self.is_yet_to_plan();
-        let is_held = self.holds_closed(claim, now) || is_yet_to_plan;
+        let held = self.holds_closed(claim, now).or(is_yet_to_plan.then_some(Held::ForPods));
         let supply = self.supply();
         let sold_out = self.shortages.offerings();
         let patience = self.settings.patience;
@@ -813,7 +813,7 @@ impl Engine {
             sold_out: &sold_out,
             patience,
             is_promised,
-            is_held,
+            held,
             now,
         };
         let mut steps = lifecycle::advance(&context, &mut self.launches, claim);

@@ -45,9 +45,12 @@ const ANSWER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 const RETRY_LEAST: SignedDuration = SignedDuration::from_secs(1);
 const RETRY_MOST: SignedDuration = SignedDuration::from_secs(60);
 /// A node that is not ready so long after it joined opens all the same: something that it needs may not run on a closed one. One
-/// that is ready waits no longer for its turn, from then on. Where an API server has no processor left, kubelets that started together
-/// take a minute and more.
+/// that is ready waits no longer for pods that are yet to come, from then on. Where an API server has no processor left, kubelets that
+/// started together take a minute and more.
 const CLOSED_MOST: SignedDuration = SignedDuration::from_mins(2);
+/// One that is ready waits no longer for its turn: 3,000 pods are told, fifty at a time, and mostly that takes two seconds and at the
+/// most five.
+const TURN_MOST: SignedDuration = SignedDuration::from_mins(5);
 /// A claim says that its node, which is ready, has yet to open once that takes so long: mostly it opens before, and where many do they need
 /// the API server for it.
 const CLOSED_UNTOLD: SignedDuration = SignedDuration::from_secs(30);
@@ -105,6 +108,15 @@ impl Launches {
     }
 }
 
+/// What a node that is ready waits for before it opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// Pods that are yet to be made, or a plan.
+    ForPods,
+    /// Its pods are to know of it, and those of others.
+    ForTurn,
+}
+
 /// What a claim's next step depends on besides the cluster.
 pub(crate) struct Context<'a> {
     pub cluster: &'a Cluster,
@@ -113,8 +125,8 @@ pub(crate) struct Context<'a> {
     pub patience: Patience,
     /// Pods wait for the machine of this claim, and are to be told its node.
     pub is_promised: bool,
-    /// Its node waits for them to know of it, or for its turn to open.
-    pub is_held: bool,
+    /// Why its node, which could open otherwise, does not.
+    pub held: Option<Held>,
     pub now: Timestamp,
 }
 
@@ -398,12 +410,13 @@ fn note_missing_node(claim: &NodeClaim, found: &[&Arc<Node>], now: Timestamp, st
 /// kube-scheduler forgets which node a pod was told of when it tries the pod before that node is ready (`nominations.rs`), and
 /// then others take the room. So what it was bought for is told when it is ready, and it opens when its turn comes (`openings.rs`).
 fn closed_until(context: &Context, claim: &NodeClaim, node: &Node) -> Option<Timestamp> {
-    let is_held = match could_take_pods(node) {
-        true => context.is_held,
-        false => context.is_promised && !is_kept_from_daemons(context.cluster, node),
+    let most = match (could_take_pods(node), context.held) {
+        (true, Some(Held::ForTurn)) => TURN_MOST,
+        (true, Some(Held::ForPods)) => CLOSED_MOST,
+        (false, _) if context.is_promised && !is_kept_from_daemons(context.cluster, node) => CLOSED_MOST,
+        _ => return None,
     };
-    let until = closed_since(context, claim, node) + CLOSED_MOST;
-    Some(until).filter(|until| is_held && context.now < *until)
+    Some(closed_since(context, claim, node) + most).filter(|until| context.now < *until)
 }
 
 /// Since when it is only we who keep it closed, or since when it is there; by the clock of its kubelet, which may be wrong.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::Engine;
 use crate::capacity::decision::Steps;
-use crate::capacity::lifecycle;
+use crate::capacity::lifecycle::{self, Held};
 use crate::capacity::openings::Due;
 use crate::model::action::{Action, ClaimChange};
 use crate::model::claim::NodeClaim;
@@ -29,19 +29,21 @@ impl Engine {
         }
     }
 
-    /// Whether the node of `claim`, which could open otherwise, waits for its pods or for its turn.
-    pub(super) fn holds_closed(&mut self, claim: &NodeClaim, now: Timestamp) -> bool {
+    /// What the node of `claim` waits for, which could open otherwise.
+    pub(super) fn holds_closed(&mut self, claim: &NodeClaim, now: Timestamp) -> Option<Held> {
         let nodes: Vec<_> = self.cluster.nodes_of(claim).cloned().collect();
-        let [node] = nodes.as_slice() else { return false };
+        let [node] = nodes.as_slice() else { return None };
         let is_ready = lifecycle::is_closed(node) && lifecycle::could_take_pods(node);
         let awaits_arrivals = self.awaits_arrivals(claim.name);
         match self.nominations.keeps_room(node.name, &self.cluster) {
-            _ if !is_ready => false,
+            _ if !is_ready => None,
             // Whoever is there already would take their room.
-            _ if awaits_arrivals && !self.openings.has_turn(node.name) => true,
-            true => !self.openings.admits(node.name),
-            false if self.nominations.is_of_crowd(claim.name) => !self.openings.admits_last(node.name, now),
-            false => false,
+            _ if awaits_arrivals && !self.openings.has_turn(node.name) => Some(Held::ForPods),
+            true => (!self.openings.admits(node.name)).then_some(Held::ForTurn),
+            false if self.nominations.is_of_crowd(claim.name) => {
+                (!self.openings.admits_last(node.name, now)).then_some(Held::ForTurn)
+            }
+            false => None,
         }
     }
 

@@ -8,7 +8,7 @@ use provisor::capacity::decision::Decision;
 use provisor::capacity::engine::Engine;
 use provisor::model::action::{Action, Subject};
 use provisor::model::buffer::Scalable;
-use provisor::model::claim::{ConditionType, NodeClaim};
+use provisor::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
@@ -338,6 +338,26 @@ fn pods_that_have_heard_and_forgotten_hold_nothing_up_after_three_seconds() {
     let decision = telling.engine.decide(telling.after(2_800));
     assert_eq!((opened_by(&decision), decision.wake_at), (BTreeSet::new(), Some(telling.after(3_000))));
     assert_eq!(opened_by(&telling.engine.decide(telling.after(3_000))), nodes);
+}
+
+/// Of thousands of pods fifty are told at a time.
+#[test]
+fn a_node_that_is_ready_waits_for_its_turn_for_five_minutes() {
+    let opens = |ready_for: i64| {
+        let mut telling = Telling::of("large");
+        let late = telling.coming()[0].clone();
+        let since = telling.now - SignedDuration::from_secs(ready_for);
+        let mut claim = telling.claim_of(late.name);
+        claim.conditions.clear(ConditionType::Registered);
+        claim.conditions.set(ConditionType::Registered, ConditionStatus::True, "", "", since);
+        telling.engine.observe(telling.now, Observation::Claim(Arc::new(claim)));
+        let ready = NodeCondition { kind: "Ready".into(), status: "True".into(), since: Some(since) };
+        let taints = late.taints.iter().filter(|taint| taint.key.starts_with("karpenter.sh/")).cloned();
+        let node = Node { conditions: vec![ready], taints: taints.collect(), ..(*late).clone() };
+        telling.engine.observe(telling.now, Observation::Node(Arc::new(node)));
+        telling.opens_at(0).contains(&late.name)
+    };
+    assert_eq!([125, 299, 301].map(opens), [false, false, true]);
 }
 
 /// Others would take all its room.
