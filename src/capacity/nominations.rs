@@ -352,11 +352,9 @@ impl Nominations {
         self.told_at(node, cluster).all(|told| told.is_heard || told.cleared.is_some())
     }
 
-    /// Whether at least half of them have lost it and not heard again.
-    pub fn is_forgotten_by_most(&self, node: NodeName, cluster: &Cluster) -> bool {
-        let has_forgotten = |told: &&Told| !told.is_heard && told.cleared.is_some();
-        let forgotten = self.told_at(node, cluster).filter(has_forgotten).count();
-        forgotten > 0 && 2 * forgotten >= self.told_at(node, cluster).count()
+    /// Whether one of them has lost it and not heard again.
+    pub fn is_forgotten_by_some(&self, node: NodeName, cluster: &Cluster) -> bool {
+        self.told_at(node, cluster).any(|told| !told.is_heard && told.cleared.is_some())
     }
 
     pub fn last_heard(&self) -> Option<Timestamp> {

@@ -3,7 +3,7 @@
 //! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
 //! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one. A node that comes alone is a
-//! wave of its own, and waits for two requests. A node that most of its pods have forgotten when its wave opens waits for another
+//! wave of its own, and waits for two requests. A node that one of its pods has forgotten when its wave opens waits for another
 //! one. Nodes of a crowd where nobody is told anything open when the others have: larger pods
 //! that are tried meanwhile would take their room.
 
@@ -214,8 +214,8 @@ impl Openings {
         }
     }
 
-    /// Those of `nodes` that half of their pods and more have forgotten open after all that wait, each of them once: if others open with
-    /// them, the pods of those would take all their room.
+    /// Those of `nodes` that one of their pods has forgotten open after all that wait, each of them once: if others open with them,
+    /// whoever is tried for those takes its room.
     fn put_back(
         &mut self,
         wave: &mut Wave,
@@ -228,7 +228,7 @@ impl Openings {
             return;
         }
         let goes_back = |node: &&NodeName| {
-            !self.returned.contains(*node) && nominations.is_forgotten_by_most(**node, cluster)
+            !self.returned.contains(*node) && nominations.is_forgotten_by_some(**node, cluster)
         };
         let back: BTreeSet<NodeName> = nodes.iter().filter(goes_back).copied().collect();
         nodes.retain(|node| !back.contains(node));

@@ -36,10 +36,11 @@ use crate::model::symbol::Symbol;
 const WIDTH: usize = 16;
 /// So many reports among them while machines and open nodes are waited for.
 const YIELDING: usize = 4;
-/// Claims made at once.
-const PURCHASES: usize = 32;
-/// So long most of what else is written waits for them, from the first on: nothing begins before they are there.
-const PURCHASES_FIRST: Duration = Duration::from_secs(2);
+/// Claims made at once. Everything else waits for machines, so they may have more of an API server that is short of processors than others.
+const PURCHASES: usize = 64;
+/// So long most of what else is written waits for them, from the first on: nothing begins before they are there. 700 take five seconds and
+/// more while kube-controller-manager makes thousands of pods (performance.md).
+const PURCHASES_FIRST: Duration = Duration::from_secs(5);
 /// Nominations at once, first and repeated ones each, and openings of nodes: none of them waits for what others ask.
 const OPENINGS: usize = 16;
 /// Events at once: people read them, and nothing waits for them.

@@ -328,16 +328,36 @@ fn no_node_joins_a_wave_that_began_three_seconds_ago() {
 
 /// Whoever has lost what it was told is waited for as long as nodes may join, and no longer.
 #[test]
-fn pods_that_have_heard_and_forgotten_hold_nothing_up_after_three_seconds() {
+fn pods_that_have_heard_and_forgotten_hold_nobody_else_up_after_three_seconds() {
     let mut telling = Telling::of("large");
-    let nodes = telling.nodes();
+    let mut others = telling.nodes();
     let told = telling.told.clone();
     told.iter().for_each(|one| telling.hears(*one, 2_790));
-    let cleared = Pod { nominated_node: None, ..telling.pod(told[0].0) };
+    let (pod, home) = told[0];
+    let cleared = Pod { nominated_node: None, ..telling.pod(pod) };
     telling.engine.observe(telling.after(2_800), Observation::Pod(Arc::new(cleared)));
     let decision = telling.engine.decide(telling.after(2_800));
     assert_eq!((opened_by(&decision), decision.wake_at), (BTreeSet::new(), Some(telling.after(3_000))));
-    assert_eq!(opened_by(&telling.engine.decide(telling.after(3_000))), nodes);
+    others.remove(&home);
+    assert_eq!(opened_by(&telling.engine.decide(telling.after(3_000))), others);
+}
+
+/// It was known to all its pods before the last of others had heard.
+#[test]
+fn a_node_that_is_forgotten_while_others_are_told_does_not_open_with_them() {
+    let mut telling = Telling::of("large");
+    let mut told = telling.told.clone();
+    let mut others = telling.nodes();
+    let last = told.pop().expect("somebody was told");
+    let forgotten = told[0].1;
+    assert_ne!(last.1, forgotten);
+    told.into_iter().for_each(|one| telling.hears(one, 300));
+    assert_eq!(telling.opens_at(300), BTreeSet::new(), "one has not heard");
+    telling.forget(forgotten, 310);
+    assert_eq!(telling.opens_at(310), BTreeSet::new());
+    telling.hears(last, 320);
+    others.remove(&forgotten);
+    assert_eq!(telling.opens_at(320), others);
 }
 
 /// Of thousands of pods fifty are told at a time.
