@@ -12,7 +12,7 @@
 //! promised to it. So of a crowd the smallest pods, which fit where any other would, are not told, and of a huge one not all others.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -364,6 +364,17 @@ impl Nominations {
     /// What those were told for whom `node` keeps room.
     pub fn told_at<'a>(&'a self, node: NodeName, cluster: &'a Cluster) -> impl Iterator<Item = &'a Told> {
         cluster.expected_at(node).filter(|pod| has_no_node(pod)).filter_map(|pod| self.told.get(&pod.uid))
+    }
+
+    /// Whose pods are to be told next. kube-scheduler tries pods in the order in which they were made, and whom it tries for the first
+    /// time between being told and the opening forgets: so first those whose pods it has tried, and then from the last that were made,
+    /// which it comes to last.
+    pub fn put_in_order(&self, nodes: &mut VecDeque<NodeName>, cluster: &Cluster) {
+        let next_tried = |node: &NodeName| {
+            let pods = cluster.expected_at(*node).filter(|pod| has_no_node(pod) && pod.is_unjudged());
+            pods.filter_map(|pod| pod.created).min().map(Reverse)
+        };
+        nodes.make_contiguous().sort_by_cached_key(next_tried);
     }
 
     /// `nodes` open together, which takes the API server a while: last those with larger pods that kube-scheduler tries meanwhile. Whom

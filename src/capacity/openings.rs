@@ -38,7 +38,7 @@ const OPENING_MOST: SignedDuration = SignedDuration::from_secs(5);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Openings {
     wave: Option<Wave>,
-    /// Nodes that could open otherwise, the first to come first.
+    /// Nodes that could open otherwise, in the order of their turns.
     waiting: VecDeque<NodeName>,
     /// Those that were held back.
     held: BTreeSet<NodeName>,
@@ -161,7 +161,10 @@ impl Openings {
 
     fn due_in_waves(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
         let wave = self.wave.take().and_then(|wave| wave.remaining(cluster, now));
-        let mut wave = wave.unwrap_or_else(|| Wave::begin(now));
+        let mut wave = wave.unwrap_or_else(|| {
+            nominations.put_in_order(&mut self.waiting, cluster);
+            Wave::begin(now)
+        });
         let due = self.step(&mut wave, nominations, cluster, now);
         self.wave = Some(wave).filter(|wave| !wave.nodes.is_empty());
         due
