@@ -217,7 +217,7 @@ impl Openings {
         }
     }
 
-    /// Those of `nodes` that one of their pods has forgotten open after all that wait, each of them once: if others open with them,
+    /// Those of `nodes` that one of their pods has forgotten open with a later wave, each of them once: if others open with them,
     /// whoever is tried for those takes its room.
     fn put_back(
         &mut self,
