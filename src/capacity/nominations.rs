@@ -31,9 +31,10 @@ use crate::model::quantity::{Resources, resource};
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
 /// So long it may take kube-scheduler where it has too much to do: none waits longer in its queues. It counts as busy as
-/// long as it has bound none of those that were told since the node is ready, or binds one of them at least every `PATIENCE`.
+/// long as it has bound none of those that were told since the node is ready, or binds some pod at least every `PATIENCE`.
 const PATIENCE_MOST: SignedDuration = SignedDuration::from_mins(5);
-/// A nomination that was written so long before the node was ready, and stands, was not tried since.
+/// A nomination that was written so long before the node was ready, and stands, was not tried since; one that was cleared so soon
+/// after the node opened may have been tried before kube-scheduler knew of it.
 const EVIDENCE: SignedDuration = SignedDuration::from_secs(5);
 /// After so long without another of those that were told being bound, who took whose room is clear.
 const SETTLED: SignedDuration = SignedDuration::from_secs(3);
@@ -59,8 +60,7 @@ pub(crate) struct Nominations {
     tried: BTreeMap<Uid, Timestamp>,
     /// When one of those that were told was last seen with it for the first time.
     heard: Option<Timestamp>,
-    /// When one of those that were told was last bound.
-    bound: Option<Timestamp>,
+    bound: LastBound,
     /// Claims that were made for a crowd, and what its smallest pods ask for, if all others ask for as much of everything: any
     /// room that was bought for a pod of it holds them.
     crowds: BTreeMap<ClaimName, Option<Arc<Resources>>>,
@@ -68,15 +68,42 @@ pub(crate) struct Nominations {
     stays: BTreeMap<NodeName, Stay>,
 }
 
+/// When kube-scheduler was last seen to bind a pod that had waited.
+#[derive(Clone, Copy, Default, Debug)]
+struct LastBound {
+    any: Option<Timestamp>,
+    /// One of those that were told.
+    told: Option<Timestamp>,
+}
+
 /// Pods for which a node keeps room, and until when.
 #[derive(Clone, PartialEq, Debug)]
 struct Stay {
-    /// Each with its own end; `None`: that of the room.
-    pods: Vec<(ObjectKey, Option<Timestamp>)>,
-    /// The earliest end of their own.
-    first: Option<Timestamp>,
-    /// How long room is kept for the others, if that ends.
+    pods: Vec<(ObjectKey, End)>,
+    /// The earliest end of each kind.
+    firsts: Vec<End>,
+    /// Once the node is open.
     room: Option<KeptRoom>,
+}
+
+/// When room is kept for a pod no longer; never, unless its node is open or gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum End {
+    At(Timestamp),
+    /// When kube-scheduler has bound nobody for a while.
+    Idle,
+    /// When it is clear that none of those that were told is bound there any more.
+    Settled,
+}
+
+impl End {
+    fn at(self, room: Option<&KeptRoom>, bound: LastBound) -> Option<Timestamp> {
+        match self {
+            Self::At(at) => Some(at),
+            Self::Idle => room.map(|room| room.idle(bound)),
+            Self::Settled => room.map(|room| room.settled(bound)),
+        }
+    }
 }
 
 /// Room on an open node.
@@ -91,14 +118,17 @@ struct KeptRoom {
 }
 
 impl KeptRoom {
-    /// `bound`: when one of those that were told was last bound.
-    fn until(&self, bound: Option<Timestamp>) -> Timestamp {
-        match bound.filter(|bound| *bound >= self.since) {
+    fn settled(&self, bound: LastBound) -> Timestamp {
+        match bound.told.filter(|told| *told >= self.since) {
             // Some of them find another place, as soon as it is clear who took it.
-            bound if self.is_taken => (bound.unwrap_or(self.since) + SETTLED).min(self.settled_most),
+            told if self.is_taken => (told.unwrap_or(self.since) + SETTLED).min(self.settled_most),
             None => self.most,
-            Some(bound) => (bound + PATIENCE).min(self.most),
+            Some(_) => self.idle(bound),
         }
+    }
+
+    fn idle(&self, bound: LastBound) -> Timestamp {
+        (bound.any.map_or(self.since, |any| any.max(self.since)) + PATIENCE).min(self.most)
     }
 }
 
@@ -108,28 +138,36 @@ impl Stay {
         let node = cluster.nodes.get(&name).filter(|node| node.deleted.is_none());
         let claim = node.and_then(|node| Some((node, cluster.claim_of(node)?)));
         let Some((node, claim)) = claim.filter(|(_, claim)| claim.deleted.is_none()) else {
-            let over = Some(Timestamp::MIN);
-            return Self { pods: pods.map(|pod| (pod.key, over)).collect(), first: over, room: None };
+            let over = End::At(Timestamp::MIN);
+            return Self::of(pods.map(|pod| (pod.key, over)).collect(), None);
         };
         let Some(since) = claim.conditions.true_since(ConditionType::Initialized) else {
-            return Self { pods: pods.map(|pod| (pod.key, None)).collect(), first: None, room: None };
+            return Self::of(pods.map(|pod| (pod.key, End::Settled)).collect(), None);
         };
         let most = since + PATIENCE_MOST;
         let is_taken = !has_room(node, cluster);
-        let until = |pod: &Pod| match nominations.is_untried(pod, node) {
-            true => Some(most),
+        let until = |pod: &Pod| match nominations.last_refused(pod, since) {
+            _ if nominations.is_untried(pod, node) => End::At(most),
+            _ if is_taken => End::Settled,
             // It was tried there, and something but room stands against it.
-            false => (!is_taken && nominations.was_refused(pod, since)).then_some(since + PATIENCE),
+            Some(refused) if refused >= since + EVIDENCE => End::At(since + PATIENCE),
+            Some(_) => End::Idle,
+            None => End::Settled,
         };
-        let pods: Vec<(ObjectKey, Option<Timestamp>)> = pods.map(|pod| (pod.key, until(pod))).collect();
-        let is_of_crowd = nominations.is_of_crowd(claim.name);
-        let room = pods.iter().any(|(_, until)| until.is_none()).then(|| KeptRoom {
-            since,
-            is_taken,
-            most,
-            settled_most: if is_of_crowd { most } else { since + SETTLED_MOST },
-        });
-        Self { first: pods.iter().filter_map(|(_, until)| *until).min(), pods, room }
+        let pods: Vec<(ObjectKey, End)> = pods.map(|pod| (pod.key, until(pod))).collect();
+        let settled_most = match nominations.is_of_crowd(claim.name) {
+            true => most,
+            false => since + SETTLED_MOST,
+        };
+        Self::of(pods, Some(KeptRoom { since, is_taken, most, settled_most }))
+    }
+
+    fn of(pods: Vec<(ObjectKey, End)>, room: Option<KeptRoom>) -> Self {
+        let ends = || pods.iter().map(|(_, end)| *end);
+        let own = ends().filter(|end| matches!(end, End::At(_))).min();
+        let shared = [End::Idle, End::Settled].into_iter().filter(|kind| ends().any(|end| end == *kind));
+        let firsts = own.into_iter().chain(shared).collect();
+        Self { pods, firsts, room }
     }
 }
 
@@ -164,7 +202,7 @@ impl Nominations {
             unheard: BTreeMap::new(),
             tried: BTreeMap::new(),
             heard: None,
-            bound: None,
+            bound: LastBound::default(),
             crowds: BTreeMap::new(),
             stays: BTreeMap::new(),
         }
@@ -481,16 +519,16 @@ impl Nominations {
         );
         let (mut void, mut next) = (Vec::new(), None::<Timestamp>);
         for stay in self.stays.values() {
-            let room = stay.room.as_ref().map(|room| room.until(self.bound));
-            let first = stay.first.into_iter().chain(room).min();
+            let at = |end: &End| end.at(stay.room.as_ref(), self.bound);
+            let first = stay.firsts.iter().filter_map(at).min();
             if first.is_none_or(|first| now < first) {
                 next = next.into_iter().chain(first).min();
                 continue;
             }
-            for (pod, until) in &stay.pods {
-                let Some(until) = until.or(room) else { continue };
-                match now < until {
-                    true => next = Some(next.map_or(until, |next| next.min(until))),
+            for (pod, end) in &stay.pods {
+                let Some(end) = at(end) else { continue };
+                match now < end {
+                    true => next = Some(next.map_or(end, |next| next.min(end))),
                     false => void.push(*pod),
                 }
             }
@@ -499,9 +537,9 @@ impl Nominations {
         (void, next)
     }
 
-    /// Whether kube-scheduler has tried the pod since its node is open, and cleared what it was told.
-    fn was_refused(&self, pod: &Pod, since: Timestamp) -> bool {
-        self.told.get(&pod.uid).and_then(|told| told.cleared).is_some_and(|cleared| cleared >= since)
+    /// When kube-scheduler last tried the pod since its node is open, and cleared what it was told.
+    fn last_refused(&self, pod: &Pod, since: Timestamp) -> Option<Timestamp> {
+        self.told.get(&pod.uid)?.cleared.filter(|cleared| *cleared >= since)
     }
 
     /// Whether kube-scheduler has surely not tried the pod since `node` is ready: it has never said so of it, or it would have
@@ -577,11 +615,12 @@ impl Nominations {
 
     /// `pod` runs somewhere, or is gone.
     pub fn forget(&mut self, pod: &Pod, now: Timestamp) {
-        if self.told.remove(&pod.uid).is_some() && pod.node.is_some() {
-            self.bound = Some(now);
-        }
+        let was_told = self.told.remove(&pod.uid).is_some();
+        let has_waited = self.tried.remove(&pod.uid).is_some();
         self.unheard.remove(&pod.key);
-        self.tried.remove(&pod.uid);
+        let bound = Some(now).filter(|_| pod.node.is_some());
+        self.bound.any = bound.filter(|_| has_waited || was_told).or(self.bound.any);
+        self.bound.told = bound.filter(|_| was_told).or(self.bound.told);
     }
 }
 

@@ -393,6 +393,26 @@ impl Opened {
         self.engine.observe(self.after(seconds), Observation::Pod(Arc::new(bound)));
     }
 
+    /// After so many seconds a pod that nobody was told of is bound elsewhere.
+    fn bind_another(&self, mut engine: Engine, seconds: i64) -> Engine {
+        let mut another = Pod { nominated_node: None, ..(*self.pods[0]).clone() };
+        another.key = ObjectKey::new("default", "another");
+        another.uid = provisor::model::name::Uid("another".into());
+        engine.observe(self.at, Observation::Pod(Arc::new(another.clone())));
+        another.node = Some(NodeName::new("elsewhere"));
+        engine.observe(self.after(seconds), Observation::Pod(Arc::new(another)));
+        engine
+    }
+
+    /// The same after the first pod was told again, and forgot it after so many seconds.
+    fn refused(&self, mut engine: Engine, seconds: i64) -> Engine {
+        let waiting = &self.pods[0];
+        engine.observe(self.after(seconds - 1), Observation::Pod(waiting.clone()));
+        let cleared = Pod { nominated_node: None, ..(**waiting).clone() };
+        engine.observe(self.after(seconds), Observation::Pod(Arc::new(cleared)));
+        engine
+    }
+
     /// The same with a node that has no room left.
     fn crowded(&self) -> Engine {
         let mut stranger = self.bound(&self.pods[0]);
@@ -419,15 +439,8 @@ impl Opened {
 fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
     let mut opened = Opened::of(told());
     let engine = opened.engine.clone();
-    let waiting = opened.pods[0].clone();
     assert_eq!(opened.given_up(&engine), Some(300), "it has not begun");
-    let refused = |mut engine: Engine| {
-        engine.observe(opened.after(1), Observation::Pod(waiting.clone()));
-        let cleared = Pod { nominated_node: None, ..(*waiting).clone() };
-        engine.observe(opened.after(2), Observation::Pod(Arc::new(cleared)));
-        engine
-    };
-    let (of_free, of_taken) = (refused(engine), refused(opened.crowded()));
+    let (of_free, of_taken) = (opened.refused(engine, 5), opened.refused(opened.crowded(), 5));
     assert_eq!(opened.given_up(&of_free), Some(20), "it tried the pod there, and did not want it");
     assert_eq!(opened.given_up(&of_taken), Some(3), "it did, and there is no room left");
     assert_eq!(opened.given_up(&opened.crowded()), Some(3), "others took the room, and nothing else happens");
@@ -439,6 +452,30 @@ fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
     assert_eq!(opened.given_up(&opened.crowded()), Some(33), "ever later");
     opened.bind(3, 90);
     assert_eq!(opened.given_up(&opened.crowded()), Some(60), "and at the latest then");
+}
+
+/// Pods that nobody was told of keep kube-scheduler as busy as others. Whom it has tried for the last time about when the node opened
+/// stands behind all of them.
+#[test]
+fn a_pod_that_forgot_its_node_as_it_opened_is_waited_for_as_long_as_kube_scheduler_is_busy_with_others() {
+    let mut opened = Opened::of(told());
+    let given_up = |refused: Option<i64>, bound: Option<i64>, opened: &Opened| {
+        let mut engine = opened.engine.clone();
+        if let Some(seconds) = refused {
+            engine = opened.refused(engine, seconds);
+        }
+        if let Some(seconds) = bound {
+            engine = opened.bind_another(engine, seconds);
+        }
+        opened.given_up(&engine)
+    };
+    assert_eq!(given_up(Some(4), None, &opened), Some(20), "it has nothing else to do");
+    assert_eq!(given_up(Some(4), Some(15), &opened), Some(35), "it is yet to come to the pod");
+    assert_eq!(given_up(Some(5), Some(15), &opened), Some(20), "it knew that the node was open");
+    assert_eq!(given_up(Some(4), Some(290), &opened), Some(300), "and no longer than that");
+    opened.bind(1, 15);
+    assert_eq!(given_up(None, None, &opened), Some(35));
+    assert_eq!(given_up(None, Some(30), &opened), Some(50), "it goes on with others");
 }
 
 /// What is bought for a pod of a crowd while the others find their places stands empty afterwards.
