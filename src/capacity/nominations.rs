@@ -30,12 +30,16 @@ use crate::model::quantity::{Resources, resource};
 
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
-/// So long it may take kube-scheduler where it has too much to do: none waits longer in its queues. It counts as busy as
-/// long as it has bound none of those that were told since the node is ready, or binds some pod at least every `PATIENCE`.
+/// So long it may take kube-scheduler where it has too much to do: none waits longer in its queues. It counts as busy as long as it
+/// binds a pod of its queue at least every `PATIENCE`; for pods that it has not tried about when the node opened, also as long as it
+/// has bound none of those that were told since.
 const PATIENCE_MOST: SignedDuration = SignedDuration::from_mins(5);
-/// A nomination that was written so long before the node was ready, and stands, was not tried since; one that was cleared so soon
-/// after the node opened may have been tried before kube-scheduler knew of it.
+/// A nomination that was written so long before the node was ready, and stands, was not tried since.
 const EVIDENCE: SignedDuration = SignedDuration::from_secs(5);
+/// One that was cleared so soon after it was decided that the node opens may have been tried before kube-scheduler knew of it.
+const OPENING: SignedDuration = SignedDuration::from_secs(10);
+/// A pod that is bound so long after it was made had to queue, or waited for a node: most others take less than a second.
+const QUEUED: SignedDuration = SignedDuration::from_secs(5);
 /// After so long without another of those that were told being bound, who took whose room is clear.
 const SETTLED: SignedDuration = SignedDuration::from_secs(3);
 /// Nobody waits longer for that, but pods of a crowd: they wait for `PATIENCE_MOST`, because what is bought for each of them while
@@ -68,10 +72,11 @@ pub(crate) struct Nominations {
     stays: BTreeMap<NodeName, Stay>,
 }
 
-/// When kube-scheduler was last seen to bind a pod that had waited.
+/// When kube-scheduler was last seen to bind a pod.
 #[derive(Clone, Copy, Default, Debug)]
 struct LastBound {
-    any: Option<Timestamp>,
+    /// One that had queued.
+    queued: Option<Timestamp>,
     /// One of those that were told.
     told: Option<Timestamp>,
 }
@@ -90,9 +95,9 @@ struct Stay {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum End {
     At(Timestamp),
-    /// When kube-scheduler has bound nobody for a while.
+    /// When kube-scheduler has bound nobody of its queue for a while.
     Idle,
-    /// When it is clear that none of those that were told is bound there any more.
+    /// The same, once it has bound one of those that were told; if the room is taken, as soon as it is clear by whom.
     Settled,
 }
 
@@ -128,7 +133,7 @@ impl KeptRoom {
     }
 
     fn idle(&self, bound: LastBound) -> Timestamp {
-        (bound.any.map_or(self.since, |any| any.max(self.since)) + PATIENCE).min(self.most)
+        (bound.queued.map_or(self.since, |queued| queued.max(self.since)) + PATIENCE).min(self.most)
     }
 }
 
@@ -146,11 +151,11 @@ impl Stay {
         };
         let most = since + PATIENCE_MOST;
         let is_taken = !has_room(node, cluster);
-        let until = |pod: &Pod| match nominations.last_refused(pod, since) {
+        let until = |pod: &Pod| match nominations.refused(pod, since) {
             _ if nominations.is_untried(pod, node) => End::At(most),
             _ if is_taken => End::Settled,
             // It was tried there, and something but room stands against it.
-            Some(refused) if refused >= since + EVIDENCE => End::At(since + PATIENCE),
+            Some(refused) if refused >= since + OPENING => End::At(since + PATIENCE),
             Some(_) => End::Idle,
             None => End::Settled,
         };
@@ -537,8 +542,8 @@ impl Nominations {
         (void, next)
     }
 
-    /// When kube-scheduler last tried the pod since its node is open, and cleared what it was told.
-    fn last_refused(&self, pod: &Pod, since: Timestamp) -> Option<Timestamp> {
+    /// When kube-scheduler was last seen to have cleared what the pod was told, if its node was open or about to open.
+    fn refused(&self, pod: &Pod, since: Timestamp) -> Option<Timestamp> {
         self.told.get(&pod.uid)?.cleared.filter(|cleared| *cleared >= since)
     }
 
@@ -618,9 +623,17 @@ impl Nominations {
         let was_told = self.told.remove(&pod.uid).is_some();
         let has_waited = self.tried.remove(&pod.uid).is_some();
         self.unheard.remove(&pod.key);
-        let bound = Some(now).filter(|_| pod.node.is_some());
-        self.bound.any = bound.filter(|_| has_waited || was_told).or(self.bound.any);
-        self.bound.told = bound.filter(|_| was_told).or(self.bound.told);
+        if pod.node.is_none() {
+            return;
+        }
+        let has_queued =
+            has_waited && !pod.is_daemon() && pod.created.is_some_and(|made| made + QUEUED <= now);
+        if was_told || has_queued {
+            self.bound.queued = Some(now);
+        }
+        if was_told {
+            self.bound.told = Some(now);
+        }
     }
 }
 

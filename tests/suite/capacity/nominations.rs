@@ -393,17 +393,6 @@ impl Opened {
         self.engine.observe(self.after(seconds), Observation::Pod(Arc::new(bound)));
     }
 
-    /// After so many seconds a pod that nobody was told of is bound elsewhere.
-    fn bind_another(&self, mut engine: Engine, seconds: i64) -> Engine {
-        let mut another = Pod { nominated_node: None, ..(*self.pods[0]).clone() };
-        another.key = ObjectKey::new("default", "another");
-        another.uid = provisor::model::name::Uid("another".into());
-        engine.observe(self.at, Observation::Pod(Arc::new(another.clone())));
-        another.node = Some(NodeName::new("elsewhere"));
-        engine.observe(self.after(seconds), Observation::Pod(Arc::new(another)));
-        engine
-    }
-
     /// The same after the first pod was told again, and forgot it after so many seconds.
     fn refused(&self, mut engine: Engine, seconds: i64) -> Engine {
         let waiting = &self.pods[0];
@@ -426,9 +415,33 @@ impl Opened {
 
     /// After how many seconds the first pod waits again.
     fn given_up(&self, engine: &Engine) -> Option<i64> {
+        self.given_up_beside(engine, |pod| pod, &[])
+    }
+
+    /// The same if others that nobody was told of, made half a minute ago or as `as_made` says, are bound elsewhere after so many seconds.
+    /// Time passes as the engine asks for.
+    fn given_up_beside(&self, engine: &Engine, as_made: impl Fn(Pod) -> Pod, bound: &[i64]) -> Option<i64> {
         let mut engine = engine.clone();
+        let others = bound.iter().map(|seconds| {
+            let mut other = Pod { nominated_node: None, ..(*self.pods[0]).clone() };
+            other.key = ObjectKey::new("default", &format!("other-{seconds}"));
+            other.uid = Uid(format!("other-{seconds}").as_str().into());
+            other.created = Some(self.after(seconds - 30));
+            as_made(other)
+        });
+        let others: Vec<Pod> = others.collect();
+        others.iter().for_each(|pod| engine.observe(self.at, Observation::Pod(Arc::new(pod.clone()))));
+        let mut wake_at = Some(self.at);
         (0..400).find(|seconds| {
-            engine.decide(self.after(*seconds));
+            let now = self.after(*seconds);
+            for (pod, _) in others.iter().zip(bound).filter(|(_, at)| *at == seconds) {
+                let pod = Pod { node: Some(NodeName::new("elsewhere")), ..pod.clone() };
+                engine.observe(now, Observation::Pod(Arc::new(pod)));
+                wake_at = Some(now);
+            }
+            if wake_at.is_some_and(|at| at <= now) {
+                wake_at = engine.decide(now).wake_at;
+            }
             engine.cluster().waiting_pods().any(|pod| pod.key == self.pods[0].key)
         })
     }
@@ -440,7 +453,7 @@ fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
     let mut opened = Opened::of(told());
     let engine = opened.engine.clone();
     assert_eq!(opened.given_up(&engine), Some(300), "it has not begun");
-    let (of_free, of_taken) = (opened.refused(engine, 5), opened.refused(opened.crowded(), 5));
+    let (of_free, of_taken) = (opened.refused(engine, 10), opened.refused(opened.crowded(), 1));
     assert_eq!(opened.given_up(&of_free), Some(20), "it tried the pod there, and did not want it");
     assert_eq!(opened.given_up(&of_taken), Some(3), "it did, and there is no room left");
     assert_eq!(opened.given_up(&opened.crowded()), Some(3), "others took the room, and nothing else happens");
@@ -459,23 +472,25 @@ fn a_busy_kube_scheduler_is_waited_for_while_there_is_room() {
 #[test]
 fn a_pod_that_forgot_its_node_as_it_opened_is_waited_for_as_long_as_kube_scheduler_is_busy_with_others() {
     let mut opened = Opened::of(told());
-    let given_up = |refused: Option<i64>, bound: Option<i64>, opened: &Opened| {
-        let mut engine = opened.engine.clone();
-        if let Some(seconds) = refused {
-            engine = opened.refused(engine, seconds);
-        }
-        if let Some(seconds) = bound {
-            engine = opened.bind_another(engine, seconds);
-        }
-        opened.given_up(&engine)
+    let late = opened.refused(opened.engine.clone(), 10);
+    let early = opened.refused(opened.engine.clone(), 9);
+    let queued = |pod: Pod| pod;
+    assert_eq!(opened.given_up(&early), Some(20), "it has nothing else to do");
+    assert_eq!(opened.given_up_beside(&early, queued, &[15]), Some(35), "it is yet to come to the pod");
+    assert_eq!(opened.given_up_beside(&late, queued, &[15]), Some(20), "it knew that the node was open");
+    let on_and_on: Vec<i64> = (0..20).map(|turn| 15 * turn).collect();
+    assert_eq!(opened.given_up_beside(&early, queued, &on_and_on), Some(300), "and no longer than that");
+    let new = |pod: Pod| Pod { created: pod.created.map(|at| at + SignedDuration::from_secs(26)), ..pod };
+    assert_eq!(opened.given_up_beside(&early, new, &[15]), Some(20), "it has no queue");
+    let daemon = |mut pod: Pod| {
+        pod.owners =
+            vec![Owner { kind: "DaemonSet".into(), api_version: "apps/v1".into(), ..pod.owners[0].clone() }];
+        pod
     };
-    assert_eq!(given_up(Some(4), None, &opened), Some(20), "it has nothing else to do");
-    assert_eq!(given_up(Some(4), Some(15), &opened), Some(35), "it is yet to come to the pod");
-    assert_eq!(given_up(Some(5), Some(15), &opened), Some(20), "it knew that the node was open");
-    assert_eq!(given_up(Some(4), Some(290), &opened), Some(300), "and no longer than that");
+    assert_eq!(opened.given_up_beside(&early, daemon, &[15]), Some(20), "there is one for each node");
     opened.bind(1, 15);
-    assert_eq!(given_up(None, None, &opened), Some(35));
-    assert_eq!(given_up(None, Some(30), &opened), Some(50), "it goes on with others");
+    assert_eq!(opened.given_up(&opened.engine), Some(35));
+    assert_eq!(opened.given_up_beside(&opened.engine, queued, &[30]), Some(50), "it goes on with others");
 }
 
 /// What is bought for a pod of a crowd while the others find their places stands empty afterwards.
