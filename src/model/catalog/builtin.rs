@@ -81,8 +81,12 @@ pub fn region_of(zone: Zone) -> Option<&'static str> {
     None
 }
 
-/// The built-in facts of a type, without zones and prices.
+/// The built-in facts of a type, without zones and prices. For one that is not named as those of EC2 are (`m7g.large`) the tables are not
+/// even read, which would cost some megabytes for good.
 pub(super) fn facts_of(name: TypeName) -> Option<&'static TypeFacts> {
+    if !name.as_str().contains('.') {
+        return None;
+    }
     TABLES.types.get(&name).map(|described| &described.facts)
 }
 
