@@ -483,8 +483,7 @@ fn a_pod_that_forgot_its_node_as_it_opened_is_waited_for_as_long_as_kube_schedul
     let new = |pod: Pod| Pod { created: pod.created.map(|at| at + SignedDuration::from_secs(26)), ..pod };
     assert_eq!(opened.given_up_beside(&early, new, &[15]), Some(20), "it has no queue");
     let daemon = |mut pod: Pod| {
-        pod.owners =
-            vec![Owner { kind: "DaemonSet".into(), api_version: "apps/v1".into(), ..pod.owners[0].clone() }];
+        pod.owners = vec![Owner { kind: "DaemonSet".into(), api_version: "apps/v1".into(), ..pod.owners[0] }];
         pod
     };
     assert_eq!(opened.given_up_beside(&early, daemon, &[15]), Some(20), "there is one for each node");
