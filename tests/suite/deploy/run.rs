@@ -125,13 +125,15 @@ fn the_shipped_rights_are_enough_from_a_commit_to_running_pods() {
         let found = plane.api.get(&pods).body;
         has_items(&found, runs) && found["items"].as_array().is_some_and(|pods| pods.len() == 3)
     });
+    // The process may hear of it a little later than we do.
+    let started = "karpenter_pods_startup_duration_seconds_count 3";
+    wait("their start is counted", &|| ask(monitoring, "/metrics").contains(started));
     let scraped = ask(monitoring, "/metrics");
     for line in [
         "karpenter_nodeclaims_created_total{reason=\"provisioned\"",
         "karpenter_cluster_state_synced 1",
         "karpenter_cluster_state_unsynced_time_seconds 0.0",
         "karpenter_cloudprovider_duration_seconds_count{controller=\"nodeclaim.lifecycle\",method=\"Create\",provider=\"simulated\"}",
-        "karpenter_pods_startup_duration_seconds_count 3",
         "karpenter_nodes_allocatable{",
     ] {
         assert!(scraped.contains(line), "no `{line}` in {scraped}");
