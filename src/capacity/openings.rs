@@ -2,8 +2,8 @@
 //!
 //! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
 //! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
-//! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one. A node that comes alone is a
-//! wave of its own, and waits for two requests. A node that one of its pods has forgotten when its wave opens waits for another
+//! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one; the nodes of few pods wait for
+//! each other. A node that comes alone is a wave of its own, and waits for two requests. A node that one of its pods has forgotten when its wave opens waits for another
 //! one. Nodes of a crowd where nobody is told anything open when the others have: larger pods
 //! that are tried meanwhile would take their room.
 
@@ -22,7 +22,7 @@ use crate::model::node::Node;
 const WAVE_MOST: usize = 50;
 /// No node joins a wave that began so long ago, and none of it waits any longer for pods that have heard and forgotten.
 const GATHERING_MOST: SignedDuration = SignedDuration::from_secs(3);
-/// While others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
+/// While many others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
 /// start together.
 const LULL: SignedDuration = SignedDuration::from_millis(250);
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
@@ -298,10 +298,16 @@ impl Wave {
         more
     }
 
-    /// Whether others that keep room are about to be ready, and may still join.
+    /// Whether others that keep room are about to be ready, and may still join. Where all of them would be one wave they are waited for
+    /// longer: whom kube-scheduler tries for the first to open takes what is free there, and not the place that was planned.
     fn gains_others(&self, cluster: &Cluster, now: Timestamp) -> bool {
-        now < (self.joined + LULL).min(self.since + GATHERING_MOST)
-            && cluster.hosts().any(|host| !self.nodes.contains(&host) && is_closed(host, cluster))
+        let is_other = |host: &NodeName| !self.nodes.contains(host) && is_closed(*host, cluster);
+        let mut others = cluster.hosts().filter(is_other).peekable();
+        if now >= self.since + GATHERING_MOST || others.peek().is_none() {
+            return false;
+        }
+        let pods = others.map(|host| cluster.expected_at(host).count()).sum::<usize>();
+        now < self.joined + LULL || self.pods + pods <= WAVE_MOST
     }
 
     /// Whether all have heard. Of many some have always just lost what they were told: in the end it is enough that they did hear.

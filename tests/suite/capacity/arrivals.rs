@@ -434,7 +434,7 @@ fn a_crowd_that_comes_slowly_gets_the_machines_of_one_that_comes_at_once() {
     }
 }
 
-/// Machines that boot quickly, for a ReplicaSet that wants forty pods and makes `made`, ten in a second: when the first and the last of
+/// Machines that boot quickly, for a ReplicaSet that wants sixty pods, too many for one wave, and makes `made`, ten in a second: when the first and the last of
 /// their nodes opened.
 fn opened(made: u32) -> (SignedDuration, SignedDuration) {
     let habits =
@@ -443,7 +443,7 @@ fn opened(made: u32) -> (SignedDuration, SignedDuration) {
     let set = Scalable {
         kind: "ReplicaSet".into(),
         key: ObjectKey::new("default", "late"),
-        replicas: 40,
+        replicas: 60,
         selector: None,
         shape: Arc::new(shape("late", "3500m")),
         is_refused: false,
@@ -459,15 +459,15 @@ fn opened(made: u32) -> (SignedDuration, SignedDuration) {
             }
         }
     });
-    assert_eq!(opened.len(), 20, "two pods fit on each");
-    (opened[0], opened[19])
+    assert_eq!(opened.len(), 30, "two pods fit on each");
+    (opened[0], opened[29])
 }
 
 #[test]
 fn a_node_is_closed_until_those_are_there_for_whom_it_was_bought_or_will_not_come() {
     let millis = SignedDuration::from_millis;
-    let (first, last) = opened(40);
-    assert!(first < millis(3_900) && last >= millis(3_900), "until the last: {first:#} to {last:#}");
-    let (_, last) = opened(20);
-    assert_eq!(last, millis(6_900), "five seconds after the last");
+    let (first, last) = opened(60);
+    assert!(first < millis(5_900) && last >= millis(5_900), "until the last: {first:#} to {last:#}");
+    let (_, last) = opened(30);
+    assert!((7_900..8_000).contains(&last.as_millis()), "five seconds after the last: {last:#}");
 }

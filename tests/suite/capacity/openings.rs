@@ -59,10 +59,16 @@ fn opened_in_order_by(decision: &Decision) -> Vec<NodeName> {
 }
 
 impl Telling {
-    /// The first wave that has pods with `app` on two of its nodes.
+    /// The first wave that has pods with `app` on two of its nodes, while others come: the next of them has room in it, and not
+    /// all have.
     fn of(app: &str) -> Self {
-        (0..50)
-            .find_map(|seed| Self::in_a_crowd(crowd_of(seed, 36, 6), 3, app, 2))
+        (0..200)
+            .find_map(|seed| {
+                let telling = Self::in_a_crowd(crowd_of(seed, 46, 8), 3, app, 2)?;
+                let first = telling.coming().first()?.name;
+                let more = telling.engine.cluster().pods.keys().filter(|pod| telling.is_at(**pod, first));
+                (telling.told.len() + more.count() <= 50).then_some(telling)
+            })
             .expect("large pods are on two nodes in some of the crowds")
     }
 
@@ -304,6 +310,29 @@ fn a_wave_waits_for_nodes_that_are_about_to_be_ready_but_not_for_long() {
     assert_eq!(opened_by(&gone.decide(telling.after(20))), nodes, "nobody comes any more");
 }
 
+/// Whom kube-scheduler tries for the first of them would take what is free there, and another place than planned.
+#[test]
+fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
+    let few = (0..50).find_map(|seed| {
+        let telling = Telling::in_a_crowd(crowd_of(seed, 36, 6), 2, "large", 2)?;
+        (!telling.coming().is_empty()).then_some(telling)
+    });
+    let mut telling = few.expect("large pods are on two nodes in some of the crowds");
+    let (mut all, coming) = (telling.nodes(), telling.coming());
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
+    let mut alone = telling.engine.clone();
+    for millis in [10, 250, 1_000, 2_000] {
+        assert_eq!(opened_by(&alone.decide(telling.after(millis))), BTreeSet::new(), "{millis} ms");
+    }
+    assert_eq!(opened_by(&alone.decide(telling.after(2_010))), all, "none of them is ready by now");
+
+    for node in &coming {
+        assert!(!telling.gets_ready(node, 1_900).is_empty());
+        all.insert(node.name);
+    }
+    assert_eq!(telling.opens(1_950), all, "nobody else comes");
+}
+
 #[test]
 fn a_node_that_gets_ready_while_others_are_told_opens_with_them() {
     let mut telling = Telling::of("large");
@@ -445,7 +474,8 @@ fn a_node_that_its_pods_have_forgotten_opens_with_the_next_wave() {
     assert_eq!(telling.opens_at(3_100), BTreeSet::new(), "it has to know again");
     let mut unlucky = telling.engine.clone();
     telling.remember(forgotten, 3_400);
-    assert_eq!(telling.opens_at(3_400), [forgotten].into());
+    assert_eq!(telling.opens_at(5_090), BTreeSet::new(), "the few others would make one wave with it");
+    assert_eq!(telling.opens_at(5_100), [forgotten].into());
 
     // Another node joins it, and they forget it again: it has been put back once.
     std::mem::swap(&mut telling.engine, &mut unlucky);
