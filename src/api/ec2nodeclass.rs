@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::field::Field;
 use super::{condition, hash, kubelet, metadata};
-use crate::model::class::{AmiFamily, InstanceStorePolicy, NodeClass};
+use crate::model::class::{self, AmiFamily, Holding, InstanceStorePolicy, NodeClass};
+use crate::model::label;
 use crate::model::name::{ClassName, Zone};
 use crate::model::owner::Owner;
 use crate::model::quantity::{Bytes, Quantity};
@@ -99,6 +100,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeClass> {
         is_ready: condition::is_ready(object).unwrap_or(!object.findings().has(super::field::Stage::Runtime)),
         readiness: condition::readiness(object),
         is_deleting: metadata.deleted.is_some(),
+        held: holding(object, annotation(label::annotation::HELD.as_str())),
         ami_family: family,
         kubelet,
         root_volume: root_volume(&spec, family),
@@ -111,6 +113,17 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeClass> {
         hash_version: Some(hash_version),
         spec: Arc::new(spec_value.clone()),
     })
+}
+
+/// What we hold a class for. Others use the same finalizer, so `mark`, an annotation of ours, has to be there, too.
+fn holding(object: &Field<'_, '_>, mark: Option<Symbol>) -> Option<Holding> {
+    let metadata = object.get("metadata");
+    let is_held = metadata.get("finalizers").items().any(|item| item.text() == Some(class::FINALIZER));
+    let of_mark = |mark: Symbol| match mark == Symbol::new(Holding::Profiles.as_str()) {
+        true => Holding::Profiles,
+        false => Holding::Templates,
+    };
+    mark.filter(|_| is_held).map(of_mark)
 }
 
 // --------------------------------------------------------------------------------------------------- selector terms

@@ -79,6 +79,10 @@ pub(crate) fn assume(cluster: &mut Cluster, action: &Action, now: Timestamp) {
         }
         Action::Launch { .. }
         | Action::Terminate { .. }
+        | Action::NameMachine { .. }
+        | Action::HoldClass { .. }
+        | Action::ResolveClass { .. }
+        | Action::ClearClass { .. }
         | Action::NominatePod { .. }
         | Action::Evict { .. }
         | Action::DeletePod { .. }

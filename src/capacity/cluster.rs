@@ -269,6 +269,9 @@ impl Cluster {
             | Observation::TerminateFailed { .. }
             | Observation::Instances(_)
             | Observation::Interruption { .. }
+            | Observation::ClassResolved { .. }
+            | Observation::ClearFailed { .. }
+            | Observation::MachineNamed { .. }
             | Observation::Evicted { .. }
             | Observation::EvictionBlocked { .. }
             | Observation::CarriedOut { .. }

@@ -8,6 +8,7 @@
 mod property;
 mod arriving;
 mod held;
+mod keeping;
 mod explained;
 mod lasting;
 mod memory;
@@ -49,6 +50,7 @@ use super::scheduling::{self, OfferingKey, Supply};
 use super::shortages::Shortages;
 use super::static_capacity;
 use super::termination::{self, Endings};
+use super::upkeep::{Classes, Names, Upkeep};
 use crate::model::action::{Action, ClaimChange, Notice};
 use crate::model::buffer::BufferSource;
 use crate::model::claim::{ConditionType, NodeClaim};
@@ -87,6 +89,8 @@ pub struct EngineSettings {
     pub patience: lifecycle::Patience,
     /// Who we are: whatever is not described by our repository, or made from what is, stays as it is. `None`: everything is ours.
     pub owner: Option<Owner>,
+    /// What is kept beside machines; `None`: others keep it.
+    pub upkeep: Option<Upkeep>,
     /// Mixed into the names of claims, so that two engines never choose the same.
     pub seed: u64,
 }
@@ -133,6 +137,8 @@ pub struct Engine {
     rooms: BTreeMap<ObjectKey, Room>,
     /// Machines that answered too late: nobody wants them any more.
     strays: BTreeSet<ProviderId>,
+    classes: Classes,
+    names: Names,
     notices: BTreeMap<ProviderId, (Timestamp, InterruptionNotice)>,
     /// Claims to give up because the launch found no capacity, or their class is not ready.
     given_up: BTreeMap<ClaimName, GiveUp>,
@@ -184,6 +190,8 @@ impl Engine {
             buffers_changed: BTreeSet::new(),
             rooms: BTreeMap::new(),
             strays: BTreeSet::new(),
+            classes: Classes::default(),
+            names: Names::default(),
             notices: BTreeMap::new(),
             given_up: BTreeMap::new(),
             remarks: Vec::new(),
@@ -244,6 +252,7 @@ impl Engine {
             Observation::Pod(pod) => Observation::Pod(self.nominations.as_counted(pod, at)),
             seen => seen,
         };
+        self.see_kept(at, &seen);
         match &seen {
             Observation::Pod(pod) => self.see_pod(at, pod),
             Observation::PodGone(key) => {
@@ -582,8 +591,13 @@ impl Engine {
     /// Everything that is to be done now.
     pub fn decide(&mut self, now: Timestamp) -> Decision {
         let mut out = Steps::default();
-        if !self.is_synced || self.cluster.catalog.is_none() {
+        if !self.is_synced {
             return Decision { plan: self.plan.clone(), ..Decision::default() };
+        }
+        self.keep_classes(now, &mut out);
+        if self.cluster.catalog.is_none() {
+            let Steps { actions, wake_at, .. } = out;
+            return Decision { actions, wake_at, plan: self.plan.clone(), ..Decision::default() };
         }
         if self.shortages.expire(now) {
             self.revision += 1;
@@ -611,6 +625,7 @@ impl Engine {
         self.disrupt(now, &mut out);
         self.report_overlays(now, &mut out);
         self.report_pools(now, &mut out);
+        self.keep_names(now, &mut out);
         self.tend_openings(now, &mut out);
         self.tend(now, &mut out);
         self.openings.next(now).into_iter().for_each(|at| out.wake(at));
@@ -841,7 +856,7 @@ impl Engine {
             steps.wake(at);
         }
         if let Some(conditions) = marks.conditions.filter(|_| steps.is_idle()) {
-            let message = marks_in_words(claim, &conditions);
+            let message = marking::in_words(claim, &conditions);
             let change = ClaimChange { conditions: Some(conditions), ..ClaimChange::default() };
             steps.push(Action::UpdateClaim { claim: claim.name, change }, "Marked", message);
         }
@@ -865,24 +880,4 @@ impl Engine {
             self.take(steps, now, out);
         }
     }
-}
-
-/// What changed in a claim's marks, for people.
-fn marks_in_words(claim: &NodeClaim, conditions: &crate::model::claim::Conditions) -> String {
-    let mut words = Vec::new();
-    for kind in [ConditionType::Drifted, ConditionType::Consolidatable] {
-        match (claim.conditions.is_true(kind), conditions.is_true(kind)) {
-            (false, true) => {
-                let why = conditions.get(kind).map_or("", |condition| condition.message.as_str());
-                words.push(if why.is_empty() {
-                    kind.as_str().to_string()
-                } else {
-                    format!("{}: {why}", kind.as_str())
-                });
-            }
-            (true, false) => words.push(format!("no longer {}", kind.as_str())),
-            _ => {}
-        }
-    }
-    if words.is_empty() { "its drift has another reason".into() } else { words.join("; ") }
 }

@@ -24,6 +24,7 @@ mod consistency;
 pub mod repair;
 mod nominations;
 mod openings;
+pub mod upkeep;
 mod plans;
 mod termination;
 pub mod static_capacity;

@@ -12,11 +12,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 
-use super::classes::Classes;
 use super::confirm::Listener;
 use super::fleet::fleet_of;
 use super::git_half::{GitHalf, Synced};
-use super::names::Names;
 use super::perform::{Answer, Done, ObjectId, Performer};
 use super::recorder::Recorder;
 use super::standing::Teller;
@@ -96,8 +94,6 @@ pub struct Live<P> {
     git: GitHalf,
     teller: Teller,
     listener: Listener,
-    classes: Classes<P>,
-    names: Names<P>,
     performer: Performer<P>,
     believed: Believed,
     answers: mpsc::UnboundedReceiver<Answer>,
@@ -142,8 +138,6 @@ impl<P: CloudProvider> Live<P> {
         );
         Ok(Self {
             watches,
-            classes: Classes::new(provider.clone(), writer.clone(), permit.clone(), answer_sender.clone()),
-            names: Names::new(provider.clone(), writer.clone(), permit.clone(), answer_sender.clone()),
             performer: Performer::new(writer.clone(), provider.clone(), permit.clone(), answer_sender),
             writer,
             provider,
@@ -190,8 +184,6 @@ impl<P: CloudProvider> Live<P> {
                 biased;
                 () = permit.lost() => return Ended::PermitLost,
                 () = self.performer.tend() => continue,
-                () = self.classes.tend() => {}
-                () = self.names.tend() => {}
                 Some(answer) = self.answers.recv() => {
                     self.answered(answer);
                     for _ in 0..NEWS_MAX {
@@ -289,8 +281,6 @@ impl<P: CloudProvider> Live<P> {
     /// Tells everybody whom it concerns of an object.
     fn hear(&mut self, change: &Change) {
         let now = clock::now();
-        self.classes.observe(change);
-        self.names.observe(change);
         self.git.see(now, change);
         let Some(seen) = &change.observation else { return };
         let cluster = self.engine.cluster();
@@ -372,8 +362,6 @@ impl<P: CloudProvider> Live<P> {
             decision.wake_at = None;
             drop(self.reports.send(Report::Decided(decision)));
         }
-        wakes.push(self.classes.decide(&self.engine, now));
-        wakes.push(self.names.decide(self.engine.cluster(), now));
         if self.fleet_due.is_some_and(|due| due <= now) {
             self.fleet_due = None;
             let fleet = fleet_of(self.engine.cluster());

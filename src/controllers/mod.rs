@@ -3,8 +3,6 @@
 pub mod source;
 mod fleet;
 mod perform;
-mod classes;
-mod names;
 mod git_half;
 mod standing;
 mod confirm;

@@ -4,6 +4,8 @@
 //! machines do not wait for each other. An object that cannot be written ends its row: what was decided after it may rely on it, up to the
 //! moment in which whoever decides hears of it.
 
+mod cloud;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +20,7 @@ use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Planned;
 use crate::capacity::disruption::command::replacements_in;
 use crate::io::clock;
-use crate::io::cloud::{Bought, CloudProvider, Ending, LaunchOrder};
+use crate::io::cloud::CloudProvider;
 use crate::io::kube::apply::{Writer, Written};
 use crate::io::kube::evict::{Eviction, evict};
 use crate::io::kube::lease::Permit;
@@ -27,8 +29,8 @@ use crate::model::action::{Action, ClaimChange, NodeChange, Subject};
 use crate::model::claim::NodeClaim;
 use crate::model::class::NodeClass;
 use crate::model::label::Labels;
-use crate::model::name::{ClaimName, Namespace, NodeName, ObjectKey, PoolName, ProviderId, Uid};
-use crate::model::observation::{LaunchFailure, Observation};
+use crate::model::name::{ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName, ProviderId, Uid};
+use crate::model::observation::Observation;
 use crate::model::symbol::Symbol;
 
 /// Objects written at once. More keep an API server that is short of processors no busier, and everybody else waits the longer for
@@ -61,6 +63,9 @@ enum Row {
     Node(NodeName),
     Instance(ProviderId),
     Pool(PoolName),
+    Class(ClassName),
+    /// All names of machines: nobody waits for them.
+    Names,
     Overlay(Symbol),
     Buffer(ObjectKey),
     Pod(ObjectKey),
@@ -184,6 +189,8 @@ struct Job {
     claim: Option<Arc<NodeClaim>>,
     class: Option<Arc<NodeClass>>,
     uid: Option<Uid>,
+    /// Of a pod that is evicted: what it asks for itself, in seconds.
+    grace: Option<u32>,
     /// Who waits until this is written.
     tells: Vec<oneshot::Sender<()>>,
     /// What has to be written before.
@@ -340,9 +347,19 @@ impl<P: CloudProvider> Performer<P> {
                 Action::Launch { claim, .. } => cluster.claims.get(claim).cloned(),
                 _ => None,
             };
-            let class = claim.as_ref().and_then(|claim| cluster.classes.get(&claim.spec.class.name)).cloned();
+            let class = match &action {
+                Action::ResolveClass { class } | Action::ClearClass { class, .. } => Some(*class),
+                _ => claim.as_ref().map(|claim| claim.spec.class.name),
+            };
+            let class = class.and_then(|class| cluster.classes.get(&class)).cloned();
             let uid = match &action {
-                Action::Publish(notice) => uid_of(notice.subject, cluster),
+                Action::Publish(notice) => self.uid_of(notice.subject, cluster),
+                _ => None,
+            };
+            let grace = match &action {
+                Action::Evict { pod, .. } => {
+                    cluster.pods.get(pod).map(|pod| pod.shape.termination_grace_seconds)
+                }
                 _ => None,
             };
             let (tells, waits_for) = match &action {
@@ -354,7 +371,7 @@ impl<P: CloudProvider> Performer<P> {
                 continue;
             }
             let queue = self.waiting.entry(row).or_default();
-            let job = Job { action, claim, class, uid, tells, waits_for };
+            let job = Job { action, claim, class, uid, grace, tells, waits_for };
             // What was merged into another request is through with that one.
             if let Some(job) = absorb(queue, job) {
                 queue.push_back(job);
@@ -363,6 +380,19 @@ impl<P: CloudProvider> Performer<P> {
         }
         self.start();
         objects
+    }
+
+    fn uid_of(&self, subject: Subject, cluster: &Cluster) -> Option<Uid> {
+        match subject {
+            Subject::Pool(name) => cluster.pools.get(&name).map(|pool| pool.uid),
+            Subject::Class(name) => {
+                let key = ObjectKey { namespace: Namespace::new(""), name: name.0 };
+                self.hands.writer.uid_of(Kind::NodeClass, key)
+            }
+            Subject::Claim(name) => cluster.claims.get(&name).map(|claim| claim.uid),
+            Subject::Node(name) => cluster.nodes.get(&name).map(|node| node.uid),
+            Subject::Pod(key) => cluster.pods.get(&key).map(|pod| pod.uid),
+        }
     }
 
     /// Whether the same has yet to come to its turn: where the API server is slow it is decided again.
@@ -474,7 +504,8 @@ impl<P: CloudProvider> Hands<P> {
         let _urgent = Urgent::one(&job.action, &self.urgent);
         let turns = match &job.action {
             // A cloud takes its time, and nobody else's.
-            Action::Launch { .. } | Action::Terminate { .. } => None,
+            Action::Launch { .. } | Action::Terminate { .. } | Action::NameMachine { .. } => None,
+            Action::ResolveClass { .. } | Action::ClearClass { .. } => None,
             Action::CreateClaim(_) => Some(&self.purchases),
             // Others take its room meanwhile.
             Action::NominatePod { before_opening: false, .. } => Some(&self.renominations),
@@ -508,6 +539,16 @@ impl<P: CloudProvider> Hands<P> {
                 self.terminate(*instance).await;
                 Ok(())
             }
+            Action::NameMachine { claim, machine, node } => {
+                self.name(*claim, *machine, *node).await;
+                Ok(())
+            }
+            Action::HoldClass { class, what } => self.told(writer.hold_class(*class, *what).await),
+            Action::ResolveClass { class } => {
+                self.resolve(*class, job.class.take()).await;
+                Ok(())
+            }
+            Action::ClearClass { class, holding } => self.clear(*class, job.class.take(), *holding).await,
             Action::UpdateNode { node, change } => self.told(writer.change_node(*node, change).await),
             Action::DeleteNode { node } => self.told(writer.delete_node(*node).await),
             Action::FinalizeNode { node } => self.told(writer.finalize_node(*node).await),
@@ -520,7 +561,7 @@ impl<P: CloudProvider> Hands<P> {
                 }
                 Ok(())
             }
-            Action::Evict { pod, uid } => match evict(writer.kube(), *pod, *uid).await {
+            Action::Evict { pod, uid } => match evict(writer.kube(), *pod, *uid, job.grace).await {
                 Ok(Eviction::Granted) => {
                     self.see(Observation::Evicted { pod: *pod });
                     Ok(())
@@ -556,38 +597,6 @@ impl<P: CloudProvider> Hands<P> {
             let _ = teller.send(());
         }
         Ok(())
-    }
-
-    async fn launch(&self, job: &Job) {
-        let Action::Launch { claim: name, options } = &job.action else { return };
-        let key = ObjectKey { namespace: Namespace::new(""), name: name.0 };
-        // The claim may have been made a moment ago: its real uid is the token by which a repetition is recognised.
-        let known = job.claim.as_ref().zip(self.writer.uid_of(Kind::NodeClaim, key));
-        let Some((claim, uid)) = known else { return };
-        let claim = Arc::new(NodeClaim { uid, ..(**claim).clone() });
-        let class = claim.spec.class.name;
-        let answer = match &job.class {
-            None => {
-                let message = format!("there is no {} {class}", claim.spec.class.kind).into();
-                Err(LaunchFailure::ClassNotReady { message })
-            }
-            Some(class) => {
-                let order = LaunchOrder { claim, class: class.clone(), options: options.clone() };
-                self.provider.launch(order).await
-            }
-        };
-        self.see(match answer {
-            Ok(Bought { instance, shortage }) => Observation::Launched { claim: *name, instance, shortage },
-            Err(failure) => Observation::LaunchFailed { claim: *name, failure },
-        });
-    }
-
-    async fn terminate(&self, instance: ProviderId) {
-        self.see(match self.provider.terminate(instance).await {
-            Ok(Ending::UnderWay) => Observation::Terminating { instance },
-            Ok(Ending::Gone) => Observation::Terminated { instance },
-            Err(error) => Observation::TerminateFailed { instance, message: error.to_string().into() },
-        });
     }
 
     fn told(&self, written: Written) -> Result<(), KubeError> {
@@ -633,6 +642,9 @@ fn written_by(action: &Action) -> Option<ObjectId> {
         Action::UpdateNode { node, .. } | Action::DeleteNode { node } | Action::FinalizeNode { node } => {
             Some((Kind::Node, key(node.0)))
         }
+        Action::HoldClass { class, .. } | Action::ClearClass { class, .. } => {
+            Some((Kind::NodeClass, key(class.0)))
+        }
         _ => None,
     }
 }
@@ -665,6 +677,10 @@ fn row_of(action: &Action, cluster: &Cluster) -> Row {
         Action::Terminate { instance } => cluster
             .claim_by_instance(*instance)
             .map_or(Row::Instance(*instance), |claim| Row::Machine(claim.name)),
+        Action::NameMachine { .. } => Row::Names,
+        Action::HoldClass { class, .. }
+        | Action::ResolveClass { class }
+        | Action::ClearClass { class, .. } => Row::Class(*class),
         Action::UpdateNode { node, change } => change.owner.map_or_else(|| of_node(*node), Row::Machine),
         Action::DeleteNode { node } | Action::FinalizeNode { node } => of_node(*node),
         Action::NominatePod { pod, .. } => Row::Pod(*pod),
@@ -677,15 +693,6 @@ fn row_of(action: &Action, cluster: &Cluster) -> Row {
         Action::UpdateOverlay { overlay, .. } => Row::Overlay(*overlay),
         Action::UpdateBuffer { buffer, .. } => Row::Buffer(*buffer),
         Action::Publish(notice) => Row::Notice(notice.subject),
-    }
-}
-
-fn uid_of(subject: Subject, cluster: &Cluster) -> Option<Uid> {
-    match subject {
-        Subject::Pool(name) => cluster.pools.get(&name).map(|pool| pool.uid),
-        Subject::Claim(name) => cluster.claims.get(&name).map(|claim| claim.uid),
-        Subject::Node(name) => cluster.nodes.get(&name).map(|node| node.uid),
-        Subject::Pod(key) => cluster.pods.get(&key).map(|pod| pod.uid),
     }
 }
 
@@ -754,7 +761,15 @@ mod tests {
     use crate::model::taint::Taint;
 
     fn job(action: Action) -> Job {
-        Job { action, claim: None, class: None, uid: None, tells: Vec::new(), waits_for: Vec::new() }
+        Job {
+            action,
+            claim: None,
+            class: None,
+            uid: None,
+            grace: None,
+            tells: Vec::new(),
+            waits_for: Vec::new(),
+        }
     }
 
     fn take(queue: &mut VecDeque<Job>, action: Action) {

@@ -10,9 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::buffer::BufferStatus;
 use super::claim::{Conditions, NodeClaim};
+use super::class::Holding;
 use super::label::Labels;
 use super::money::UsdPerHour;
-use super::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, TypeName, Uid, Zone};
+use super::name::{ClaimName, ClassName, NodeName, ObjectKey, PoolName, ProviderId, TypeName, Uid, Zone};
 use super::offering::CapacityType;
 use super::pool::{HashStamp, NodePool, OverlayConditions, PoolCondition, PoolConditions, PoolUse};
 use super::quantity::Resources;
@@ -45,6 +46,27 @@ pub enum Action {
     },
     Terminate {
         instance: ProviderId,
+    },
+    /// Has people see in the cloud which node and claim a machine is.
+    NameMachine {
+        claim: ClaimName,
+        machine: ProviderId,
+        node: NodeName,
+    },
+
+    /// Has a class stay until [`Self::ClearClass`].
+    HoldClass {
+        class: ClassName,
+        what: Holding,
+    },
+    /// Asks the cloud what a class selects, and writes the answer in its status.
+    ResolveClass {
+        class: ClassName,
+    },
+    /// Deletes what was made for machines of a class, of which there are none any more, and lets the object go.
+    ClearClass {
+        class: ClassName,
+        holding: Holding,
     },
 
     UpdateNode {
@@ -193,6 +215,7 @@ impl PoolChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Subject {
     Pool(PoolName),
+    Class(ClassName),
     Claim(ClaimName),
     Node(NodeName),
     Pod(ObjectKey),
@@ -202,6 +225,7 @@ impl fmt::Display for Subject {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pool(name) => name.fmt(out),
+            Self::Class(name) => name.fmt(out),
             Self::Claim(name) => name.fmt(out),
             Self::Node(name) => name.fmt(out),
             Self::Pod(key) => key.fmt(out),

@@ -84,6 +84,27 @@ pub struct SecurityGroup {
     pub name: Symbol,
 }
 
+/// What a class is held for: what is made for it in the cloud, and has to be cleared away before it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Holding {
+    Templates,
+    /// Instance profiles as well: it has a role, or had one.
+    Profiles,
+}
+
+/// What has a class stay until it is let go; Karpenter's own name for it.
+pub const FINALIZER: &str = "karpenter.k8s.aws/termination";
+
+impl Holding {
+    /// As the annotation `provisor.dev/held` has it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Templates => "templates",
+            Self::Profiles => "profiles",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct NodeClass {
     pub name: ClassName,
@@ -94,6 +115,8 @@ pub struct NodeClass {
     /// The same as its status has it, for pools to repeat; `None`: nobody said anything.
     pub readiness: Option<Condition>,
     pub is_deleting: bool,
+    /// It has our finalizer; `None`: it may go at any time.
+    pub held: Option<Holding>,
     pub ami_family: AmiFamily,
     pub kubelet: KubeletSettings,
     /// Size of the root volume; `None`: the family's default (20 GiB).

@@ -106,6 +106,20 @@ pub enum Observation {
         instance: ProviderId,
         notice: InterruptionNotice,
     },
+    /// What a class selects is in its status; or the cloud or the API server did not answer, and the former status stays.
+    ClassResolved {
+        class: ClassName,
+        is_known: bool,
+    },
+    /// What was made for a class is still there.
+    ClearFailed {
+        class: ClassName,
+        message: Arc<str>,
+    },
+    MachineNamed {
+        claim: ClaimName,
+        naming: Naming,
+    },
 
     // Answers of the API server to our own actions.
     Evicted {
@@ -135,6 +149,17 @@ pub enum Unreadable {
     Pool(PoolName),
     Claim { name: ClaimName, machine: Option<ProviderId> },
     Node { name: NodeName, machine: Option<ProviderId> },
+}
+
+/// What came of naming a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Naming {
+    /// It has its name, or said enough before.
+    Done,
+    /// There is no such machine, or it is not ours.
+    NotThere,
+    /// The cloud refused, or did not answer.
+    Failed,
 }
 
 /// Why a pod that is to be evicted does not go now.

@@ -525,6 +525,7 @@ fn class() -> NodeClass {
         is_ready: true,
         readiness: None,
         is_deleting: false,
+        held: None,
         ami_family: AmiFamily::Al2023,
         kubelet: KubeletSettings::default(),
         root_volume: None,

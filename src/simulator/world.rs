@@ -344,6 +344,11 @@ impl World {
                     self.publish(Observation::Buffer(Arc::new(changed)));
                 }
             }
+            // Its classes have nothing to be asked or cleared away, and nobody looks at its machines.
+            Action::NameMachine { .. }
+            | Action::HoldClass { .. }
+            | Action::ResolveClass { .. }
+            | Action::ClearClass { .. } => {}
             Action::Publish(notice) => self.tell(Happening::Notice(notice.clone())),
         }
     }

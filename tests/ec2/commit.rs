@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::region::{Others, Region, environment, is_true};
 use crate::bench::{EVICTED_UID, POOLS, Running, text};
 use crate::plane::collection_of;
+use crate::story::{GROUPS, Story};
 
 /// So old a machine is before the lack of a claim counts. EC2 tells in whole seconds when it was bought.
 const GRACE_SECONDS: f64 = 29.0;
@@ -34,26 +35,21 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
         "the first line says so: {log}"
     );
 
-    // Fifty pods of two sizes wait, get machines, and run on them.
-    bench.deploy("small", 30, "250m", "512Mi");
-    bench.deploy("large", 20, "1500m", "3Gi");
+    // Fifty pods of three sizes wait, get machines, and run where the plan wanted them.
+    Story::deploy(bench);
     bench.wait("all running", || bench.all_run(50));
     bench.wait("all initialized", || {
         bench.claims().iter().all(|claim| is_true(claim, "Initialized")) && region.are_one_to_one()
     });
     let nodes = bench.nodes();
-    assert!(nodes.len() > 1, "a rollout of one node shows nothing");
+    assert_eq!(nodes.len(), GROUPS.len(), "one machine is bought for each group");
     let names: BTreeSet<&str> = nodes.iter().map(|node| text(node, "/metadata/name")).collect();
     for pod in bench.pods() {
         assert!(names.contains(text(&pod, "/spec/nodeName")), "every pod is on a node of ours");
     }
     assert_eq!(bench.deleted_for_taints(), Vec::<String>::new(), "they came to nodes that were not open");
-    // As in the story with simulated machines: kube-scheduler may place one that it tries while its node opens. These are ready as they
-    // join; of three runs (2026-11-27) none, none and one were counted.
     let log = running.log();
-    let elsewhere = bench.pods_elsewhere(&log);
-    eprintln!("{elsewhere} of 50 pods run elsewhere than planned");
-    assert!(elsewhere <= 10, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
+    assert_eq!(bench.pods_elsewhere(&log), 0, "all pods run where they were planned\n{log}");
     for node in &nodes {
         let label = |key: &str| node["metadata"]["labels"][key].as_str().unwrap_or_default();
         assert_eq!((label("karpenter.sh/nodepool"), label("generation")), ("general", "one"));
@@ -90,8 +86,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     assert!(age > GRACE_SECONDS, "it was {age} seconds old");
 
     // Without pods there are no nodes, claims or machines.
-    bench.scale("small", 0);
-    bench.scale("large", 0);
+    GROUPS.iter().for_each(|(name, ..)| bench.scale(name, 0));
     // Within the budget they go in turns; that a machine has ended is seen when all are listed, every two minutes.
     let is_going = |claim: &Value| claim.pointer("/metadata/deletionTimestamp").is_some();
     bench.wait("all on their way out", || bench.claims().iter().all(is_going));

@@ -8,13 +8,18 @@ use serde_json::{Value, json};
 use super::region::{Region, environment, is_true};
 use crate::bench::text;
 use crate::moments::{Killer, LINGER, Stage};
+use crate::story::{GROUPS, Story};
 
 /// Whoever dies with the lease keeps its successor waiting for 15 seconds: some do, as those of users.
 const WITH_LEASE: usize = 3;
 
 /// A region in which moments last: what was bought shows late, and an answer takes its time.
 fn slow() -> Region {
-    let region = Region::of(&slowly("one"));
+    slow_with(&slowly("one"))
+}
+
+fn slow_with(environment: &str) -> Region {
+    let region = Region::of(environment);
     let delays = json!({ "running": 0.5, "terminated": 0.5, "visible": 1.5, "answered": 0.4 });
     region.control("delays", delays);
     region
@@ -105,6 +110,26 @@ fn twenty_processes_that_are_killed_at_work_buy_and_end_each_machine_once() {
     bench.expect_untouched(&strangers);
     region.expect_others(&others);
     drop(running);
+}
+
+#[test]
+fn the_whole_story_is_told_by_twenty_processes_that_are_killed_at_any_moment() {
+    let region = slow_with(&environment("one"));
+    let (strangers, others) = (region.bench.plant_strangers(), region.plant_others());
+    let machines = || region.machines();
+    let mut killer = Killer::by_chance(&region.bench, &machines);
+    let story = Story {
+        bench: &region.bench,
+        start: &|more| region.start(more),
+        are_one_to_one: &|| region.are_one_to_one(),
+        is_empty: &|| region.is_empty(),
+        second: &environment("two"),
+    };
+    story.tell(&mut killer);
+    killer.expect_struck_by_chance(20);
+    expect_machines(&region, 2 * GROUPS.len());
+    region.bench.expect_untouched(&strangers);
+    region.expect_others(&others);
 }
 
 #[test]

@@ -22,6 +22,8 @@ mod bench;
 #[allow(dead_code, unused_imports, reason = "the suite uses the rest")]
 #[path = "../suite/live/moments.rs"]
 mod moments;
+#[path = "../suite/live/story.rs"]
+mod story;
 mod userdata;
 mod kubelets;
 mod region;

@@ -30,6 +30,7 @@ fn class(family: AmiFamily) -> NodeClass {
         is_ready: true,
         readiness: None,
         is_deleting: false,
+        held: None,
         ami_family: family,
         kubelet: KubeletSettings::default(),
         root_volume: None,

@@ -179,6 +179,26 @@ fn is_sold(labels: &Labels, types: &[InstanceType]) -> bool {
     })
 }
 
+/// What changed in a claim's marks, for people.
+pub(crate) fn in_words(claim: &NodeClaim, conditions: &Conditions) -> String {
+    let mut words = Vec::new();
+    for kind in [ConditionType::Drifted, ConditionType::Consolidatable] {
+        match (claim.conditions.is_true(kind), conditions.is_true(kind)) {
+            (false, true) => {
+                let why = conditions.get(kind).map_or("", |condition| condition.message.as_str());
+                words.push(if why.is_empty() {
+                    kind.as_str().to_string()
+                } else {
+                    format!("{}: {why}", kind.as_str())
+                });
+            }
+            (true, false) => words.push(format!("no longer {}", kind.as_str())),
+            _ => {}
+        }
+    }
+    if words.is_empty() { "its drift has another reason".into() } else { words.join("; ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use super::Engine;
 use crate::capacity::decision::Steps;
 use crate::capacity::disruption::command;
 use crate::model::action::{Action, Notice, Subject};
-use crate::model::name::{ClaimName, ObjectKey};
+use crate::model::name::{ClaimName, ClassName, ObjectKey};
 use crate::model::observation::EvictionBlock;
 use crate::model::symbol::Symbol;
 
@@ -30,6 +30,11 @@ impl Engine {
             }
         };
         self.remark(Subject::Pod(key), true, "FailedDraining", &format!("{meaning}: {message}"));
+    }
+
+    pub(super) fn note_class_stays(&mut self, class: ClassName, message: &str) {
+        let message = format!("It stays until what was made for it is deleted: {message}");
+        self.remark(Subject::Class(class), true, "NodeClassTerminationFailed", &message);
     }
 
     fn remark(&mut self, subject: Subject, is_warning: bool, reason: &'static str, message: &str) {

@@ -277,9 +277,10 @@ fn without_user_data(class: &Arc<NodeClass>) -> Arc<NodeClass> {
 /// Whether an action is a turn in the life of what it is done to, and no bookkeeping that comes again and again.
 pub fn is_turn(done: &Done) -> bool {
     match done.kind() {
-        "UpdatePool" | "UpdateOverlay" | "UpdateBuffer" => false,
+        "UpdatePool" | "UpdateOverlay" | "UpdateBuffer" | "ResolveClass" | "NameMachine" => false,
         "UpdateClaim" => {
-            done.code != "PodEvent" && (done.code != "Marked" || done.why.starts_with("Drifted"))
+            let is_bookkeeping = ["PodEvent", "Named"].contains(&done.code.as_str());
+            !is_bookkeeping && (done.code != "Marked" || done.why.starts_with("Drifted"))
         }
         _ => true,
     }

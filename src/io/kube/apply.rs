@@ -6,24 +6,25 @@
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::intake::{Intake, gone};
 use super::record::{Change, Record, Records};
-use super::{Kind, Kube, KubeError, Resource};
+use super::{Kind, Kube, KubeError, Resource, status};
 use crate::api;
 use crate::model::action::{ClaimChange, LaunchedAs, NodeChange, PoolChange};
 use crate::model::buffer::BufferStatus;
 use crate::model::claim::NodeClaim;
+use crate::model::class::{self, ClassStatus, Holding};
 use crate::model::label::{Labels, annotation};
 use crate::model::name::{ClaimName, ClassName, Namespace, NodeName, ObjectKey, PoolName, Uid};
 use crate::model::pool::OverlayConditions;
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
 
-/// What holds claims and nodes until their machine is gone, and classes until nothing is left of them; Karpenter's own names for it.
+/// What holds claims and nodes until their machine is gone; Karpenter's own name for it.
 const FINALIZER: &str = "karpenter.sh/termination";
-pub const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 /// How often a write is repeated when somebody else was faster.
 const CONFLICTS_MAX: usize = 8;
 
@@ -202,11 +203,11 @@ impl Writer {
     // Classes.
 
     /// Has a class stay until [`Self::finalize_class`], and says on it that this is by us, and what for: others use the same finalizer.
-    pub async fn hold_class(&self, class: ClassName, what: &'static str) -> Written {
+    pub async fn hold_class(&self, class: ClassName, what: Holding) -> Written {
         let body = |record: &Record| {
             let mut metadata = Map::new();
-            put_finalizers(&mut metadata, record, CLASS_FINALIZER, true);
-            metadata.insert("annotations".into(), json!({ annotation::HELD.as_str(): what }));
+            put_finalizers(&mut metadata, record, class::FINALIZER, true);
+            metadata.insert("annotations".into(), json!({ annotation::HELD.as_str(): what.as_str() }));
             metadata.insert("resourceVersion".into(), record.version.0.to_string().into());
             json!({ "metadata": metadata })
         };
@@ -215,6 +216,16 @@ impl Writer {
 
     pub async fn finalize_class(&self, class: ClassName) -> Written {
         self.drop_finalizer(Kind::NodeClass, class.0).await
+    }
+
+    /// Writes what the selectors of a class find, if its status does not say so yet.
+    pub async fn report_class(&self, class: ClassName, found: &ClassStatus, now: Timestamp) -> Written {
+        let resource = Kind::NodeClass.resource();
+        let Some(object) = self.kube.get(resource, None, &class.0).await? else { return Ok(None) };
+        match status::of_class(&object, found, now) {
+            Some(missing) => self.write_status(Kind::NodeClass, class.0, &missing).await,
+            None => Ok(None),
+        }
     }
 
     // Status of pools and classes.
@@ -361,7 +372,7 @@ impl Writer {
     }
 
     async fn drop_finalizer(&self, kind: Kind, name: Symbol) -> Written {
-        let ours = if kind == Kind::NodeClass { CLASS_FINALIZER } else { FINALIZER };
+        let ours = if kind == Kind::NodeClass { class::FINALIZER } else { FINALIZER };
         let written = self.write_on_version(kind, name, |record| without_finalizer(record, ours)).await?;
         // Nothing holds it any more, so this was its end.
         let is_held = |record: &Record| !record.finalizers.is_empty() || !record.is_deleting;

@@ -29,6 +29,7 @@ pub async fn publish(
     let cluster = |name| ObjectKey { namespace: Namespace::new(""), name };
     let (kind, key) = match notice.subject {
         Subject::Pool(name) => (Kind::NodePool, cluster(name.0)),
+        Subject::Class(name) => (Kind::NodeClass, cluster(name.0)),
         Subject::Claim(name) => (Kind::NodeClaim, cluster(name.0)),
         Subject::Node(name) => (Kind::Node, cluster(name.0)),
         Subject::Pod(key) => (Kind::Pod, key),

@@ -1,6 +1,7 @@
 //! Asking a pod to go: the eviction API weighs disruption budgets, and the uid keeps a successor of the same name safe.
 
-use serde_json::json;
+use k8s_openapi::api::policy::v1::Eviction as Request;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 
 use super::{Kind, Kube, KubeError};
 use crate::model::name::{ObjectKey, Uid};
@@ -17,20 +18,32 @@ pub enum Eviction {
     Blocked(EvictionBlock, String),
 }
 
-/// Asks that `pod` be evicted. It gets the grace that it asks for itself: who has less time is deleted, not evicted.
-pub async fn evict(kube: &Kube, pod: ObjectKey, uid: Uid) -> Result<Eviction, KubeError> {
-    let eviction = json!({
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": { "name": pod.name.as_str(), "namespace": pod.namespace.as_str() },
-        "deleteOptions": { "preconditions": { "uid": uid.as_str() } },
-    });
+/// Asks that `pod` be evicted, with `grace` seconds to end: as many as it asks for itself, for who has less time is deleted, not
+/// evicted.
+pub async fn evict(kube: &Kube, pod: ObjectKey, uid: Uid, grace: Option<u32>) -> Result<Eviction, KubeError> {
+    let eviction = serde_json::to_value(request(pod, uid, grace)).expect("it has only texts and numbers");
     let resource = Kind::Pod.resource();
     let below = (pod.name.as_str(), "eviction");
     match kube.create_below(resource, Some(pod.namespace.as_str()), below, &eviction).await {
         Ok(_) => Ok(Eviction::Granted),
         Err(error) => judge(error),
     }
+}
+
+fn request(pod: ObjectKey, uid: Uid, grace: Option<u32>) -> Request {
+    let preconditions = Preconditions { uid: Some(uid.as_str().into()), resource_version: None };
+    let options = DeleteOptions {
+        // Zero would be no eviction but an end without a word; who asks for that gets it by asking for nothing here.
+        grace_period_seconds: grace.filter(|seconds| *seconds > 0).map(i64::from),
+        preconditions: Some(preconditions),
+        ..DeleteOptions::default()
+    };
+    let metadata = ObjectMeta {
+        name: Some(pod.name.as_str().into()),
+        namespace: Some(pod.namespace.as_str().into()),
+        ..ObjectMeta::default()
+    };
+    Request { delete_options: Some(options), metadata }
 }
 
 /// What an error of the API server means for the pod.
@@ -47,7 +60,25 @@ fn judge(error: KubeError) -> Result<Eviction, KubeError> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn an_eviction_is_of_one_pod_alone_and_gives_it_its_own_time() {
+        let body = |grace| {
+            let request = request(ObjectKey::new("default", "web"), Uid::new("web-uid"), grace);
+            serde_json::to_value(request).unwrap()
+        };
+        let wanted = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": { "name": "web", "namespace": "default" },
+            "deleteOptions": { "gracePeriodSeconds": 90, "preconditions": { "uid": "web-uid" } },
+        });
+        assert_eq!(body(Some(90)), wanted);
+        assert_eq!(body(Some(0))["deleteOptions"].get("gracePeriodSeconds"), None);
+    }
 
     fn refused(code: u16, reason: &str, message: &str) -> KubeError {
         let what = "evicting Pod default/web".to_owned();

@@ -27,6 +27,7 @@ mod registration;
 mod buffers;
 mod status;
 mod property;
+mod upkeep;
 mod unreadable;
 mod kept;
 mod explanations;

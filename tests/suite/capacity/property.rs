@@ -42,7 +42,11 @@ fn written(engine: &mut Engine, town: &Town) -> BTreeSet<String> {
                 Action::DeleteClaim { claim }
                 | Action::UpdateClaim { claim, .. }
                 | Action::FinalizeClaim { claim }
+                | Action::NameMachine { claim, .. }
                 | Action::Launch { claim, .. } => claim.to_string(),
+                Action::HoldClass { class, .. }
+                | Action::ResolveClass { class }
+                | Action::ClearClass { class, .. } => class.to_string(),
                 Action::UpdateNode { node, .. }
                 | Action::DeleteNode { node }
                 | Action::FinalizeNode { node } => node.to_string(),

@@ -191,6 +191,7 @@ pub fn class(name: &str) -> NodeClass {
             since: Some(at(BORN)),
         }),
         is_deleting: false,
+        held: None,
         ami_family: AmiFamily::Al2023,
         kubelet: KubeletSettings::default(),
         root_volume: None,

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::bench::{Bench, environment, is_true, text};
 use super::moments::{Killer, LINGER, Stage};
+use super::story::Story;
 
 /// So long a machine takes to join: most kills are to hit something on its way.
 const BOOT: &str = "2s";
@@ -76,6 +77,25 @@ fn twenty_processes_that_are_killed_at_work_come_to_the_same_end() {
     bench.expect_moved_once(4 * bought);
     bench.expect_untouched(&strangers);
     drop(running);
+}
+
+#[test]
+fn the_whole_story_is_told_by_twenty_processes_that_are_killed_at_any_moment() {
+    let bench = Bench::new();
+    let strangers = bench.plant_strangers();
+    let none = || Vec::new();
+    let mut killer = Killer::by_chance(&bench, &none);
+    let are_one_to_one = || bench.claims().len() == bench.nodes().len();
+    let story = Story {
+        bench: &bench,
+        start: &|more| bench.start_as(0, BOOT, more),
+        are_one_to_one: &are_one_to_one,
+        is_empty: &|| bench.pods().is_empty() && bench.nodes().is_empty() && bench.claims().is_empty(),
+        second: &environment("two"),
+    };
+    story.tell(&mut killer);
+    killer.expect_struck_by_chance(20);
+    bench.expect_untouched(&strangers);
 }
 
 /// So many claims were ever made.

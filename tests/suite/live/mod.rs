@@ -2,6 +2,7 @@
 
 mod bench;
 mod moments;
+mod story;
 mod chronicle;
 mod kubelets;
 mod replicas;

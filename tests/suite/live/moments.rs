@@ -1,9 +1,10 @@
 //! Moments at which a process is killed: while it is at work, and what was under way then.
 //!
-//! A process that dies before it did anything shows nothing. So each does something first, and then dies: as soon as a certain
-//! thing is under way, or a moment later that looks like chance and is the same in every run.
+//! A process that dies before it did anything shows nothing. So most do something first, and then die: as soon as a certain
+//! thing is under way, or a moment later that looks like chance and is the same in every run. In others chance alone decides.
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -51,6 +52,15 @@ impl<'b> Killer<'b> {
         Self { bench, machines, chance: seed, struck: Vec::new() }
     }
 
+    /// At other moments in every run. They are told; the variable `KILLS_SEED` has them again.
+    pub fn by_chance(bench: &'b Bench, machines: &'b dyn Fn() -> Vec<Value>) -> Self {
+        let given =
+            std::env::var("KILLS_SEED").ok().map(|seed| seed.parse().expect("KILLS_SEED is a number"));
+        let seed = given.unwrap_or_else(|| RandomState::new().hash_one(()));
+        eprintln!("moments of KILLS_SEED={seed}");
+        Self::new(bench, seed, machines)
+    }
+
     /// Kills `running`, which was started just now, while `stage` is under way, or at a moment of chance after its first
     /// writes and after something is under way.
     #[track_caller]
@@ -91,7 +101,18 @@ impl<'b> Killer<'b> {
         eprintln!("killed {after:?} after it was started");
     }
 
-    fn draw(&mut self, below: u64) -> u64 {
+    /// Kills `running`, which was started just now, at a moment before `longest` that nothing but chance decides.
+    pub fn strike_at_chance(&mut self, running: Running, longest: Duration) {
+        let after = Duration::from_millis(self.draw(longest.as_millis() as u64));
+        std::thread::sleep(after);
+        let under_way = self.under_way();
+        running.kill();
+        eprintln!("kill {} {after:?} after the start: {under_way:?}", self.struck.len() + 1);
+        self.struck.push(under_way);
+    }
+
+    /// Below `below`.
+    pub fn draw(&mut self, below: u64) -> u64 {
         self.chance =
             self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.chance >> 33) % below
@@ -127,6 +148,13 @@ impl<'b> Killer<'b> {
             }
         }
         seen
+    }
+
+    /// So many processes died at moments of chance, enough of them at work that it shows something.
+    pub fn expect_struck_by_chance(&self, times: usize) {
+        assert_eq!(self.struck.len(), times);
+        let at_work = self.struck.iter().filter(|seen| !seen.is_empty()).count();
+        assert!(at_work >= times / 4, "only {at_work} of {times}: {:?}", self.struck);
     }
 
     /// So many processes died, in each of these stages at least one, and none while nothing was under way.

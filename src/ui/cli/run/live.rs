@@ -12,6 +12,7 @@ use super::commits::Commits;
 use super::ec2::Ec2Args;
 use super::{Args, Said, deadline, listen, not_understood, typed};
 use crate::capacity::engine::EngineSettings;
+use crate::capacity::upkeep::Upkeep;
 use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
 use crate::controllers::recorder::{Recorder, RecordingSettings};
 use crate::gitops::policy::{SyncMode, SyncPolicy};
@@ -333,8 +334,14 @@ async fn keep<P: CloudProvider>(
                 counted.see(clock::now(), seen);
                 listener(seen);
             });
-            let engine =
-                EngineSettings { foresees_pods: true, nominates: true, owner: Some(owner), ..engine.clone() };
+            let upkeep = if provider.has_belongings() { Upkeep::Belongings } else { Upkeep::Classes };
+            let engine = EngineSettings {
+                foresees_pods: true,
+                nominates: true,
+                owner: Some(owner),
+                upkeep: Some(upkeep),
+                ..engine.clone()
+            };
             let recording = recording.clone().map(|place| RecordingSettings {
                 place,
                 run: run_now(),
