@@ -154,9 +154,11 @@ pub(crate) fn read_shape(
         has_resource_claims: asks_for_devices(spec),
         priority: priorities.of(spec),
         scheduler_name: spec.get("schedulerName").symbol().unwrap_or(Symbol::new(SCHEDULER_DEFAULT)),
-        termination_grace_seconds: grace
-            .and_then(|seconds| seconds.try_into().ok())
-            .unwrap_or(GRACE_SECONDS_DEFAULT),
+        // Less than nothing counts as a second, as an API server has it.
+        termination_grace_seconds: grace.map_or(GRACE_SECONDS_DEFAULT, |seconds| match seconds {
+            ..0 => 1,
+            seconds => u32::try_from(seconds).unwrap_or(u32::MAX),
+        }),
         do_not_disrupt: annotated(*annotation::DO_NOT_DISRUPT).map(Symbol::new),
         deletion_cost: annotated(*annotation::POD_DELETION_COST)
             .and_then(|text| text.parse().ok())

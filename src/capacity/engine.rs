@@ -391,7 +391,7 @@ impl Engine {
                 self.notices.insert(*instance, (at, *notice));
             }
             Observation::CarriedOut { claims, nodes } => self.unconfirmed.carried_out(claims, nodes, at),
-            Observation::ActionFailed { subject, .. } => {
+            Observation::ActionFailed { subject, .. } if !keeping::is_class(subject) => {
                 if let Some(pod) = subject.strip_prefix("Pod ").and_then(|name| name.split_once('/')) {
                     let pod = ObjectKey::new(pod.0, pod.1);
                     self.endings.refused(pod, at);
@@ -596,7 +596,9 @@ impl Engine {
         }
         self.keep_classes(now, &mut out);
         if self.cluster.catalog.is_none() {
-            let Steps { actions, wake_at, .. } = out;
+            self.tell_remarks(&mut out);
+            let Steps { mut actions, wake_at, .. } = out;
+            self.told.keep_news(&mut actions, now);
             return Decision { actions, wake_at, plan: self.plan.clone(), ..Decision::default() };
         }
         if self.shortages.expire(now) {
@@ -647,12 +649,8 @@ impl Engine {
             self.shortages.next_end().filter(|_| self.cluster.has_waiting_pods()),
         ];
         let wake_at = wakes.into_iter().flatten().min().map(|at| at.max(now));
-        let told = &mut self.told;
         let mut actions = out.actions;
-        actions.retain(|planned| match &planned.action {
-            Action::Publish(notice) => told.is_news(notice, now),
-            _ => true,
-        });
+        self.told.keep_news(&mut actions, now);
         let (stays, notices) = self.disrupting.held.take_news();
         actions.extend(notices);
         actions.extend(self.disrupting.explained.take_notices());

@@ -3,8 +3,8 @@
 //! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
 //! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one; the nodes of few pods wait for
-//! each other. A node that comes alone is a wave of its own, and waits for two requests. A node that one of its pods has forgotten when its wave opens waits for another
-//! one. Nodes of a crowd where nobody is told anything open when the others have: larger pods
+//! each other. A node that comes alone is a wave of its own, and waits for two requests. A node that one of its pods has forgotten
+//! when its wave opens waits for another one. Nodes of a crowd where nobody is told anything open when the others have: larger pods
 //! that are tried meanwhile would take their room.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +25,8 @@ const GATHERING_MOST: SignedDuration = SignedDuration::from_secs(3);
 /// While many others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
 /// start together.
 const LULL: SignedDuration = SignedDuration::from_millis(250);
+/// A kubelet that has joined is usually ready within so long: it starts its network first.
+const BOOT_USUAL: SignedDuration = SignedDuration::from_secs(30);
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
 /// left takes a second.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
@@ -301,13 +303,20 @@ impl Wave {
     /// Whether others that keep room are about to be ready, and may still join. Where all of them would be one wave they are waited for
     /// longer: whom kube-scheduler tries for the first to open takes what is free there, and not the place that was planned.
     fn gains_others(&self, cluster: &Cluster, now: Timestamp) -> bool {
-        let is_other = |host: &NodeName| !self.nodes.contains(host) && is_closed(*host, cluster);
-        let mut others = cluster.hosts().filter(is_other).peekable();
-        if now >= self.since + GATHERING_MOST || others.peek().is_none() {
+        if now >= self.since + GATHERING_MOST {
             return false;
         }
-        let pods = others.map(|host| cluster.expected_at(host).count()).sum::<usize>();
-        now < self.joined + LULL || self.pods + pods <= WAVE_MOST
+        let is_other = |host: &NodeName| !self.nodes.contains(host) && is_closed(*host, cluster);
+        let mut others = cluster.hosts().filter(is_other);
+        if now < self.joined + LULL {
+            return others.next().is_some();
+        }
+        let (mut pods, mut is_one_soon_ready) = (self.pods, false);
+        for other in others {
+            pods += cluster.expected_at(other).count();
+            is_one_soon_ready |= is_young(other, cluster, now);
+        }
+        is_one_soon_ready && pods <= WAVE_MOST
     }
 
     /// Whether all have heard. Of many some have always just lost what they were told: in the end it is enough that they did hear.
@@ -327,6 +336,12 @@ impl Wave {
 
 fn is_closed(node: NodeName, cluster: &Cluster) -> bool {
     is_there(node, cluster) && cluster.nodes.get(&node).is_some_and(|node| lifecycle::is_closed(node))
+}
+
+/// Whether it joined so lately that it is still expected to get ready soon.
+fn is_young(node: NodeName, cluster: &Cluster, now: Timestamp) -> bool {
+    let joined = cluster.nodes.get(&node).and_then(|node| node.created);
+    joined.is_some_and(|joined| now.duration_since(joined) < BOOT_USUAL)
 }
 
 fn could_open(node: NodeName, cluster: &Cluster) -> bool {

@@ -64,6 +64,8 @@ enum Row {
     Instance(ProviderId),
     Pool(PoolName),
     Class(ClassName),
+    /// What the cloud has of a class: it may take long to answer, and the object waits for none of it.
+    Belongings(ClassName),
     /// All names of machines: nobody waits for them.
     Names,
     Overlay(Symbol),
@@ -642,9 +644,7 @@ fn written_by(action: &Action) -> Option<ObjectId> {
         Action::UpdateNode { node, .. } | Action::DeleteNode { node } | Action::FinalizeNode { node } => {
             Some((Kind::Node, key(node.0)))
         }
-        Action::HoldClass { class, .. } | Action::ClearClass { class, .. } => {
-            Some((Kind::NodeClass, key(class.0)))
-        }
+        Action::HoldClass { class, .. } => Some((Kind::NodeClass, key(class.0))),
         _ => None,
     }
 }
@@ -656,6 +656,9 @@ fn subject_of(action: &Action) -> Option<String> {
     }
     match action {
         Action::Evict { pod, .. } | Action::DeletePod { pod, .. } => Some(format!("Pod {pod}")),
+        Action::ResolveClass { class } | Action::ClearClass { class, .. } => {
+            Some(format!("EC2NodeClass {class}"))
+        }
         Action::UpdatePool { pool, .. } => Some(format!("NodePool {pool}")),
         Action::UpdateOverlay { overlay, .. } => Some(format!("NodeOverlay {overlay}")),
         Action::UpdateBuffer { buffer, .. } => Some(format!("CapacityBuffer {buffer}")),
@@ -678,9 +681,8 @@ fn row_of(action: &Action, cluster: &Cluster) -> Row {
             .claim_by_instance(*instance)
             .map_or(Row::Instance(*instance), |claim| Row::Machine(claim.name)),
         Action::NameMachine { .. } => Row::Names,
-        Action::HoldClass { class, .. }
-        | Action::ResolveClass { class }
-        | Action::ClearClass { class, .. } => Row::Class(*class),
+        Action::HoldClass { class, .. } => Row::Class(*class),
+        Action::ResolveClass { class } | Action::ClearClass { class, .. } => Row::Belongings(*class),
         Action::UpdateNode { node, change } => change.owner.map_or_else(|| of_node(*node), Row::Machine),
         Action::DeleteNode { node } | Action::FinalizeNode { node } => of_node(*node),
         Action::NominatePod { pod, .. } => Row::Pod(*pod),

@@ -7,20 +7,30 @@ use jiff::Timestamp;
 use super::Engine;
 use crate::capacity::decision::Steps;
 use crate::capacity::upkeep::{Asked, Upkeep};
+use crate::model::action::Subject;
 use crate::model::class::NodeClass;
 use crate::model::name::ClassName;
 use crate::model::observation::Observation;
 
-/// What the API server says a class is, where something could not be written on one.
+/// How the subject of a failure begins that is about a class.
 const CLASS: &str = "EC2NodeClass ";
+
+/// Whether a failure is about a class: pools and others may have the same name.
+pub(super) fn is_class(subject: &str) -> bool {
+    subject.starts_with(CLASS)
+}
 
 impl Engine {
     /// Takes in what matters for it.
     pub(super) fn see_kept(&mut self, at: Timestamp, seen: &Observation) {
         let Some(upkeep) = self.settings.upkeep else { return };
         match seen {
-            Observation::Class(_) | Observation::Pool(_) | Observation::PoolGone(_) => self.classes.touch(),
-            Observation::ClassGone(name) => self.classes.forget(*name),
+            Observation::Class(class) => self.classes.see(self.cluster.classes.get(&class.name), class),
+            Observation::Pool(_) | Observation::PoolGone(_) => self.classes.touch(),
+            Observation::ClassGone(name) => {
+                self.classes.forget(*name);
+                self.told.forget(Subject::Class(*name));
+            }
             Observation::ClassResolved { class, is_known } => {
                 self.classes.resolved(*class, *is_known, at);
             }

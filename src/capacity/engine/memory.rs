@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
+use crate::capacity::decision::Planned;
 use crate::capacity::scheduling::{Ground, Supply};
 use crate::model::action::{Action, Notice, Subject};
 use crate::model::claim::{ConditionType, NodeClaim};
@@ -66,6 +67,19 @@ impl fmt::Debug for Prepared {
 pub(super) struct Told(BTreeMap<(Subject, Symbol), (Arc<str>, Timestamp)>);
 
 impl Told {
+    /// Leaves out of `actions` what was told already.
+    pub fn keep_news(&mut self, actions: &mut Vec<Planned>, now: Timestamp) {
+        actions.retain(|planned| match &planned.action {
+            Action::Publish(notice) => self.is_news(notice, now),
+            _ => true,
+        });
+    }
+
+    /// It is gone: another one of its name is told of anew.
+    pub fn forget(&mut self, gone: Subject) {
+        self.0.retain(|(subject, _), _| *subject != gone);
+    }
+
     /// Whether `notice` says something new; it counts as told from now on.
     pub fn is_news(&mut self, notice: &Notice, now: Timestamp) -> bool {
         let key = (notice.subject, notice.reason);

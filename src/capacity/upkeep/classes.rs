@@ -17,8 +17,8 @@ use crate::model::name::ClassName;
 const REPEAT: SignedDuration = SignedDuration::from_mins(5);
 /// How soon after the cloud or the API server refused something it is tried again.
 const RETRY: SignedDuration = SignedDuration::from_secs(15);
-/// How long an answer may take before it counts as lost.
-const PATIENCE: SignedDuration = SignedDuration::from_mins(1);
+/// How long an answer may take before it counts as lost. A cloud that cannot be reached is given up after minutes.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 /// How often is looked whether a deleted class has still claims.
 const CLAIMS_PERIOD: SignedDuration = SignedDuration::from_secs(2);
 /// Upstream's word for a class that has still claims.
@@ -50,6 +50,18 @@ pub(crate) enum Asked {
 }
 
 impl Classes {
+    /// What was waited for on it has come, or does not matter any more, if it is another than `known`.
+    pub fn see(&mut self, known: Option<&Arc<NodeClass>>, class: &NodeClass) {
+        let is_other = known.is_none_or(|known| {
+            (known.held, known.is_deleting) != (class.held, class.is_deleting)
+                || !is_same(&known.spec, &class.spec)
+        });
+        if let Some(remembered) = self.known.get_mut(&class.name).filter(|_| is_other) {
+            remembered.later = None;
+        }
+        self.touch();
+    }
+
     /// A class, or whose it is, may be another than before.
     pub fn touch(&mut self) {
         self.has_changed = true;

@@ -15,6 +15,8 @@ use crate::model::symbol::Symbol;
 
 /// Names are given at most so often: calls that change something are few, and machines are bought by the same.
 const PERIOD: SignedDuration = SignedDuration::from_secs(1);
+/// How long an answer may take before it counts as lost. A cloud that cannot be reached is given up after minutes.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 /// How soon after the cloud refused one it is asked again, and how soon for another: what it refuses may be all of them.
 const RETRY: SignedDuration = SignedDuration::from_mins(5);
 const PAUSE: SignedDuration = SignedDuration::from_mins(1);
@@ -52,14 +54,12 @@ impl Names {
             self.next = Some(now + if naming == Naming::Failed { PAUSE } else { PERIOD });
         }
         match naming {
-            Naming::Done => {
-                self.named.push(claim);
-                // Should it not be written, the name is given once more.
-                self.unnamed.insert(claim, Some(now + RETRY));
-            }
+            // Should it not be written, the name is given once more.
+            Naming::Done if self.unnamed.contains_key(&claim) => self.named.push(claim),
             Naming::NotThere => self.forget(claim),
-            Naming::Failed => drop(self.unnamed.insert(claim, Some(now + RETRY))),
+            Naming::Done | Naming::Failed => {}
         }
+        self.unnamed.entry(claim).and_modify(|later| *later = Some(now + RETRY));
     }
 
     /// Names the next machine, if it is time.
@@ -90,14 +90,14 @@ impl Names {
         };
         // One at a time; an answer that takes longer counts as lost.
         self.asked = Some(claim);
-        self.next = Some(now + PAUSE);
-        self.unnamed.insert(claim, Some(now + RETRY));
+        self.next = Some(now + PATIENCE);
+        self.unnamed.insert(claim, Some(now + PATIENCE));
         steps.push(
             Action::NameMachine { claim, machine, node },
             "Naming",
             "its node is known, and people look for its name",
         );
-        steps.wake(now + PAUSE);
+        steps.wake(now + PATIENCE);
     }
 }
 

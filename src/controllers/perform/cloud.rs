@@ -81,7 +81,6 @@ impl<P: CloudProvider> Hands<P> {
             );
         }
         if let Err(error) = self.provider.clear(class, had_role).await {
-            tracing::warn!("what was made for EC2NodeClass {name} is not deleted: {error}");
             self.see(Observation::ClearFailed { class: name, message: error.to_string().into() });
             return Ok(());
         }

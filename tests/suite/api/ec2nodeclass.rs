@@ -1,7 +1,7 @@
 //! EC2NodeClass: what an API server takes.
 
 use provisor::api;
-use provisor::model::class::{AmiFamily, InstanceStorePolicy};
+use provisor::model::class::{AmiFamily, Holding, InstanceStorePolicy};
 use provisor::model::quantity::Bytes;
 use serde_json::{Value, json};
 
@@ -23,6 +23,20 @@ fn refuses_term(list: &str, term: Value, path: &str) {
         path => format!("spec.{list}[0].{path}"),
     };
     refuses(&class_with(list, json!([term])), &path);
+}
+
+/// Karpenter holds its classes by the same finalizer.
+#[test]
+fn a_class_is_held_by_us_if_the_finalizer_is_there_and_says_for_what() {
+    let held = |finalizers: Value, mark: Value| {
+        let marked = with(class(), "metadata/annotations", json!({ "provisor.dev/held": mark }));
+        parse_class(&with(marked, "metadata/finalizers", finalizers)).held
+    };
+    let ours = || json!(["somebody/else", "karpenter.k8s.aws/termination"]);
+    assert_eq!(held(ours(), json!("profiles")), Some(Holding::Profiles));
+    assert_eq!(held(ours(), json!("templates")), Some(Holding::Templates));
+    assert_eq!(held(json!(["somebody/else"]), json!("profiles")), None);
+    assert_eq!(parse_class(&with(class(), "metadata/finalizers", ours())).held, None);
 }
 
 /// Rows: AWS-001, AWS-002, AWS-003, AWS-004, AWS-005, AWS-006, AWS-007

@@ -161,3 +161,17 @@ fn label_selectors_come_out_as_terms() {
     assert!(!selector.selects(&[("app".into(), "web".into())].into()));
     assert_eq!(spread.match_label_keys, ["pod-template-hash".into()]);
 }
+
+/// An eviction gives a pod the time that it asks for itself: none may come out shorter than it is written.
+#[test]
+fn a_pod_asks_for_its_own_time_to_end() {
+    let asked = |seconds: Value| {
+        let spec = json!({ "containers": [], "terminationGracePeriodSeconds": seconds });
+        parse_pod(&pod(spec)).shape.termination_grace_seconds
+    };
+    assert_eq!(asked(json!(0)), 0);
+    assert_eq!(asked(json!(90)), 90);
+    assert_eq!(asked(json!(9_999_999_999_i64)), u32::MAX);
+    assert_eq!(asked(json!(-5)), 1);
+    assert_eq!(asked(Value::Null), 30);
+}

@@ -8,7 +8,7 @@ use provisor::capacity::upkeep::Upkeep;
 use provisor::model::action::{Action, Subject};
 use provisor::model::class::{Holding, NodeClass};
 use provisor::model::label::annotation;
-use provisor::model::name::{ClaimName, ClassName};
+use provisor::model::name::{ClaimName, ClassName, PoolName};
 use provisor::model::observation::{Naming, Observation};
 use provisor::model::owner::Owner;
 use serde_json::json;
@@ -69,26 +69,22 @@ fn what_a_class_selects_is_asked_again_every_five_minutes_sooner_without_an_answ
     let mut engine = town.engine();
     let after = |seconds| town.now + SignedDuration::from_secs(seconds);
     let ask = "ask about default".to_owned();
-    assert_eq!(upkeep_in(&mut engine, town.now, 0..50), [(0, ask.clone())]);
-    assert_eq!(upkeep_in(&mut engine, town.now, 50..100), [(60, ask.clone())], "the answer was lost");
+    assert_eq!(upkeep_in(&mut engine, town.now, 0..590), [(0, ask.clone())]);
+    assert_eq!(upkeep_in(&mut engine, town.now, 590..700), [(600, ask.clone())], "the answer was lost");
 
-    engine.observe(after(100), resolved(false));
-    assert_eq!(upkeep_in(&mut engine, town.now, 100..150), [(115, ask.clone())], "nobody answered");
+    engine.observe(after(700), resolved(false));
+    assert_eq!(upkeep_in(&mut engine, town.now, 700..750), [(715, ask.clone())], "nobody answered");
 
-    engine.observe(after(150), resolved(true));
-    let decision = engine.decide(after(150));
-    assert!(
-        decision.wake_at.is_some_and(|at| at <= after(450)),
-        "it asks to be woken: {:?}",
-        decision.wake_at
-    );
-    assert_eq!(upkeep_in(&mut engine, town.now, 150..500), [(450, ask.clone())]);
+    engine.observe(after(750), resolved(true));
+    let decision = engine.decide(after(750));
+    assert!(decision.wake_at.is_some_and(|at| at <= after(1_050)), "woken at {:?}", decision.wake_at);
+    assert_eq!(upkeep_in(&mut engine, town.now, 750..1_100), [(1_050, ask.clone())]);
 
     // While it is being asked about: the same news is none, another specification is asked about at once.
-    see_class(&mut engine, after(500), |class| class.is_ready = false);
-    assert_eq!(upkeep_at(&mut engine, after(500)), Vec::<String>::new());
-    see_class(&mut engine, after(501), |class| class.spec = Arc::new(json!({ "role": "another" })));
-    assert_eq!(upkeep_at(&mut engine, after(501)), [ask]);
+    see_class(&mut engine, after(1_100), |class| class.is_ready = false);
+    assert_eq!(upkeep_at(&mut engine, after(1_100)), Vec::<String>::new());
+    see_class(&mut engine, after(1_101), |class| class.spec = Arc::new(json!({ "role": "another" })));
+    assert_eq!(upkeep_at(&mut engine, after(1_101)), [ask]);
 }
 
 #[test]
@@ -138,12 +134,30 @@ fn a_class_is_held_before_it_is_asked_about_and_for_a_role_once_more() {
     assert_eq!(upkeep_at(&mut engine, after(30)), ["ask about default"]);
 
     // It has a role now, for which there will be profiles; when it has none any more, they are still there.
-    see_class(&mut engine, after(60), |class| class.spec = Arc::new(json!({ "role": "nodes" })));
-    assert_eq!(upkeep_at(&mut engine, after(60)), [hold("profiles")]);
-    see_class(&mut engine, after(61), |class| class.held = Some(Holding::Profiles));
-    assert_eq!(upkeep_at(&mut engine, after(61)), ["ask about default"]);
-    see_class(&mut engine, after(62), |class| class.spec = Arc::new(json!({})));
-    assert_eq!(upkeep_at(&mut engine, after(62)), ["ask about default"]);
+    see_class(&mut engine, after(31), |class| class.spec = Arc::new(json!({ "role": "nodes" })));
+    assert_eq!(upkeep_at(&mut engine, after(31)), [hold("profiles")]);
+    see_class(&mut engine, after(32), |class| class.held = Some(Holding::Profiles));
+    assert_eq!(upkeep_at(&mut engine, after(32)), ["ask about default"]);
+    see_class(&mut engine, after(33), |class| class.spec = Arc::new(json!({})));
+    assert_eq!(upkeep_at(&mut engine, after(33)), ["ask about default"]);
+    see_class(&mut engine, after(34), |class| class.is_deleting = true);
+    assert_eq!(upkeep_at(&mut engine, after(34)), ["clear default of profiles"]);
+}
+
+/// The failure names the class alone, whatever else has that name.
+#[test]
+fn a_class_that_cannot_be_written_changes_nothing_of_a_pool_of_its_name() {
+    let mut town = Town::new(vec![pool("default")]);
+    town.settings.upkeep = Some(Upkeep::Belongings);
+    let mut engine = town.engine();
+    for second in 0..5 {
+        engine.decide(town.now + SignedDuration::from_secs(second));
+    }
+    let known = engine.cluster().pools[&PoolName::new("default")].clone();
+    assert!(known.used.is_some(), "it was told what it uses");
+    let failed = Observation::ActionFailed { subject: "EC2NodeClass default".into(), message: "no".into() };
+    engine.observe(town.now + SignedDuration::from_secs(5), failed);
+    assert_eq!(engine.cluster().pools[&PoolName::new("default")], known);
 }
 
 #[test]
@@ -175,6 +189,25 @@ fn a_deleted_class_waits_for_its_claims_and_for_what_was_made_for_it() {
 
     engine.observe(after(50), Observation::ClassGone("default".into()));
     assert_eq!(upkeep_in(&mut engine, town.now, 50..200), []);
+}
+
+#[test]
+fn what_keeps_a_class_is_told_once_whether_or_not_it_is_known_what_is_sold() {
+    for is_known in [true, false] {
+        let mut town = town_with(Upkeep::Belongings);
+        town.node("a", "m5.large");
+        let class = NodeClass { held: Some(Holding::Templates), is_deleting: true, ..class("default") };
+        town.cluster.classes.insert("default".into(), Arc::new(class));
+        town.cluster.catalog = town.cluster.catalog.filter(|_| is_known);
+        let mut engine = town.engine();
+        let mut steps = upkeep_in(&mut engine, town.now, 0..300);
+        let failed = Observation::ClearFailed { class: "default".into(), message: "no".into() };
+        engine.observe(town.now + SignedDuration::from_secs(300), failed);
+        steps.extend(upkeep_in(&mut engine, town.now, 300..600));
+        let told = steps.iter().filter(|(_, step)| step.starts_with("tell"));
+        let when: Vec<i64> = told.map(|(second, _)| *second).collect();
+        assert_eq!(when, [0, 300], "why it waits, and why it stays");
+    }
 }
 
 #[test]
@@ -219,11 +252,17 @@ fn machines_are_named_one_at_a_time_and_those_that_are_refused_later() {
     // As soon as it is answered the next has its turn, a second later.
     answer(&mut engine, 30, "a-claim", Naming::Done);
     assert_eq!(steps(&mut engine, 30..40), [(30, "write on a-claim".to_owned()), (31, named("b"))]);
+    // It was written.
+    echo(&mut engine, after(40));
     // What is refused may be all of them.
     answer(&mut engine, 40, "b-claim", Naming::Failed);
     assert_eq!(steps(&mut engine, 40..110), [(100, named("c"))]);
     answer(&mut engine, 110, "c-claim", Naming::NotThere);
     assert_eq!(steps(&mut engine, 110..350), [(340, named("b"))], "after five minutes");
-    // An answer that is lost is waited for as long as for a refusal.
-    assert_eq!(steps(&mut engine, 350..900), [(640, named("b"))]);
+    // An answer is waited for for ten minutes.
+    assert_eq!(steps(&mut engine, 350..1_000), [(940, named("b"))]);
+    // One whose claim is gone meanwhile is forgotten.
+    engine.observe(after(1_000), Observation::ClaimGone(ClaimName::new("b-claim")));
+    answer(&mut engine, 1_001, "b-claim", Naming::Done);
+    assert_eq!(steps(&mut engine, 1_001..2_000), []);
 }
