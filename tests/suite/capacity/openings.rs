@@ -326,6 +326,15 @@ fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
     }
     assert_eq!(opened_by(&alone.decide(telling.after(2_010))), all, "none of them is ready by now");
 
+    // Those that should have been ready long ago are not counted on.
+    let mut stuck = telling.engine.clone();
+    for node in &coming {
+        let created = Some(telling.now - SignedDuration::from_secs(60));
+        stuck.observe(telling.after(20), Observation::Node(Arc::new(Node { created, ..(**node).clone() })));
+    }
+    assert_eq!(opened_by(&stuck.decide(telling.after(240))), BTreeSet::new());
+    assert_eq!(opened_by(&stuck.decide(telling.after(250))), all);
+
     for node in &coming {
         assert!(!telling.gets_ready(node, 1_900).is_empty());
         all.insert(node.name);
