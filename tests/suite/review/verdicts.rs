@@ -223,6 +223,23 @@ fn a_proposal_does_not_choose_its_own_demand() {
 }
 
 #[test]
+fn a_proposal_does_not_bring_the_first_demand_either() {
+    let two = format!("{PROD}[pools.more]\nstrategy = \"on-demand\"\n");
+    let mut proposal =
+        Proposal::new(&[("fleet.toml", FLEET), ("environments/prod.toml", &two), ("web.yaml", WEB)]);
+    proposal.commit(&[("environments/prod.toml", Some(PROD))]);
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let plain = proposal.json("--base base", 1);
+    // The same with a script under which nobody would miss the pool.
+    proposal.commit(&[("simulation.toml", Some(SCRIPT))]);
+    for gate in ["", "--fail-on destructive,unschedulable", "--max-nodes-replaced 0"] {
+        let review = proposal.json(&format!("--base base {gate}"), 1);
+        assert_eq!(review["demand"], plain["demand"]);
+        assert_eq!(review["diagnostics"][0]["code"], "DemandIsNew", "{}", review["diagnostics"]);
+    }
+}
+
+#[test]
 fn a_remote_branch_has_the_name_that_git_gives_it() {
     let mut proposal = fleet();
     proposal.git(&["update-ref", "refs/remotes/origin/main", "HEAD"]);

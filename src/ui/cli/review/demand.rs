@@ -98,27 +98,25 @@ pub fn source(
         remarks
             .push(note("DemandChanges", "the proposal changes simulation.toml; that of the base is played"));
     }
-    // The base says what the demand is: a proposal does not choose its own test.
-    let repository = match (script_of_base, head.files.contains_key(SCRIPT)) {
-        (Some(_), _) => base,
-        (None, true) => {
-            remarks.push(note("DemandIsNew", "simulation.toml comes with the proposal; the base has none"));
-            head
+    // The base says what the demand is: a proposal does not choose its own test, not even the first one.
+    if script_of_base.is_none() {
+        if head.files.contains_key(SCRIPT) {
+            let message = "simulation.toml comes with the proposal and is not played: reviews play it once it is merged";
+            remarks.push(note("DemandIsNew", message));
         }
-        (None, false) => {
-            return Ok(Source {
-                played: Played::Nothing,
-                sentence: "No snapshot was given and the fleet has no simulation.toml: only objects are compared, nothing was played."
+        return Ok(Source {
+            played: Played::Nothing,
+            sentence:
+                "No snapshot was given and the base has no simulation.toml: only objects are compared, nothing was played."
                     .into(),
-                data_as_of: None,
-                remarks,
-                prices: None,
-            });
-        }
-    };
+            data_as_of: None,
+            remarks,
+            prices: None,
+        });
+    }
     let only = (args.env != "all").then_some(args.env.as_str());
-    let script = script_of(repository, only)?.script;
-    of_script(args, &script, repository, remarks)
+    let script = script_of(base, only)?.script;
+    of_script(args, &script, base, remarks)
 }
 
 fn note(code: &str, message: &str) -> Remark {
