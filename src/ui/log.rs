@@ -1,10 +1,11 @@
 //! The log: lines on stderr for whoever operates the program, silent about the ordinary.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
 
-use crate::model::visible::{visible, visible_json};
+use crate::model::visible::{visible, visible_json, visible_line};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
@@ -47,7 +48,10 @@ impl<W: Write> Write for LogWriter<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let seen = match self.format {
-            LogFormat::Text => visible(&text),
+            LogFormat::Text => match text.strip_suffix('\n') {
+                Some(line) => Cow::Owned(visible_line(line).into_owned() + "\n"),
+                None => visible(&text),
+            },
             LogFormat::Json => visible_json(&text),
         };
         self.inner.write_all(seen.as_bytes())?;
@@ -71,6 +75,7 @@ mod tests {
             String::from_utf8(writer.inner).expect("it is text")
         };
         assert_eq!(written(LogFormat::Text, "WARN a\u{1b}[2J\u{85}b\n"), "WARN a\\u{1b}[2J\\u{85}b\n");
+        assert_eq!(written(LogFormat::Text, "WARN a\nINFO forged\r\nb\n"), "WARN a INFO forged b\n");
         assert_eq!(written(LogFormat::Json, "{\"a\":\"\u{202e}\"}\n"), "{\"a\":\"\\u202e\"}\n");
     }
 }

@@ -12,6 +12,7 @@ use super::super::{CloudError, Notices, Receipt, Received};
 use super::Shared;
 use crate::api::ec2::event::{self, Meaning, Message, NotForUs};
 use crate::model::name::ProviderId;
+use crate::model::visible::{shortened, visible_line};
 
 const MESSAGES_MAX: i32 = 10;
 const POLL_SECONDS: i32 = 20;
@@ -26,10 +27,15 @@ fn read(message: &aws_sdk_sqs::types::Message) -> Option<(Receipt, Result<Messag
     let body = message.body().unwrap_or_default();
     let parsed = event::parse(body);
     if let Err(why) = &parsed {
-        let shown: String = body.chars().filter(|c| !c.is_control()).take(SHOWN_CHARS_MAX).collect();
-        tracing::warn!(%why, message = shown, "A message in the queue was dropped.");
+        let why = in_a_line(&why.to_string());
+        tracing::warn!(why, message = in_a_line(body), "A message in the queue was dropped.");
     }
     Some((receipt, parsed))
+}
+
+/// Whoever may send messages does not write the log: no line ends, and no more than fits.
+fn in_a_line(text: &str) -> String {
+    visible_line(&shortened(text, SHOWN_CHARS_MAX)).into_owned()
 }
 
 impl Shared {
@@ -139,5 +145,25 @@ impl Shared {
     fn queue_failed(&self, call: &'static str, error: &(dyn std::error::Error + 'static)) -> CloudError {
         let message = aws_sdk_sqs::error::DisplayErrorContext(error).to_string();
         CloudError::Failed { call, region: self.settings.region.clone(), message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_message_makes_us_say_fits_a_line() {
+        let forged = r#"{"version": "0", "id": "x", "detail-type": "x\n2026-11-28T00:00:00Z  INFO provisor: forged", "source": "aws.ec2",
+            "time": "2026-01-02T03:04:05Z", "detail": {}}"#;
+        for body in
+            [forged.to_owned(), forged.replace("forged", &"x".repeat(60_000)), "\u{1b}[2J\r\nnot json".into()]
+        {
+            let why = event::parse(&body).expect_err(&body).to_string();
+            for said in [in_a_line(&why), in_a_line(&body)] {
+                assert!(!said.chars().any(char::is_control), "{said}");
+                assert!(said.chars().count() < 2 * SHOWN_CHARS_MAX, "{said}");
+            }
+        }
     }
 }
