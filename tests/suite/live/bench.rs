@@ -173,10 +173,10 @@ impl Bench {
         claims
     }
 
-    /// All nodes but the stranger's.
+    /// All nodes but the strangers'.
     pub fn nodes(&self) -> Vec<Value> {
         let mut nodes = self.list("/api/v1/nodes");
-        nodes.retain(|node| text(node, "/metadata/name") != "theirs");
+        nodes.retain(|node| !["theirs", "prod"].contains(&text(node, "/metadata/name")));
         nodes
     }
 
@@ -505,9 +505,12 @@ impl Bench {
                 "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "theirs" } } },
             }),
         ];
+        let objects: Vec<Value> = objects.into_iter().chain(neighbours()).collect();
         for object in &objects {
             self.plane.api.post(&collection_of(object), object).expect("a stranger's object");
         }
+        let status = json!({ "status": { "providerID": NEIGHBOURS_BOOTING } });
+        self.plane.api.patch(&format!("{CLAIMS}/prod-booting/status"), &status).expect("a launched claim");
         for path in ["/api/v1/nodes/theirs".to_owned(), format!("{CLAIMS}/theirs-going")] {
             self.plane.api.delete(&path).expect("it is going");
         }
@@ -535,19 +538,25 @@ impl Bench {
 
     /// They are as they were planted, and we never asked to change any part of them.
     pub fn expect_untouched(&self, strangers: &Strangers) {
-        for request in self.requests().iter().filter(|request| is_ours(request) && asks_for_change(request)) {
+        let by_us = |request: &Value| is_ours(request) || is_by_kubelets(request);
+        for request in self.plane.audit().iter().filter(|request| by_us(request) && asks_for_change(request))
+        {
             let uri = text(request, "/requestURI").split('?').next().unwrap_or_default();
             let is_of = |path: &String| {
                 uri.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             };
+            let is_their_lease = ["/leases/theirs", "/leases/prod"].iter().any(|end| uri.ends_with(end));
             assert!(
-                !strangers.paths.iter().any(is_of),
+                !is_their_lease && !strangers.paths.iter().any(is_of),
                 "we asked to change what is somebody else's: {request}"
             );
         }
         for (path, before) in strangers.paths.iter().zip(&strangers.before) {
             assert_eq!(&self.written(path), before, "{path} was touched");
         }
+        let joined = self.list("/api/v1/nodes");
+        let is_theirs = |node: &&Value| text(node, "/spec/providerID") == NEIGHBOURS_BOOTING;
+        assert_eq!(joined.iter().find(is_theirs), None, "it is another environment's to boot");
     }
 }
 
@@ -562,6 +571,51 @@ impl Drop for Bench {
 
 /// Where a request to evict says which pod it means.
 pub const EVICTED_UID: &str = "/requestObject/deleteOptions/preconditions/uid";
+
+/// A machine of another environment's simulated cloud that is to join.
+const NEIGHBOURS_BOOTING: &str = "aws:///us-east-1a/i-51a70000000000002";
+
+/// Of another environment of this installation, whose process is not there: a simulated machine with a pod that is to run on it,
+/// and one that is to join.
+fn neighbours() -> Vec<Value> {
+    let labels = json!({
+        "karpenter.sh/nodepool": "prod", "node.kubernetes.io/instance-type": "m7i.large",
+        "topology.kubernetes.io/zone": "us-east-1a", "karpenter.sh/capacity-type": "spot",
+    });
+    let annotations = json!({ "provisor.dev/owner": "provisor:prod" });
+    let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "prod" });
+    vec![
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": "prod", "labels": labels, "annotations": annotations },
+            "spec": {
+                "providerID": "aws:///us-east-1a/i-51a70000000000001", "unschedulable": true,
+                "taints": [{ "key": "theirs", "effect": "NoSchedule" }],
+            },
+        }),
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "prod", "namespace": "default" },
+            "spec": {
+                "nodeName": "prod", "tolerations": [{ "operator": "Exists" }],
+                "containers": [{ "name": "main", "image": "pause" }],
+            },
+        }),
+        json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": { "name": "prod-booting", "labels": labels, "annotations": annotations },
+            "spec": {
+                "nodeClassRef": class, "expireAfter": "Never",
+                "requirements": [{ "key": "karpenter.sh/nodepool", "operator": "In", "values": ["prod"] }],
+            },
+        }),
+    ]
+}
+
+/// Whether a request is by the kubelets of simulated machines.
+fn is_by_kubelets(request: &Value) -> bool {
+    text(request, "/userAgent").starts_with("simulated-kubelets")
+}
 
 /// Whether a request is by Provisor.
 fn is_ours(request: &Value) -> bool {

@@ -4,7 +4,7 @@
 //! successor that knows nothing, is the same launch. Machines survive a restart: they are read back from the nodes and claims
 //! that name them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use jiff::{SignedDuration, Timestamp};
@@ -19,11 +19,12 @@ use crate::model::catalog::Catalog;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::class::{AmiFamily, ClassStatus, Image, NodeClass, SecurityGroup, Subnet};
 use crate::model::condition::{Condition, ConditionStatus};
-use crate::model::label;
+use crate::model::label::{self, Labels};
 use crate::model::name::{ClaimName, NodeName, ProviderId, TypeName, Uid, Zone};
 use crate::model::node::Node;
 use crate::model::observation::{Instance, LaunchFailure, Observation, Shortage};
 use crate::model::offering::CapacityType;
+use crate::model::owner::Owner;
 use crate::model::requirement::{Requirement, Requirements};
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
@@ -44,11 +45,19 @@ pub struct SimulatedSettings {
     pub shortage_permille: u32,
     /// Whether the nodes' kubelets are simulated too: leases, readiness, pods. Otherwise only Node objects are made.
     pub has_kubelets: bool,
+    /// Whose account it is: another environment of the cluster plays machines of its own. `None`: all are here.
+    pub owner: Option<Owner>,
 }
 
 impl Default for SimulatedSettings {
     fn default() -> Self {
-        Self { seed: 0, boot: SignedDuration::from_secs(2), shortage_permille: 0, has_kubelets: true }
+        Self {
+            seed: 0,
+            boot: SignedDuration::from_secs(2),
+            shortage_permille: 0,
+            has_kubelets: true,
+            owner: None,
+        }
     }
 }
 
@@ -66,12 +75,22 @@ struct Account {
     cloud: Cloud,
     rng: ChaCha8Rng,
     machines: BTreeMap<ProviderId, Machine>,
+    /// Nodes of simulated machines that are not known to be of this account: another environment's, until a claim says otherwise.
+    others: BTreeMap<ProviderId, Arc<Node>>,
+    /// Machines whose claims say that they are another environment's, whatever their nodes say.
+    elsewhere: BTreeSet<ProviderId>,
 }
 
 impl SimulatedProvider {
     pub fn new(settings: SimulatedSettings, catalog: Arc<Catalog>, kubelet: Kubelet) -> Self {
         let rng = ChaCha8Rng::seed_from_u64(settings.seed);
-        let account = Account { cloud: Cloud::default(), rng, machines: BTreeMap::new() };
+        let account = Account {
+            cloud: Cloud::default(),
+            rng,
+            machines: BTreeMap::new(),
+            others: BTreeMap::new(),
+            elsewhere: BTreeSet::new(),
+        };
         Self { settings, catalog, kubelet, account: Mutex::new(account) }
     }
 
@@ -83,19 +102,32 @@ impl SimulatedProvider {
     pub fn observe(&self, seen: &Observation) {
         match seen {
             Observation::Node(node) => self.see_node(node),
+            Observation::NodeGone(name) => self.account().others.retain(|_, node| node.name != *name),
             Observation::Claim(claim) => self.see_claim(claim),
             _ => {}
         }
         self.kubelet.observe(seen);
     }
 
-    fn see_node(&self, node: &Node) {
+    fn is_ours(&self, annotations: &Labels) -> bool {
+        self.settings.owner.is_none_or(|us| Owner::who_made(annotations) == Some(us))
+    }
+
+    fn see_node(&self, node: &Arc<Node>) {
         let Some(id) = node.provider_id.filter(is_simulated) else { return };
         let mut account = self.account();
         if let Some(machine) = account.machines.get_mut(&id) {
             machine.joined(&self.kubelet, node.name);
-            return;
+        } else if self.is_ours(&node.annotations) && !account.elsewhere.contains(&id) {
+            self.take_up(&mut account, id, node);
+        } else {
+            account.others.insert(id, node.clone());
         }
+    }
+
+    /// A machine of a former process, or of an environment that gave it away, goes on here.
+    fn take_up(&self, account: &mut Account, id: ProviderId, node: &Node) {
+        account.others.remove(&id);
         let text = |key: Symbol| node.labels.get(&key).copied();
         let (Some(kind), Some(zone)) = (text(*label::INSTANCE_TYPE), text(*label::ZONE)) else { return };
         let instance = Instance {
@@ -122,6 +154,16 @@ impl SimulatedProvider {
     fn see_claim(&self, claim: &NodeClaim) {
         let Some(id) = claim.provider_id.filter(is_simulated) else { return };
         let mut account = self.account();
+        if !self.is_ours(&claim.annotations) {
+            // Whoever took it over plays it now.
+            account.machines.remove(&id);
+            account.elsewhere.insert(id);
+            return;
+        }
+        account.elsewhere.remove(&id);
+        if let Some(node) = account.others.get(&id).cloned() {
+            self.take_up(&mut account, id, &node);
+        }
         if let Some(machine) = account.machines.get_mut(&id) {
             machine.instance.claim = Some(claim.name);
             return;
@@ -300,7 +342,7 @@ fn resolved(class: &NodeClass, catalog: &Catalog) -> ClassStatus {
         ["AMIsReady", "SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady", "ValidationSucceeded"];
     ClassStatus {
         images: architectures.iter().map(|arch| image(arch)).collect(),
-        subnets: catalog.zones().into_iter().enumerate().map(subnet).collect(),
+        subnets: catalog.zones().iter().copied().enumerate().map(subnet).collect(),
         security_groups: vec![SecurityGroup {
             id: Symbol::new("sg-0simulated0000001"),
             name: Symbol::new("simulated"),

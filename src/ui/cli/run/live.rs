@@ -121,8 +121,9 @@ impl LiveArgs {
         Address { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
     }
 
-    fn simulated(&self, seed: u64) -> Result<SimulatedSettings, Failure> {
+    fn simulated(&self, owner: Owner, seed: u64) -> Result<SimulatedSettings, Failure> {
         Ok(SimulatedSettings {
+            owner: Some(owner),
             seed,
             boot: parse_duration(&self.simulated_boot).map_err(|error| Failure::usage(error.to_string()))?,
             shortage_permille: self.simulated_shortage * 10,
@@ -199,7 +200,8 @@ async fn on_simulated(
     // Kubelets have a pace of their own: in a real cluster each has its own connection.
     let theirs =
         Kube::connect_as("simulated-kubelets", &address, args.live.kube_qps.saturating_mul(2)).await?;
-    let settings = args.live.simulated(seed)?;
+    let owner = Owner::new(&args.live.installation, commits.environment());
+    let settings = args.live.simulated(owner, seed)?;
     let make = move || {
         let kubelet = Kubelet::new(theirs.clone(), settings.has_kubelets);
         let provider = Arc::new(SimulatedProvider::new(settings.clone(), catalog.clone(), kubelet));
