@@ -1,7 +1,7 @@
 //! An instance type as the scheduler sees it, and the ways to buy it.
 
 use std::fmt;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::label::{self, Labels};
 use super::money::UsdPerHour;
@@ -95,7 +95,8 @@ impl Offering {
 pub struct InstanceType {
     pub name: TypeName,
     /// The label values that a node of this type can have. A label of the provider that the type lacks is `DoesNotExist`.
-    pub requirements: Requirements,
+    /// Shared by the copies of a type that pools keep, which differ in what they may buy.
+    pub requirements: Arc<Requirements>,
     pub capacity: Resources,
     /// `capacity` less what kubelet and system keep: what pods and daemons share.
     pub allocatable: Resources,

@@ -498,6 +498,12 @@ impl Requirements {
         self.0.iter().map(|(key, requirement)| (*key, requirement))
     }
 
+    /// The same without room for more: for those that are kept by the thousand.
+    pub fn fitted(mut self) -> Self {
+        self.0.shrink_to_fit();
+        self
+    }
+
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -217,7 +217,7 @@ mod tests {
         });
         InstanceType {
             name: TypeName::new(name),
-            requirements: Requirements::new(),
+            requirements: Default::default(),
             capacity: Default::default(),
             allocatable: Default::default(),
             volumes_max: Vec::new(),

@@ -206,7 +206,7 @@ mod tests {
         let volumes_max = Vec::new();
         InstanceType {
             name: TypeName::new(name),
-            requirements,
+            requirements: requirements.into(),
             capacity,
             allocatable,
             volumes_max,
@@ -267,9 +267,10 @@ mod tests {
     /// A type of this architecture and system.
     fn built(name: &str, arch: &str, systems: &[&str]) -> InstanceType {
         let mut kind = kind(name, &OFFERED);
-        kind.requirements.add(*label::ARCH, Requirement::one(arch.into()));
+        let requirements = Arc::make_mut(&mut kind.requirements);
+        requirements.add(*label::ARCH, Requirement::one(arch.into()));
         let systems = systems.iter().map(|system| Symbol::new(system));
-        kind.requirements.add(*label::OS, Requirement::new(In, systems));
+        requirements.add(*label::OS, Requirement::new(In, systems));
         kind
     }
 

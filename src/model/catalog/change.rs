@@ -86,6 +86,7 @@ impl CatalogChange {
             prices: self.prices,
             notes: self.notes,
             settings: self.settings,
+            zones: super::zones_of(&facts),
             facts: Arc::new(facts),
             labels: Arc::new(labels),
             shapes: memory::Memory::default(),

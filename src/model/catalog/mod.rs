@@ -13,7 +13,7 @@ mod builtin;
 mod memory;
 mod change;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use builtin::{UnknownRegion, region_of, regions};
@@ -56,6 +56,8 @@ pub struct Catalog {
     notes: Arc<[String]>,
     settings: CapacitySettings,
     facts: Arc<Vec<TypeFacts>>,
+    /// Where something is sold, by name.
+    zones: Arc<[Zone]>,
     /// In the order of `facts`: the labels that no class changes.
     labels: Arc<Vec<Requirements>>,
     shapes: memory::Memory,
@@ -101,7 +103,8 @@ impl Catalog {
             prices,
             notes: notes.into(),
             settings: CapacitySettings::default(),
-            labels: Arc::new(facts.iter().map(labels).collect()),
+            labels: Arc::new(facts.iter().map(|facts| labels(facts).fitted()).collect()),
+            zones: zones_of(&facts),
             facts: Arc::new(facts),
             shapes: memory::Memory::default(),
         }
@@ -133,11 +136,8 @@ impl Catalog {
     }
 
     /// Every zone in which something is sold, by name.
-    pub fn zones(&self) -> Vec<Zone> {
-        let mut zones: Vec<Zone> = self.facts.iter().flat_map(|facts| facts.zones.iter().copied()).collect();
-        zones.sort();
-        zones.dedup();
-        zones
+    pub fn zones(&self) -> &[Zone] {
+        &self.zones
     }
 
     /// What a reader of the prices must know: their dates, which of them stand in for others, which are estimated.
@@ -157,6 +157,9 @@ impl Catalog {
     pub fn instance_types(&self, class: Option<&NodeClass>) -> Arc<Vec<InstanceType>> {
         let machine = capacity::Machine::of(class, self.settings);
         let subnets: &[Zone] = class.map_or(&[], |class| &class.zones);
+        // Subnets everywhere leave nothing out.
+        let is_everywhere = self.zones.iter().all(|zone| subnets.contains(zone));
+        let subnets = if is_everywhere { &[] } else { subnets };
         self.shapes.recall(&machine, subnets, || {
             self.facts
                 .iter()
@@ -211,6 +214,11 @@ impl Catalog {
     }
 }
 
+fn zones_of(facts: &[TypeFacts]) -> Arc<[Zone]> {
+    let zones: BTreeSet<Zone> = facts.iter().flat_map(|facts| facts.zones.iter().copied()).collect();
+    zones.into_iter().collect()
+}
+
 fn shape(
     facts: &TypeFacts,
     labels: &Requirements,
@@ -234,6 +242,7 @@ fn shape(
     let mut requirements = labels.clone();
     labels::add_class_dependent(&mut requirements, &offerings, is_reachable, machine.family);
     let volumes_max = machine.volumes_max(facts);
+    let requirements = Arc::new(requirements.fitted());
     InstanceType { name: facts.name, requirements, capacity, allocatable, volumes_max, offerings }
 }
 

@@ -565,7 +565,7 @@ fn with_reservations(reserved: &[(&str, &str, i64)]) -> Supply {
             reservation: Some(Reservation { id: (*id).into(), remaining: 1 }),
         });
         let kinds = Requirement::new(Operator::In, ["reserved", "spot", "on-demand"].map(Symbol::new));
-        kind.requirements.replace(*label::CAPACITY_TYPE, kinds);
+        Arc::make_mut(&mut kind.requirements).replace(*label::CAPACITY_TYPE, kinds);
     }
     Supply::new([("default".into(), Arc::new(types))].into())
 }

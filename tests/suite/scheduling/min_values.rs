@@ -16,7 +16,7 @@ fn kind(name: &str, size: &str, family: &str) -> InstanceType {
     let memory = format!("{size}Gi");
     let spot = [(Z1, CapacityType::Spot, 0.52), (Z2, CapacityType::Spot, 0.52)];
     let mut kind = machine(name, &[("cpu", size), ("memory", &memory), ("pods", "10")], &spot);
-    kind.requirements.add(FAMILY.into(), requirement(In, &[family]));
+    label(&mut kind, FAMILY, requirement(In, &[family]));
     kind
 }
 
@@ -126,7 +126,7 @@ fn a_second_pod_opens_a_node_rather_than_break_the_minimum() {
     );
     assert!(is_two_wide_nodes(nodes_for(asked, vec![kind("a", "1", "1"), kind("b", "4", "4")])));
     let mut arm = kind("a", "1", "1");
-    arm.requirements.replace(ARCH.into(), requirement(In, &["arm64"]));
+    label(&mut arm, ARCH, requirement(In, &["arm64"]));
     let asked = pool("default").require_at_least(ARCH, Exists, &[], 2).require_at_least(
         INSTANCE_TYPE,
         In,

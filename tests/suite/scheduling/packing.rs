@@ -176,8 +176,8 @@ pub(super) fn grid() -> Vec<InstanceType> {
                             let price = 0.1 * f64::from(cpu) + 0.01 * f64::from(gib);
                             let size = [("cpu", &*cpus), ("memory", &*memory), ("pods", "100")];
                             let mut one = machine(&name, &size, &[(zone, kind, price)]);
-                            one.requirements.replace(OS.into(), requirement(In, &[os]));
-                            one.requirements.replace(ARCH.into(), requirement(In, &[arch]));
+                            label(&mut one, OS, requirement(In, &[os]));
+                            label(&mut one, ARCH, requirement(In, &[arch]));
                             types.push(one);
                         }
                     }

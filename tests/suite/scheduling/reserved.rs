@@ -22,7 +22,7 @@ fn reserve(kind: &mut InstanceType, id: &str, remaining: u32) {
         reservation: Some(Reservation { id: id.into(), remaining }),
     });
     let kinds = requirement(In, &["reserved", "spot", "on-demand"]);
-    kind.requirements.replace(CAPACITY_TYPE.into(), kinds);
+    label(kind, CAPACITY_TYPE, kinds);
 }
 
 /// Large without a reservation, medium and small with one machine each.

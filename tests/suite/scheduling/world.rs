@@ -66,17 +66,22 @@ pub fn now() -> Timestamp {
 pub fn machine(name: &str, capacity: &[(&str, &str)], offered: &[(&str, CapacityType, f64)]) -> InstanceType {
     let mut kind = InstanceType {
         name: TypeName::new(name),
-        requirements: Requirements::new(),
+        requirements: Default::default(),
         capacity: amounts(capacity),
         allocatable: amounts(capacity),
         volumes_max: Vec::new(),
         offerings: Vec::new(),
     };
-    kind.requirements.add(INSTANCE_TYPE.into(), requirement(Operator::In, &[name]));
-    kind.requirements.add(ARCH.into(), requirement(Operator::In, &["amd64"]));
-    kind.requirements.add(OS.into(), requirement(Operator::In, &["linux", "windows", "darwin"]));
+    label(&mut kind, INSTANCE_TYPE, requirement(Operator::In, &[name]));
+    label(&mut kind, ARCH, requirement(Operator::In, &["amd64"]));
+    label(&mut kind, OS, requirement(Operator::In, &["linux", "windows", "darwin"]));
     offer(&mut kind, offered);
     kind
+}
+
+/// Has nodes of this type labelled so.
+pub fn label(kind: &mut InstanceType, key: &str, values: Requirement) {
+    Arc::make_mut(&mut kind.requirements).replace(key.into(), values);
 }
 
 /// Replaces the offerings.
@@ -90,11 +95,10 @@ pub fn offer(kind: &mut InstanceType, offered: &[(&str, CapacityType, f64)]) {
     };
     kind.offerings = offered.iter().map(offering).collect();
     let set = |values: BTreeSet<Symbol>| Requirement::new(Operator::In, values);
-    kind.requirements.replace(ZONE.into(), set(kind.offerings.iter().map(|one| one.zone.0).collect()));
-    kind.requirements.replace(
-        CAPACITY_TYPE.into(),
-        set(kind.offerings.iter().map(|one| one.capacity_type.symbol()).collect()),
-    );
+    let zones = set(kind.offerings.iter().map(|one| one.zone.0).collect());
+    label(kind, ZONE, zones);
+    let ways = set(kind.offerings.iter().map(|one| one.capacity_type.symbol()).collect());
+    label(kind, CAPACITY_TYPE, ways);
 }
 
 /// Spot in two zones and on-demand in three, all for one price.
@@ -107,11 +111,10 @@ pub fn everywhere(price: f64) -> Vec<(&'static str, CapacityType, f64)> {
 fn sized(mut kind: InstanceType) -> InstanceType {
     let (cpu, memory) = (kind.capacity.cpu().0, kind.capacity.memory().0);
     let is_large = cpu > 4000 && memory > 8 << 30;
-    kind.requirements
-        .add(SIZE.into(), requirement(Operator::In, &[if is_large { "large" } else { "small" }]));
+    label(&mut kind, SIZE, requirement(Operator::In, &[if is_large { "large" } else { "small" }]));
     let special = if is_large { requirement(Operator::In, &["optional"]) } else { Requirement::nothing() };
-    kind.requirements.add(SPECIAL.into(), special);
-    kind.requirements.add(INTEGER.into(), requirement(Operator::In, &[&(cpu / 1000).to_string()]));
+    label(&mut kind, SPECIAL, special);
+    label(&mut kind, INTEGER, requirement(Operator::In, &[&(cpu / 1000).to_string()]));
     kind.allocatable.subtract(&amounts(&[("cpu", "100m"), ("memory", "10Mi")]));
     kind
 }
@@ -132,8 +135,8 @@ pub fn assorted() -> Vec<InstanceType> {
         &[("cpu", "16"), ("memory", "128Gi"), ("pods", "5")],
         &everywhere(price(16, 128)),
     );
-    arm.requirements.replace(ARCH.into(), requirement(Operator::In, &["arm64"]));
-    arm.requirements.replace(OS.into(), requirement(Operator::In, &["ios", "linux", "windows", "darwin"]));
+    label(&mut arm, ARCH, requirement(Operator::In, &["arm64"]));
+    label(&mut arm, OS, requirement(Operator::In, &["ios", "linux", "windows", "darwin"]));
     vec![
         small("default-instance-type", &[], 0.0),
         sized(machine(
