@@ -28,7 +28,7 @@ fn read(message: &aws_sdk_sqs::types::Message) -> Option<(Receipt, Result<Messag
     let parsed = event::parse(body);
     if let Err(why) = &parsed {
         let why = in_a_line(&why.to_string());
-        tracing::warn!(why, message = in_a_line(body), "A message in the queue was dropped.");
+        tracing::warn!(why, body = in_a_line(body), "A message in the queue was dropped.");
     }
     Some((receipt, parsed))
 }
