@@ -1,6 +1,8 @@
 //! What a process finds when it starts: a commit that cannot be used, or a branch that is gone.
 
-use super::bench::{Bench, POOLS, environment, text};
+use serde_json::json;
+
+use super::bench::{Bench, POOLS, environment, is_true, text};
 
 #[test]
 fn a_successor_goes_on_while_no_commit_can_be_used() {
@@ -46,4 +48,34 @@ fn a_successor_goes_on_while_no_commit_can_be_used() {
     };
     bench.wait("mended", || generation() == "two");
     bench.expect_untouched(&strangers);
+}
+
+/// A pool changed hands: its claims say whose it is now, and its nodes still name a former owner.
+#[test]
+fn a_successor_plays_the_machines_of_its_claims_whatever_their_nodes_say() {
+    let bench = Bench::new();
+    let first = bench.start(&["--no-lease"]);
+    bench.deploy("web", 2, "900m", "1Gi");
+    bench.wait("all running", || bench.all_run(2));
+    bench.wait("all initialized", || bench.claims().iter().all(|claim| is_true(claim, "Initialized")));
+    first.stop();
+    let nodes: Vec<String> =
+        bench.nodes().iter().map(|node| text(node, "/metadata/name").to_owned()).collect();
+    let renewed = || -> Vec<String> {
+        let lease = |name: &String| {
+            let path = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}");
+            text(&bench.plane.api.get(&path).expect("a lease"), "/spec/renewTime").to_owned()
+        };
+        nodes.iter().map(lease).collect()
+    };
+    for name in &nodes {
+        let former = json!({ "metadata": { "annotations": { "provisor.dev/owner": "provisor:former" } } });
+        bench.plane.api.patch(&format!("/api/v1/nodes/{name}"), &former).expect("another owner's name");
+    }
+    let before = renewed();
+    let _second = bench.start(&["--no-lease"]);
+    let is_newer = |(now, before): (String, &String)| now != *before;
+    bench.wait("kept alive", || renewed().into_iter().zip(&before).all(is_newer));
+    bench.scale("web", 3);
+    bench.wait("one more runs", || bench.all_run(3));
 }

@@ -12,9 +12,11 @@ use tokio::task::AbortHandle;
 use crate::api;
 use crate::io::clock;
 use crate::io::kube::{Kind, Kube, KubeError, Resource};
+use crate::model::label::{self, annotation};
 use crate::model::name::{NodeName, ObjectKey, Uid};
 use crate::model::observation::{Instance, Observation};
 use crate::model::offering::InstanceType;
+use crate::model::owner::Owner;
 use crate::model::pod::{Pod, PodPhase};
 use crate::model::symbol::Symbol;
 use crate::model::taint::Taint;
@@ -50,11 +52,21 @@ impl Machine {
     }
 
     /// Lets it boot: after `delay` its node joins, and is ready for pods when its network is up.
-    pub fn boot(&mut self, kubelet: &Kubelet, kind: &InstanceType, taints: &[Taint], delay: SignedDuration) {
+    /// That it is of `owner` is on the node from the beginning: if the claim is gone before it is registered, somebody has to know.
+    pub fn boot(
+        &mut self,
+        kubelet: &Kubelet,
+        kind: &InstanceType,
+        taints: &[Taint],
+        delay: SignedDuration,
+        owner: Option<Owner>,
+    ) {
         let now = clock::now();
         let mut node = joining_node(&self.instance, kind, taints, now);
         node.taints.retain(|taint| !taint.key.starts_with("node.kubernetes.io/"));
-        node.labels.insert(*crate::model::label::CAPACITY_TYPE, self.instance.capacity_type.symbol());
+        node.labels.insert(*label::CAPACITY_TYPE, self.instance.capacity_type.symbol());
+        let name_of = |owner: Owner| Symbol::new(&owner.to_string());
+        node.annotations.extend(owner.map(|owner| (*annotation::OWNER, name_of(owner))));
         if kubelet.plays {
             node.conditions = vec![ready_condition(false, now)];
         } else {
@@ -83,6 +95,13 @@ impl Machine {
         self.node = Some(node);
         let kubelet = kubelet.clone();
         self.start(async move { kubelet.keep_alive(node).await });
+    }
+
+    /// Another process plays it from now on.
+    pub fn give_away(self, kubelet: &Kubelet) {
+        if let Some(node) = self.node {
+            kubelet.state().nodes.remove(&node);
+        }
     }
 
     /// The machine stops: so do its pods, and after a while the node is nobody's.

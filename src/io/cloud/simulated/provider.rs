@@ -4,7 +4,7 @@
 //! successor that knows nothing, is the same launch. Machines survive a restart: they are read back from the nodes and claims
 //! that name them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use jiff::{SignedDuration, Timestamp};
@@ -75,10 +75,10 @@ struct Account {
     cloud: Cloud,
     rng: ChaCha8Rng,
     machines: BTreeMap<ProviderId, Machine>,
-    /// Nodes of simulated machines that are not known to be of this account: another environment's, until a claim says otherwise.
-    others: BTreeMap<ProviderId, Arc<Node>>,
-    /// Machines whose claims say that they are another environment's, whatever their nodes say.
-    elsewhere: BTreeSet<ProviderId>,
+    /// The nodes of simulated machines, those of other environments too: one may be given to us.
+    nodes: BTreeMap<ProviderId, Arc<Node>>,
+    /// The claim of each machine and whether it is ours. What a node says of it may be of a former owner.
+    claims: BTreeMap<ProviderId, (ClaimName, bool)>,
 }
 
 impl SimulatedProvider {
@@ -88,8 +88,8 @@ impl SimulatedProvider {
             cloud: Cloud::default(),
             rng,
             machines: BTreeMap::new(),
-            others: BTreeMap::new(),
-            elsewhere: BTreeSet::new(),
+            nodes: BTreeMap::new(),
+            claims: BTreeMap::new(),
         };
         Self { settings, catalog, kubelet, account: Mutex::new(account) }
     }
@@ -102,8 +102,9 @@ impl SimulatedProvider {
     pub fn observe(&self, seen: &Observation) {
         match seen {
             Observation::Node(node) => self.see_node(node),
-            Observation::NodeGone(name) => self.account().others.retain(|_, node| node.name != *name),
+            Observation::NodeGone(name) => self.account().nodes.retain(|_, node| node.name != *name),
             Observation::Claim(claim) => self.see_claim(claim),
+            Observation::ClaimGone(name) => self.account().claims.retain(|_, (claim, _)| claim != name),
             _ => {}
         }
         self.kubelet.observe(seen);
@@ -116,18 +117,17 @@ impl SimulatedProvider {
     fn see_node(&self, node: &Arc<Node>) {
         let Some(id) = node.provider_id.filter(is_simulated) else { return };
         let mut account = self.account();
+        account.nodes.insert(id, node.clone());
+        let claimed = account.claims.get(&id).map(|(_, is_ours)| *is_ours);
         if let Some(machine) = account.machines.get_mut(&id) {
             machine.joined(&self.kubelet, node.name);
-        } else if self.is_ours(&node.annotations) && !account.elsewhere.contains(&id) {
+        } else if claimed.unwrap_or_else(|| self.is_ours(&node.annotations)) {
             self.take_up(&mut account, id, node);
-        } else {
-            account.others.insert(id, node.clone());
         }
     }
 
     /// A machine of a former process, or of an environment that gave it away, goes on here.
     fn take_up(&self, account: &mut Account, id: ProviderId, node: &Node) {
-        account.others.remove(&id);
         let text = |key: Symbol| node.labels.get(&key).copied();
         let (Some(kind), Some(zone)) = (text(*label::INSTANCE_TYPE), text(*label::ZONE)) else { return };
         let instance = Instance {
@@ -154,14 +154,18 @@ impl SimulatedProvider {
     fn see_claim(&self, claim: &NodeClaim) {
         let Some(id) = claim.provider_id.filter(is_simulated) else { return };
         let mut account = self.account();
-        if !self.is_ours(&claim.annotations) {
+        let is_ours = self.is_ours(&claim.annotations);
+        account.claims.insert(id, (claim.name, is_ours));
+        if !is_ours {
             // Whoever took it over plays it now.
-            account.machines.remove(&id);
-            account.elsewhere.insert(id);
+            if let Some(machine) = account.machines.remove(&id) {
+                machine.give_away(&self.kubelet);
+            }
             return;
         }
-        account.elsewhere.remove(&id);
-        if let Some(node) = account.others.get(&id).cloned() {
+        if !account.machines.contains_key(&id)
+            && let Some(node) = account.nodes.get(&id).cloned()
+        {
             self.take_up(&mut account, id, &node);
         }
         if let Some(machine) = account.machines.get_mut(&id) {
@@ -201,7 +205,7 @@ impl SimulatedProvider {
         if let Some(kind) = kind {
             let taints: Vec<Taint> =
                 claim.spec.taints.iter().chain(&claim.spec.startup_taints).copied().collect();
-            machine.boot(&self.kubelet, kind, &taints, self.settings.boot);
+            machine.boot(&self.kubelet, kind, &taints, self.settings.boot, self.settings.owner);
         }
         account.machines.insert(id, machine);
     }
