@@ -295,6 +295,8 @@ impl Played {
             .filter(|diff| matches!(diff.impact, NodeImpact::Rolls { .. } | NodeImpact::MayRoll { .. }))
             .flat_map(|diff| &diff.affected)
             .collect();
+        // Drifted before, and kept by the base alone: by a budget, a window or a paused roll.
+        let is_held = |name: &NodeName| self.without.nodes.get(name).is_some_and(|node| node.is_drifted);
         let mut names = NodeNames::default();
         for (name, node) in &self.start.nodes {
             if self.with.nodes.contains_key(name) || !self.without.nodes.contains_key(name) {
@@ -302,7 +304,7 @@ impl Played {
             }
             let list = if self.leaving.contains(&node.pool) {
                 &mut names.retired
-            } else if rolled.contains(&Arc::from(name.as_str())) {
+            } else if rolled.contains(&Arc::from(name.as_str())) || is_held(name) {
                 &mut names.drifted
             } else if node.is_static {
                 &mut names.retired

@@ -15,6 +15,7 @@ use crate::capacity::cluster::Cluster;
 use crate::capacity::disruption::budgets::allowances;
 use crate::capacity::disruption::expiration;
 use crate::capacity::disruption::has_to_move;
+use crate::capacity::disruption::marking::marked;
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::planning;
 use crate::capacity::scheduling::{Code, Refusal, Supply, provisionable_pods, usage_by_pool};
@@ -26,7 +27,7 @@ use crate::model::money::UsdPerHour;
 use crate::model::name::{NodeName, ObjectKey, PoolName, TypeName, Zone};
 use crate::model::node::Node;
 use crate::model::observation::Observation;
-use crate::model::offering::{CapacityType, InstanceType};
+use crate::model::offering::CapacityType;
 use crate::model::pod::{NodeTerm, Pod, PodPhase};
 use crate::model::pool::{DisruptionReason, NodePool};
 use crate::model::quantity::{ResourceName, Resources, resource};
@@ -72,6 +73,8 @@ pub struct SceneNode {
     pub price: Option<UsdPerHour>,
     pub labels: Labels,
     pub is_static: bool,
+    /// It is to be replaced, because its pool or class is not as it was when it was made.
+    pub is_drifted: bool,
     /// Its pool would take a spot machine too, had one fitted.
     pub may_be_spot: bool,
     /// When it is too old.
@@ -409,32 +412,30 @@ impl Stage {
         let instance_type = text(&*label::INSTANCE_TYPE).map(TypeName);
         let zone = text(&*label::ZONE).map(Zone);
         let capacity_type = text(&*label::CAPACITY_TYPE).and_then(|kind| CapacityType::parse(&kind));
-        let price_in = |types: &[InstanceType]| {
-            let kind = types.iter().find(|kind| Some(kind.name) == instance_type)?;
-            let is_it = |offering: &&crate::model::offering::Offering| {
-                Some(offering.zone) == zone && Some(offering.capacity_type) == capacity_type
-            };
-            kind.offerings.iter().find(is_it).map(|offering| offering.price)
-        };
-        // A pool that is gone says nothing about its prices any more; the list does.
-        let price = price_in(&supply.sold(pool)).or_else(|| {
+        // By the list: an overlay says which machines are to be taken for cheap, and whoever writes it does not write the bill.
+        let price = || {
             let catalog = self.cluster.catalog.as_ref()?;
-            price_in(&catalog.instance_types(None))
-        });
+            catalog.list_price(instance_type?, zone?, capacity_type?)
+        };
         let known = self.cluster.pools.get(&pool);
+        let claim = self.cluster.claim_of(node);
         SceneNode {
             pool,
             instance_type,
             zone,
             capacity_type,
-            price,
+            price: price(),
             labels: node.labels.clone(),
             is_static: known.is_some_and(|pool| pool.is_static()),
+            is_drifted: claim.is_some_and(|claim| {
+                let marks = marked(&self.cluster, supply, claim, self.now, false);
+                marks.conditions.as_ref().unwrap_or(&claim.conditions).is_true(ConditionType::Drifted)
+            }),
             may_be_spot: known.is_some_and(|pool| {
                 let kinds = pool.template.requirements.get(*label::CAPACITY_TYPE);
                 kinds.is_some_and(|kinds| kinds.has(Symbol::new("spot")))
             }),
-            expires: self.cluster.claim_of(node).and_then(|claim| expiration::due(claim)),
+            expires: claim.and_then(|claim| expiration::due(claim)),
         }
     }
 

@@ -130,6 +130,28 @@ fn rev_008_a_roll_goes_in_waves_of_its_budget() {
     assert_eq!(prod["cost"]["usdPerHour"]["after"], "0.779");
 }
 
+/// What the base alone kept from being replaced is replaced by whoever lets it loose.
+#[test]
+fn nodes_that_a_proposal_lets_go_count_as_replaced() {
+    let mut proposal = fleet("0");
+    proposal.edit("environments/prod.toml", "\"on-demand\"", "\"spot\"");
+    proposal.edit("templates/mine.yaml.j2", "nodes: \"0\"", "nodes: \"100%\"");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let snapshot = cluster("general", 3, "1500m", "");
+    std::fs::write(proposal.path().join("cluster.yaml"), snapshot).expect("written");
+    for gate in ["--max-nodes-replaced 0", "--protect general"] {
+        let line = "--base base --snapshot cluster.yaml --catalog prices.csv --now 2026-03-02T09:00:00Z";
+        let review = proposal.json(&format!("{line} {gate}"), 1);
+        let prod = environment(&review, "prod");
+        assert_eq!(
+            (&prod["nodes"]["drifted"], &prod["nodes"]["consolidated"]),
+            (&3.into(), &0.into()),
+            "{prod:#}"
+        );
+        assert_eq!(prod["roll"]["pools"][0]["nodes"], 3);
+    }
+}
+
 /// Rows: REV-011
 #[test]
 fn rev_011_a_roll_that_never_ends_names_what_stops_it() {

@@ -240,6 +240,19 @@ fn a_proposal_does_not_bring_the_first_demand_either() {
 }
 
 #[test]
+fn a_proposal_does_not_write_its_own_prices() {
+    let mut proposal = fleet();
+    proposal.commit(&[("environments/prod.toml", Some(&PROD.replace("\"on-demand\"", "\"spot\"")))]);
+    proposal.git(&["branch", "base"]);
+    proposal.commit(&[("environments/prod.toml", Some(PROD))]);
+    let plain = proposal.json("--base base --max-cost-increase 0", 1);
+    let cheap = "[overlays.cheap]\npriceAdjustment = \"-99%\"\nrequirements = [{ key = \"karpenter.sh/capacity-type\", operator = \"In\", values = [\"on-demand\"] }]\n";
+    proposal.commit(&[("environments/prod.toml", Some(&format!("{PROD}{cheap}")))]);
+    let review = proposal.json("--base base --max-cost-increase 0", 1);
+    assert_eq!(environment(&review, "prod")["cost"], environment(&plain, "prod")["cost"]);
+}
+
+#[test]
 fn a_remote_branch_has_the_name_that_git_gives_it() {
     let mut proposal = fleet();
     proposal.git(&["update-ref", "refs/remotes/origin/main", "HEAD"]);

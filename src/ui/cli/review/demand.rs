@@ -198,7 +198,8 @@ fn of_snapshot(
     let picture = Picture::read(file, PODS_MAX, console)?;
     let environment = environment_of(args, &picture, names)?;
     let region = || {
-        let named = [head, base].into_iter().find_map(|side| {
+        // A proposal does not choose whose price list it is judged by, but for an environment that is new.
+        let named = [base, head].into_iter().find_map(|side| {
             let resolved = Fleet::load(side).ok()?.resolve(&environment).ok()?;
             resolved.tree.get("region").and_then(Node::as_text).map(ToString::to_string)
         });
