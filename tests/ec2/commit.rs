@@ -98,27 +98,6 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     assert_eq!(running.stop(), 130, "asked to end, it ends");
 }
 
-/// Pods that may go anywhere run where they were planned, as far as it is for us: machines join one after the other, and whom kube-scheduler
-/// tries for the first takes what is free there.
-#[test]
-fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
-    let region = Region::new();
-    let bench = &region.bench;
-    let running = region.start(&["--output", "json"]);
-    bench.wait("pool ready", || is_true(&bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready"));
-    bench.deploy("small", 30, "250m", "512Mi");
-    bench.deploy("large", 20, "1500m", "3Gi");
-    bench.wait("all running", || bench.all_run(50));
-    bench.wait("all initialized", || {
-        bench.claims().iter().all(|claim| is_true(claim, "Initialized")) && region.are_one_to_one()
-    });
-    assert!(bench.nodes().len() > 1, "one node alone shows nothing");
-    let log = running.log();
-    let elsewhere = bench.pods_elsewhere(&log);
-    eprintln!("{elsewhere} of 50 pods run elsewhere than planned");
-    assert!(elsewhere <= 5, "of 50 pods {elsewhere} run elsewhere than planned\n{log}");
-}
-
 /// EventBridge warns of a machine: its pods have a new one before the last of them must leave.
 fn a_spot_machine_is_taken_back(region: &Region) {
     let bench = &region.bench;

@@ -47,6 +47,7 @@ impl Story<'_> {
         bench.wait("pods made", || bench.pods().len() == PODS);
         self.go_on(killer, KILLS[0], "all running", &|| self.is_settled());
         let first = self.expect_none_twice(0);
+        assert_eq!(first, GROUPS.len(), "one machine for each group is bought\n{}", bench.logs());
 
         bench.fleet.commit("second", &[("environments/dev.toml", self.second)]);
         let is_new = |node: &Value| text(node, "/metadata/labels/generation") == "two";
