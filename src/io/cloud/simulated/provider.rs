@@ -358,7 +358,11 @@ fn resolved(class: &NodeClass, catalog: &Catalog) -> ClassStatus {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::api;
+    use crate::io::kube::{Address, Kube};
 
     #[test]
     fn an_instance_is_named_by_the_claim_that_it_is_for() {
@@ -368,5 +372,76 @@ mod tests {
         assert_eq!(first.len(), "i-0123456789abcdef0".len());
         assert!(is_simulated(&ProviderId::new(&format!("aws:///us-east-1a/{first}"))));
         assert!(!is_simulated(&ProviderId::new("aws:///us-east-1a/i-0123456789abcdef0")));
+    }
+
+    const MACHINE: &str = "aws:///us-east-1a/i-51a70000000000001";
+
+    fn seen(object: Value) -> Observation {
+        let parsed = api::parse(&object).unwrap_or_else(|errors| panic!("{errors:?}"));
+        parsed.into_observation().expect("something that is watched")
+    }
+
+    fn claim_of(owner: &str) -> Observation {
+        let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default" });
+        seen(json!({
+            "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+            "metadata": { "name": "one", "annotations": { "provisor.dev/owner": owner } },
+            "spec": { "nodeClassRef": class, "requirements": [] },
+            "status": { "providerID": MACHINE, "conditions": [{
+                "type": "Registered", "status": "True", "reason": "Registered",
+                "lastTransitionTime": "2026-03-02T08:00:00Z",
+            }] },
+        }))
+    }
+
+    fn node_of(owner: &str) -> Observation {
+        let labels = json!({ "node.kubernetes.io/instance-type": "m7i.large", "topology.kubernetes.io/zone": "us-east-1a" });
+        seen(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": "one", "labels": labels, "annotations": { "provisor.dev/owner": owner } },
+            "spec": { "providerID": MACHINE },
+        }))
+    }
+
+    /// Whether the machine is of the account of environment `ours` after it saw this.
+    async fn is_played(observations: &[Observation]) -> bool {
+        // No request reaches this address.
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{ "name": "test", "cluster": { "server": "http://127.0.0.1:1" } }],
+            "users": [{ "name": "test", "user": {} }],
+            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+        });
+        std::fs::write(file.path(), config.to_string()).expect("a file");
+        let address = Address { kubeconfig: Some(file.path().to_owned()), context: None };
+        let kubelet = Kubelet::new(Kube::connect(&address, 1).await.expect("a kubeconfig"), false);
+        let settings =
+            SimulatedSettings { owner: Some(Owner::new("provisor", "ours")), ..Default::default() };
+        let catalog = Arc::new(Catalog::builtin("us-east-1").expect("a region"));
+        let cloud = SimulatedProvider::new(settings, catalog, kubelet);
+        observations.iter().for_each(|seen| cloud.observe(seen));
+        !cloud.instances().await.expect("a list").is_empty()
+    }
+
+    #[tokio::test]
+    async fn a_machine_is_of_whom_its_claim_is_or_else_of_whom_its_node_says() {
+        let (ours, theirs) = ("provisor:ours", "provisor:theirs");
+        let gone = || Observation::ClaimGone("one".into());
+        let cases = [
+            (vec![node_of(ours)], true),
+            (vec![node_of(theirs)], false),
+            (vec![claim_of(ours), node_of(theirs)], true),
+            (vec![node_of(theirs), claim_of(ours)], true),
+            (vec![claim_of(theirs), node_of(ours)], false),
+            (vec![node_of(ours), claim_of(theirs)], false),
+            // It is given away, and comes back.
+            (vec![claim_of(ours), node_of(ours), claim_of(theirs), claim_of(ours)], true),
+            (vec![claim_of(theirs), node_of(ours), gone(), node_of(ours)], true),
+            (vec![claim_of(ours), node_of(theirs), claim_of(theirs), gone(), node_of(theirs)], false),
+        ];
+        for (number, (observations, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(is_played(&observations).await, expected, "case {number}");
+        }
     }
 }
