@@ -1,8 +1,8 @@
 # The two commands of the README are `make demo` and `make test`. Nothing here needs a cloud or a cluster.
 .DEFAULT_GOAL := help
 CARGO ?= cargo
-# The EC2 SDK takes minutes to build. It has a folder of its own, so that what is built with it is nobody else's `target/debug/provisor`.
-AWS := --locked --features aws --target-dir target/aws
+# The EC2 SDK takes minutes to build. What is built with it shares the crates of the others, but is nobody else's `target/debug/provisor`.
+AWS := --locked --features aws --target-dir target/aws --config 'build.build-dir="{workspace-root}/target"'
 # Many tests wait for other processes most of the time: one more at once than there are processors.
 export RUST_TEST_THREADS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
@@ -20,7 +20,8 @@ tools: ## build what only tests run, once: a Kubernetes control plane, helm, kub
 
 test: tools ## run all tests; those of EC2 build its SDK (minutes, once) and an emulator (tests/emulator)
 	@# The SDK is built while the others run, where they leave the processors idle; what goes wrong with it is told when its turn comes.
-	@nice -n 19 $(CARGO) test $(AWS) --lib --test ec2 --no-run >/dev/null 2>&1 & sdk=$$!; \
+	@# Two builds wait for one another, so that of the others, which is needed first, has ten seconds to begin before it.
+	@{ sleep 10; exec nice -n 19 $(CARGO) test $(AWS) --lib --test ec2 --no-run; } >/dev/null 2>&1 & sdk=$$!; \
 	trap 'kill $$sdk 2>/dev/null' EXIT; \
 	echo "$(CARGO) test --locked" && $(CARGO) test --locked && { wait $$sdk; true; }
 	$(CARGO) test $(AWS) --lib io::cloud::aws
