@@ -63,7 +63,8 @@ pub struct Lived {
     /// The pods, and not one node.
     pub nothing: Stage,
     pub start: Stage,
-    /// The pods have the names of `start`.
+    /// As late as `with`, had nobody proposed anything. In both pods have the names of `start`.
+    pub without: Stage,
     pub with: Stage,
 }
 
@@ -242,8 +243,7 @@ impl Played {
         };
         let arriving = start.wanting(&after, &managed);
         let (with, without) = match demand {
-            // What rests goes on resting.
-            Demand::Lived(lived) => (lived.with.clone(), start.clone()),
+            Demand::Lived(lived) => (lived.with.clone(), lived.without.clone()),
             _ => {
                 let with = arriving.at_rest();
                 // What becomes due while the change is carried out would have become due without it.

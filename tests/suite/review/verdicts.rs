@@ -239,6 +239,36 @@ fn a_proposal_does_not_bring_the_first_demand_either() {
     }
 }
 
+/// A proposal that waits for Monday is not blamed for what grows old until then.
+#[test]
+fn what_expires_while_a_change_waits_for_its_window_would_have_expired_without_it() {
+    let waits = "[pools.slow]\nstrategy = \"on-demand\"\nlimits = { cpu = \"100\" }\nlabels = { pool = \"slow\", step = \"one\" }\nexpire-after = \"Never\"\nbudgets = [{ nodes = \"100%\" }, { nodes = \"0\", schedule = \"0 0 * * mon\", duration = \"96h\" }]\n";
+    let ages = "[pools.young]\nstrategy = \"on-demand\"\nlimits = { cpu = \"100\" }\nlabels = { pool = \"young\" }\nexpire-after = \"12h\"\n";
+    let web = |pool: &str| {
+        let spec = "    spec:\n";
+        let chosen = format!("{spec}      nodeSelector: {{ pool: {pool} }}\n");
+        WEB.replace(spec, &chosen).replace("web", pool)
+    };
+    let script = SCRIPT.replace("[\"web.yaml\"]", "[\"slow.yaml\", \"young.yaml\"]");
+    let mut proposal = Proposal::new(&[
+        ("fleet.toml", FLEET),
+        ("environments/prod.toml", &format!("{waits}{ages}")),
+        ("simulation.toml", &script),
+        ("slow.yaml", &web("slow")),
+        ("young.yaml", &web("young")),
+    ]);
+    proposal.edit("environments/prod.toml", "step = \"one\"", "step = \"two\"");
+    let review = proposal.json("--base HEAD~1 --head HEAD", 0);
+    let nodes = &environment(&review, "prod")["nodes"];
+    assert_eq!((&nodes["before"], &nodes["drifted"]), (&4.into(), &2.into()), "{nodes:#}");
+    assert_eq!(nodes["consolidated"], 0, "{nodes:#}");
+    assert_eq!(
+        environment(&review, "prod")["pods"]["moved"],
+        4,
+        "those of the pool that changes: {review:#}"
+    );
+}
+
 #[test]
 fn a_proposal_does_not_write_its_own_prices() {
     let mut proposal = fleet();

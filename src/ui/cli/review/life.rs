@@ -19,7 +19,7 @@ use crate::gitops::plan::RenderProof;
 use crate::gitops::sync::GitEvent;
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::model::catalog::Catalog;
-use crate::model::claim::ConditionType;
+use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, Uid};
 use crate::model::observation::Observation;
 use crate::model::pod::Pod;
@@ -38,6 +38,8 @@ const GRACE: SignedDuration = SignedDuration::from_mins(15);
 const PATIENCE_MAX: SignedDuration = SignedDuration::from_hours(24);
 /// Who still moves nodes after so long never stops, and nobody waits longer for a window of a budget.
 const LIFE_MAX: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// What rests goes on resting for so long at least, if nothing expires.
+const BRIEF: SignedDuration = SignedDuration::from_hours(1);
 /// Windows that are waited for.
 const WINDOWS_MAX: usize = 40;
 
@@ -64,7 +66,7 @@ impl Beginning {
     /// Lets `before` come to rest, and then `after`.
     pub fn live(&self, before: DesiredState, after: DesiredState) -> Lived {
         let mut life = self.begin();
-        commit(&mut life, before);
+        commit(&mut life, before.clone());
         let is_settled = come_to_rest(&mut life);
         let cluster = life.cluster().world().objects().clone();
         let start = Stage::resting(cluster, life.now(), self.settings(), is_settled);
@@ -72,7 +74,21 @@ impl Beginning {
         let is_settled = come_to_rest(&mut life);
         let cluster = with_old_names(life.cluster().world().objects(), start.cluster());
         let with = Stage::resting(cluster, life.now(), self.settings(), is_settled);
-        Lived { nothing: self.stage(), start, with }
+        let without = match may_change_by(start.cluster(), start.now(), with.now()) {
+            true => self.live_on(before, &start, with.now()),
+            false => start.clone(),
+        };
+        Lived { nothing: self.stage(), start, without, with }
+    }
+
+    /// `start`, which is `before` at rest, at a later moment: the same life again, and no proposal in it.
+    fn live_on(&self, before: DesiredState, start: &Stage, until: Timestamp) -> Stage {
+        let mut life = self.begin();
+        commit(&mut life, before);
+        life.run_until(start.now(), |_, _| ());
+        life.run_until(until, |_, _| ());
+        let cluster = with_old_names(life.cluster().world().objects(), start.cluster());
+        Stage::resting(cluster, until, self.settings(), true)
     }
 
     fn settings(&self) -> EngineSettings {
@@ -146,6 +162,15 @@ fn come_to_rest(life: &mut Reconciler) -> bool {
         since = life.now();
     }
     false
+}
+
+/// Whether a cluster that rests at `now` may be another one at `then`, with nobody proposing anything: nodes grow old, and windows open.
+fn may_change_by(cluster: &Cluster, now: Timestamp, then: Timestamp) -> bool {
+    let expires = |claim: &Arc<NodeClaim>| {
+        let age = claim.created.map_or(SignedDuration::ZERO, |created| then.duration_since(created));
+        claim.spec.expire_after.duration.is_some_and(|life| age > life / 2)
+    };
+    then.duration_since(now) > BRIEF || cluster.claims.values().any(expires)
 }
 
 /// The longest that any pool waits for its pods to be quiet.
