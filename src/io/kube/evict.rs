@@ -51,7 +51,10 @@ fn judge(error: KubeError) -> Result<Eviction, KubeError> {
     match error {
         // Gone, or another pod of this name by now: the one that was meant does not run any more.
         error if error.is_missing() || error.is_conflict() => Ok(Eviction::Gone),
-        error if error.is_throttled() => Ok(Eviction::Blocked(EvictionBlock::Budget, error.to_string())),
+        // The API server says it in the same way when it has too much to do.
+        error if error.is_throttled() && error.to_string().contains("disruption budget") => {
+            Ok(Eviction::Blocked(EvictionBlock::Budget, error.to_string()))
+        }
         // Two budgets select the pod; the API server does not weigh them against each other.
         KubeError::Refused { code: 500, message, .. } => Ok(Eviction::Blocked(EvictionBlock::Fault, message)),
         error => Err(error),
@@ -98,6 +101,8 @@ mod tests {
         let several = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         let blocked = judged(500, "InternalError", several);
         assert_eq!(blocked, Some(Eviction::Blocked(EvictionBlock::Fault, several.to_owned())));
+        let busy = "too many requests, please try again later";
+        assert_eq!(judged(429, "TooManyRequests", busy), None, "it says nothing about the pod");
         assert_eq!(judged(403, "Forbidden", "no"), None, "anything else is an error, and tried again");
     }
 }

@@ -106,7 +106,7 @@ impl Shared {
             answer => answer.map_err(|failure| ("GetInstanceProfile", failure))?,
         };
         // IAM deletes only a profile without a role.
-        if let Some(role) = between(&known, "<RoleName>", "</RoleName>") {
+        if let Some(role) = role_of(&known) {
             let parameters = [named.clone(), ("RoleName".into(), role.into())];
             match self.signed.iam("RemoveRoleFromInstanceProfile", &parameters).await {
                 Err(failure) if !is_gone(&failure) => return Err(("RemoveRoleFromInstanceProfile", failure)),
@@ -132,9 +132,7 @@ impl Shared {
             Err(failure) if failure.code == "NoSuchEntity" => None,
             Err(failure) => return Err(("GetInstanceProfile", failure)),
         };
-        let is_complete =
-            known.as_deref().and_then(|answer| between(answer, "<RoleName>", "</RoleName>")) == Some(role);
-        if is_complete {
+        if known.as_deref().and_then(role_of) == Some(role) {
             return Ok(());
         }
         if known.is_none() {
@@ -155,11 +153,21 @@ impl Shared {
                 Err(failure) => return Err(("CreateInstanceProfile", failure)),
             }
         }
-        match self.signed.iam("AddRoleToInstanceProfile", &[named, ("RoleName".into(), role.into())]).await {
-            Ok(_) => Ok(()),
-            // Somebody else was first: a profile holds one role.
-            Err(failure) if failure.code == "LimitExceeded" => Ok(()),
-            Err(failure) => Err(("AddRoleToInstanceProfile", failure)),
+        let added = [named.clone(), ("RoleName".into(), role.into())];
+        let Err(failure) = self.signed.iam("AddRoleToInstanceProfile", &added).await else { return Ok(()) };
+        // A profile holds one role. If it is this one, somebody else was first.
+        let now = match failure.code == "LimitExceeded" {
+            true => self.signed.iam("GetInstanceProfile", &[named]).await.ok(),
+            false => None,
+        };
+        match now.as_deref().and_then(role_of) == Some(role) {
+            true => Ok(()),
+            false => Err(("AddRoleToInstanceProfile", failure)),
         }
     }
+}
+
+/// The role of the profile that IAM tells of.
+fn role_of(answer: &str) -> Option<&str> {
+    between(answer, "<RoleName>", "</RoleName>")
 }
