@@ -18,6 +18,7 @@ mod reports;
 mod regrets;
 mod remarks;
 mod touching;
+mod warnings;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +38,7 @@ use super::consistency::Checks;
 use super::decision::Steps;
 use super::disruption::command;
 use super::disruption::roll::Tries;
-use super::disruption::{self, interruption, marking, returning};
+use super::disruption::{self, marking, returning};
 use super::garbage;
 use super::lifecycle::{self, Context, GiveUp, Held, Launches};
 use super::nominations::Nominations;
@@ -56,7 +57,7 @@ use crate::model::buffer::BufferSource;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, ProviderId, Uid};
 use crate::model::node::Node;
-use crate::model::observation::{Advice, InterruptionNotice, LaunchFailure, Observation, Shortage};
+use crate::model::observation::{Advice, LaunchFailure, Observation, Shortage};
 use crate::model::owner::Owner;
 use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
@@ -64,13 +65,12 @@ use crate::model::taint::Taint;
 use memory::{Prepared, Refusals, Told, Unconfirmed};
 use regrets::Regrets;
 use rounds::{Disrupting, Provisioning};
+use warnings::Warnings;
 
 /// Steps that lead to further steps at the same moment are followed this far.
 const FOLLOW_MAX: usize = 20;
 /// A claim's record of its last pod event is renewed at most so often.
 const POD_EVENT_LEAST: SignedDuration = SignedDuration::from_secs(10);
-/// An interruption of a machine that no claim speaks of yet is remembered so long.
-const NOTICE_PATIENCE: SignedDuration = SignedDuration::from_mins(10);
 
 /// How the engine behaves; the defaults are Karpenter's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -139,7 +139,7 @@ pub struct Engine {
     strays: BTreeSet<ProviderId>,
     classes: Classes,
     names: Names,
-    notices: BTreeMap<ProviderId, (Timestamp, InterruptionNotice)>,
+    warnings: Warnings,
     /// Claims to give up because the launch found no capacity, or their class is not ready.
     given_up: BTreeMap<ClaimName, GiveUp>,
     /// What is to be told of what was seen, each with the word for why.
@@ -192,7 +192,7 @@ impl Engine {
             strays: BTreeSet::new(),
             classes: Classes::default(),
             names: Names::default(),
-            notices: BTreeMap::new(),
+            warnings: Warnings::default(),
             given_up: BTreeMap::new(),
             remarks: Vec::new(),
             instances: None,
@@ -225,13 +225,6 @@ impl Engine {
     /// What was judged last.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
-    }
-
-    /// Whether what follows from a notice is on objects for everybody to see, so that nobody has to be told again.
-    pub fn is_answered(&self, instance: ProviderId, notice: InterruptionNotice) -> bool {
-        let Some(claim) = self.cluster.claim_by_instance(instance) else { return true };
-        let is_advice = notice == InterruptionNotice::RebalanceRecommendation;
-        is_advice || (claim.deleted.is_some() && !self.unconfirmed.has_claim(claim.name))
     }
 
     /// Whether every news of the pod with this uid counts: it waits with a nomination from us, which is no part of the cluster
@@ -388,7 +381,7 @@ impl Engine {
                 self.instances = Some(list.clone());
             }
             Observation::Interruption { instance, notice } => {
-                self.notices.insert(*instance, (at, *notice));
+                self.warnings.hear(at, *instance, *notice);
             }
             Observation::CarriedOut { claims, nodes } => self.unconfirmed.carried_out(claims, nodes, at),
             Observation::ActionFailed { subject, .. } if !keeping::is_class(subject) => {
@@ -613,7 +606,7 @@ impl Engine {
         self.stamp_pools(now, &mut out);
         self.tend_buffers(now, &mut out);
         self.tell_remarks(&mut out);
-        self.answer_interruptions(now, &mut out);
+        self.answer_warnings(now, &mut out);
         self.end_strays(now, &mut out);
         // First: nothing is planned on a node whose machine is gone.
         self.collect_garbage(now, &mut out);
@@ -724,24 +717,6 @@ impl Engine {
         let open = Arc::new((*all).clone().without(&sold_out));
         self.open_supply = Some((all, sold_out, open.clone()));
         open
-    }
-
-    fn answer_interruptions(&mut self, now: Timestamp, out: &mut Steps) {
-        for (instance, (at, notice)) in std::mem::take(&mut self.notices) {
-            let Some(claim) = self.cluster.claim_by_instance(instance).cloned() else {
-                if now.duration_since(at) < NOTICE_PATIENCE {
-                    self.notices.insert(instance, (at, notice));
-                }
-                continue;
-            };
-            let mut steps = Steps::default();
-            if claim.deleted.is_some() {
-                interruption::hurry(&claim, notice, now, &mut steps);
-            } else {
-                interruption::respond(&self.cluster, &claim, notice, &mut self.shortages, now, &mut steps);
-            }
-            self.take(steps, now, out);
-        }
     }
 
     fn end_strays(&mut self, now: Timestamp, out: &mut Steps) {

@@ -29,8 +29,11 @@ pub(crate) fn lost_under_way(cluster: &Cluster, instances: &[Instance], now: Tim
 /// Compares the list of all our machines with the claims.
 pub(crate) fn collect(cluster: &Cluster, instances: &[Instance], now: Timestamp) -> Steps {
     let mut steps = Steps::default();
-    let alive: BTreeSet<ProviderId> =
-        instances.iter().filter(|one| !one.is_terminating).map(|one| one.provider_id).collect();
+    let alive: BTreeSet<ProviderId> = instances
+        .iter()
+        .filter(|one| !one.is_terminating && !one.is_stopped)
+        .map(|one| one.provider_id)
+        .collect();
     for claim in cluster.claims.values().filter(|claim| claim.deleted.is_none()) {
         let is_lost = claim.conditions.is_true(ConditionType::Registered)
             && claim.provider_id.is_some_and(|id| !alive.contains(&id));

@@ -247,7 +247,10 @@ impl Ledger {
             Observation::OverlayGone(name) => drop(self.overlays.remove(name)),
             Observation::Terminating { instance } => self.end(*instance, End::Asked(now)),
             Observation::Terminated { instance }
-            | Observation::Interruption { instance, notice: InterruptionNotice::StateChange } => {
+            | Observation::Interruption {
+                instance,
+                notice: InterruptionNotice::StateChange | InterruptionNotice::Terminating,
+            } => {
                 self.end(*instance, End::Gone(now));
                 if self.machines.get(instance).is_some_and(|machine| machine.is_forsaken) {
                     self.settle(now, *instance);
@@ -257,7 +260,7 @@ impl Ledger {
                 self.alter(*instance, Machine::refuse);
             }
             Observation::Instances(listed) => {
-                for instance in listed.iter().filter(|instance| instance.is_terminating) {
+                for instance in listed.iter().filter(|one| one.is_terminating || one.is_stopped) {
                     self.end(instance.provider_id, End::Asked(now));
                 }
             }

@@ -449,7 +449,7 @@ fn ask_cloud<P: CloudProvider>(
     tasks.spawn(async move {
         loop {
             match provider.notices().await {
-                Ok(told) if told.receipts.is_empty() => {}
+                Ok(told) if told.notices.is_empty() => {}
                 Ok(told) => drop(news.send(News::Told(told))),
                 Err(error) => {
                     tracing::warn!("notices of the cloud are not heard: {error}; trying again");

@@ -184,6 +184,10 @@ pub struct Instance {
     pub reservation: Option<Symbol>,
     pub image: Symbol,
     pub launched: Timestamp,
+    /// It stops, or has stopped: no node any more, and there until it is terminated.
+    #[serde(default)]
+    pub is_stopped: bool,
+    /// It is on its way out.
     pub is_terminating: bool,
     /// What the type offers under the claim's class.
     pub capacity: Resources,
@@ -226,10 +230,14 @@ pub enum InterruptionNotice {
     SpotReclaim { at: Timestamp },
     /// A spot instance is at elevated risk; advice only.
     RebalanceRecommendation,
-    /// The instance is stopping or gone.
+    /// The instance is stopping, or has stopped.
     StateChange,
-    /// Maintenance, retirement or the end of a reservation.
+    /// The instance is shutting down, or gone.
+    Terminating,
+    /// Maintenance or retirement.
     ScheduledChange,
+    /// The capacity that was reserved for it is taken back.
+    ReservationReclaim,
     /// EC2's own status check fails.
     StatusCheckFailed,
 }

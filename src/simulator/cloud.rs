@@ -84,6 +84,7 @@ impl Cloud {
             reservation: option.reservation,
             image: Symbol::new("ami-0simulated0000001"),
             launched: now,
+            is_stopped: false,
             is_terminating: false,
             capacity: kind.capacity.clone(),
             allocatable: kind.allocatable.clone(),

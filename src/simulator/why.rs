@@ -492,6 +492,8 @@ pub(super) fn notice_in_words(notice: &Value) -> String {
         Some("SpotReclaim") => "EC2 takes the spot machine back",
         Some("RebalanceRecommendation") => "EC2 may soon take the spot machine back",
         Some("StateChange") => "its machine stops",
+        Some("Terminating") => "its machine ends",
+        Some("ReservationReclaim") => "EC2 takes back the capacity that was reserved for its machine",
         Some("ScheduledChange") => "EC2 has maintenance for its machine",
         Some("StatusCheckFailed") => "EC2's own check of its machine fails",
         _ => "EC2 says something about its machine",

@@ -19,6 +19,7 @@ use provisor::model::class::NodeClass;
 use provisor::model::money::UsdPerHour;
 use provisor::model::name::{TypeName, Zone};
 use provisor::model::offering::CapacityType;
+use provisor::model::owner::Owner;
 use serde_json::{Value, json};
 
 use crate::plane::made_by;
@@ -211,6 +212,7 @@ impl Emulator {
             version: "1.34".into(),
         };
         let settings = AwsSettings {
+            owner: Owner::new("provisor", "dev"),
             region: REGION.into(),
             cluster,
             queue: Some(QUEUE.into()),

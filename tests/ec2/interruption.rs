@@ -75,6 +75,35 @@ async fn a_warning_is_told_until_it_is_acknowledged_and_the_rest_is_dropped() {
 }
 
 #[tokio::test]
+async fn what_cannot_be_deleted_or_looked_up_hides_no_warning() {
+    let cloud = Emulator::furnished().await;
+    let made = cloud.sqs.create_queue().queue_name(QUEUE).send().await.expect("a queue");
+    let url = made.queue_url().expect("an address").to_owned();
+    let buyer = cloud.provider();
+    let known = buyer.launch(order("a", &["m5.large a spot"])).await.expect("a machine").instance.provider_id;
+    let send = async |body: String| {
+        cloud.sqs.send_message().queue_url(&url).message_body(body).send().await.expect("sent");
+    };
+    cloud.fail("DeleteMessageBatch", "AccessDenied", 403, 99).await;
+    send("not json".into()).await;
+    send(spot_warning(known.instance())).await;
+    // Messages may come one by one.
+    let mut told = buyer.notices().await.expect("notices");
+    while told.notices.is_empty() {
+        told = buyer.notices().await.expect("notices, whatever became of the other message");
+    }
+    assert_eq!((told.notices[0].0, told.dropped), (known, 0));
+
+    // Who does not know the machine has to ask EC2, which refuses.
+    let stranger = cloud.provider();
+    cloud.fail("DescribeInstances", "UnauthorizedOperation", 403, 1).await;
+    send(spot_warning(known.instance())).await;
+    let told = stranger.notices().await.expect("nothing");
+    assert_eq!((told.notices.len(), told.receipts.len(), told.dropped), (0, 0, 0), "it comes again");
+    assert_eq!(left(&cloud, &url).await, 3);
+}
+
+#[tokio::test]
 async fn aws_482_a_queue_that_is_not_there_is_an_error() {
     let cloud = Emulator::start().await;
     let error = cloud.provider().notices().await.expect_err("there is no queue").to_string();

@@ -316,32 +316,40 @@ async fn templates_are_shared_made_again_and_cleared_away() {
     provider.launch(order("c", &["m5.large a spot"])).await.expect("the template is made again");
     let restarted = cloud.provider();
     restarted.launch(order("d", &["m5.large a spot"])).await.expect("the template is found again");
-    // One that nobody marked, one of another cluster's provisioner, and one that somebody marked as if it were ours.
+    // One that nobody marked, one of another cluster's provisioner, one that somebody marked as if it were ours, and two that carry
+    // a provisioner's name and this cluster's marks: Karpenter's and those of another environment.
     let other =
         made[0]["parameters"]["LaunchTemplateName"].as_str().expect("a name").replace('/', "/theirs-");
-    for (name, cluster) in
-        [("somebody-elses", None), (other.as_str(), Some("west")), ("by-hand", Some("east"))]
-    {
+    for (name, cluster, owner) in [
+        ("somebody-elses", None, None),
+        (other.as_str(), Some("west"), Some("provisor:dev")),
+        ("by-hand", Some("east"), Some("provisor:dev")),
+        ("karpenter.k8s.aws/1", Some("east"), None),
+        ("karpenter.k8s.aws/2", Some("east"), Some("provisor:prod")),
+    ] {
         let data = aws_sdk_ec2::types::RequestLaunchTemplateData::builder().image_id("ami-1").build();
         let template =
             cloud.ec2.create_launch_template().launch_template_name(name).launch_template_data(data);
         let marks = cluster.map(|cluster| {
             let owned = format!("kubernetes.io/cluster/{cluster}");
-            TagSpecification::builder()
+            let marks = TagSpecification::builder()
                 .resource_type(ResourceType::LaunchTemplate)
                 .tags(tag("eks:eks-cluster-name", cluster))
                 .tags(tag(&owned, "owned"))
-                .tags(tag("karpenter.sh/nodepool", "general"))
-                .build()
+                .tags(tag("karpenter.sh/nodepool", "general"));
+            match owner {
+                Some(owner) => marks.tags(tag("provisor.dev/owner", owner)).build(),
+                None => marks.build(),
+            }
         });
         template.set_tag_specifications(marks.map(|marks| vec![marks])).send().await.expect("a template");
     }
     restarted.delete_idle_templates(jiff::SignedDuration::from_mins(5)).await.expect("looked");
     let left =
         async || cloud.ec2.describe_launch_templates().send().await.expect("a list").launch_templates().len();
-    assert_eq!(left().await, 4, "what was just used stays");
+    assert_eq!(left().await, 6, "what was just used stays");
     restarted.delete_idle_templates(jiff::SignedDuration::ZERO).await.expect("looked");
-    assert_eq!(left().await, 3, "somebody else's stay");
+    assert_eq!(left().await, 5, "somebody else's stay");
 }
 
 /// Rows: AWS-507

@@ -13,6 +13,8 @@ use crate::bench::{Bench, Running, text};
 use crate::deploy::{AWS, rendered};
 use crate::plane::AUDITED;
 
+/// A launch template as Karpenter names them.
+const KARPENTERS: &str = "karpenter.k8s.aws/1234567890";
 /// The name of the cluster in the account.
 pub const CLUSTER: &str = "east";
 
@@ -233,7 +235,8 @@ impl Region {
             let subnets = ec2.describe_subnets().filters(tagged("owner", "them")).send().await;
             let groups = ec2.describe_security_groups().filters(tagged("owner", "them")).send().await;
             let templates = ec2.describe_launch_templates().launch_template_names("theirs");
-            let templates = templates.launch_template_names("theirs-west").send().await;
+            let templates = templates.launch_template_names("theirs-west");
+            let templates = templates.launch_template_names(KARPENTERS).send().await;
             let versions =
                 ec2.describe_launch_template_versions().launch_template_name("theirs").send().await;
             let selected = ["subnet", "security-group", "image"].map(str::to_owned).to_vec();
@@ -260,7 +263,8 @@ impl Region {
 
     /// A machine that is nobody's in particular, one of another cluster with all marks of a provisioner, one of this cluster
     /// that belongs to somebody else's pool, one of this cluster that no provisioner bought; a subnet and a security group that
-    /// this cluster may use and another one's provisioner selects; a template without marks, and one of that provisioner.
+    /// this cluster may use and another one's provisioner selects; a template without marks, one of that provisioner, and one that a
+    /// Karpenter beside us made for this cluster.
     pub fn plant_others(&self) -> Others {
         let marks = |cluster: &'static str, pool: &'static str, claim: &'static str| {
             [
@@ -294,7 +298,12 @@ impl Region {
         let group = ec2.create_security_group().group_name("theirs").description("theirs").vpc_id(vpc);
         let group = group.tag_specifications(specification(ResourceType::SecurityGroup, &shared));
         group.send().await.expect("a group");
-        for (name, marks) in [("theirs", &[][..]), ("theirs-west", marks)] {
+        let karpenters = [
+            ("karpenter.sh/nodepool", "theirs"),
+            ("eks:eks-cluster-name", CLUSTER),
+            ("kubernetes.io/cluster/east", "owned"),
+        ];
+        for (name, marks) in [("theirs", &[][..]), ("theirs-west", marks), (KARPENTERS, &karpenters)] {
             let data = RequestLaunchTemplateData::builder().image_id("ami-1").build();
             let template = ec2.create_launch_template().launch_template_name(name).launch_template_data(data);
             let template = match marks {

@@ -109,16 +109,16 @@ pub fn parse(body: &str) -> Result<Message, NotForUs> {
         }
         ("aws.ec2", "EC2 Instance State-change Notification") => {
             let detail = of_instance()?;
-            let kind = match detail.state.to_ascii_lowercase().as_str() {
-                "stopping" | "stopped" => "instance_stopped",
-                "shutting-down" | "terminated" => "instance_terminated",
+            let (kind, notice) = match detail.state.to_ascii_lowercase().as_str() {
+                "stopping" | "stopped" => ("instance_stopped", InterruptionNotice::StateChange),
+                "shutting-down" | "terminated" => ("instance_terminated", InterruptionNotice::Terminating),
                 _ => return Ok(message(Meaning::Nothing)),
             };
-            (kind, vec![detail.instance_id], InterruptionNotice::StateChange)
+            (kind, vec![detail.instance_id], notice)
         }
         ("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning") => {
             let instances = vec![of_instance()?.instance_id];
-            ("capacity_reservation_interrupted", instances, InterruptionNotice::ScheduledChange)
+            ("capacity_reservation_interrupted", instances, InterruptionNotice::ReservationReclaim)
         }
         ("aws.health", "AWS Health Event") => {
             let detail = read::<OfHealth>(&envelope)?;
@@ -200,7 +200,7 @@ mod tests {
             r#"{"instance-id": "i-0c", "instance-action": "terminate"}"#,
         );
         let kind = "capacity_reservation_interrupted";
-        expect(&reservation, kind, &["i-0c"], InterruptionNotice::ScheduledChange);
+        expect(&reservation, kind, &["i-0c"], InterruptionNotice::ReservationReclaim);
         let health = event(
             "aws.health",
             "AWS Health Event",
@@ -216,14 +216,14 @@ mod tests {
             let detail = format!(r#"{{"instance-id": "i-0a", "state": "{state}"}}"#);
             event("aws.ec2", "EC2 Instance State-change Notification", &detail)
         };
-        for (state, kind) in [
-            ("stopping", "instance_stopped"),
-            ("stopped", "instance_stopped"),
-            ("shutting-down", "instance_terminated"),
-            ("terminated", "instance_terminated"),
-            ("Stopping", "instance_stopped"),
+        for (state, kind, notice) in [
+            ("stopping", "instance_stopped", InterruptionNotice::StateChange),
+            ("stopped", "instance_stopped", InterruptionNotice::StateChange),
+            ("shutting-down", "instance_terminated", InterruptionNotice::Terminating),
+            ("terminated", "instance_terminated", InterruptionNotice::Terminating),
+            ("Stopping", "instance_stopped", InterruptionNotice::StateChange),
         ] {
-            expect(&of(state), kind, &["i-0a"], InterruptionNotice::StateChange);
+            expect(&of(state), kind, &["i-0a"], notice);
         }
         for state in ["pending", "running", "", "elsewhere"] {
             assert_eq!(meaning(&of(state)), ("no_op", Meaning::Nothing), "{state}");

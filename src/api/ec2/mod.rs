@@ -38,6 +38,8 @@ pub mod tag {
     pub const CLASS: &str = "karpenter.k8s.aws/ec2nodeclass";
     /// Names of claims come again, uids do not.
     pub const CLAIM_UID: &str = "provisor.dev/claim-uid";
+    /// The environment that made it: another one of the same cluster, or Karpenter, marks its own with all other tags alike.
+    pub const OWNER: &str = "provisor.dev/owner";
 
     /// The tag that the cloud controller and every IAM policy of ours asks for; its value is `owned`.
     pub fn owned_by(cluster: &str) -> String {

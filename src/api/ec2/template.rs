@@ -15,6 +15,7 @@ use super::{Cluster, tag};
 use crate::model::class::{AmiFamily, ClassStatus, NodeClass};
 use crate::model::name::PoolName;
 use crate::model::offering::CapacityType;
+use crate::model::owner::Owner;
 
 /// Templates of ours are known by it; IAM policies written for Karpenter name it.
 pub const NAME_PREFIX: &str = "karpenter.k8s.aws/";
@@ -64,7 +65,7 @@ pub struct Metadata {
 pub struct Interface {
     pub card: i32,
     pub device: i32,
-    /// `interface` or `efa-only`.
+    /// `interface`, `efa` or `efa-only`.
     pub kind: String,
     pub security_groups: Vec<String>,
     pub has_public_ip: Option<bool>,
@@ -78,18 +79,21 @@ pub struct Interface {
 /// The parts of a template that do not come from its class.
 #[derive(Clone, Debug)]
 pub struct Purpose<'a> {
+    pub owner: Owner,
     pub cluster: &'a Cluster,
     pub region: &'a str,
     pub pool: Option<PoolName>,
     pub capacity_type: CapacityType,
     pub image: &'a str,
     pub user_data: String,
+    /// How many interfaces for EFA the machine gets where the class lists none; zero: it gets a plain one.
+    pub efa_interfaces: i32,
 }
 
 impl LaunchTemplate {
     /// The template of a class whose selectors found `status`.
     pub fn new(class: &NodeClass, spec: &ClassSpec, status: &ClassStatus, purpose: Purpose<'_>) -> Self {
-        let tags = tags(purpose.cluster, purpose.pool, class, spec);
+        let tags = tags(purpose.owner, purpose.cluster, purpose.pool, class, spec);
         let is_ipv6 = purpose.cluster.dns.as_deref().is_some_and(|dns| dns.contains(':'));
         let mut groups: Vec<String> =
             status.security_groups.iter().map(|group| group.id.to_string()).collect();
@@ -101,7 +105,7 @@ impl LaunchTemplate {
             devices: devices(class.ami_family, &spec.block_device_mappings),
             metadata: Metadata::new(&spec.metadata_options, purpose.region),
             is_monitored: spec.detailed_monitoring,
-            interfaces: interfaces(spec, &groups, is_ipv6),
+            interfaces: interfaces(spec, &groups, is_ipv6, purpose.efa_interfaces),
             nested_virtualization: spec.cpu_options.nested_virtualization.clone(),
             capacity_type: purpose.capacity_type,
             tags,
@@ -120,6 +124,7 @@ impl LaunchTemplate {
 /// The tags of everything that is bought for a class and pool; those of the class come first and ours win, but for `Name`,
 /// which is nobody's.
 pub fn tags(
+    owner: Owner,
     cluster: &Cluster,
     pool: Option<PoolName>,
     class: &NodeClass,
@@ -128,6 +133,7 @@ pub fn tags(
     let mut tags = spec.tags.clone();
     tags.insert(tag::owned_by(&cluster.name), "owned".into());
     tags.insert(tag::CLUSTER_NAME.into(), cluster.name.clone());
+    tags.insert(tag::OWNER.into(), owner.to_string());
     tags.insert(tag::CLASS.into(), class.name.to_string());
     tags.insert(tag::POOL.into(), pool.map(|pool| pool.to_string()).unwrap_or_default());
     tags
@@ -202,9 +208,19 @@ impl Metadata {
     }
 }
 
-fn interfaces(spec: &ClassSpec, groups: &[String], is_ipv6: bool) -> Vec<Interface> {
-    let first = [NetworkInterface { interface_type: "interface".into(), ..NetworkInterface::default() }];
-    let listed = if spec.network_interfaces.is_empty() { &first[..] } else { &spec.network_interfaces };
+fn interfaces(spec: &ClassSpec, groups: &[String], is_ipv6: bool, efa: i32) -> Vec<Interface> {
+    let unlisted: Vec<NetworkInterface> = match efa {
+        0 => vec![NetworkInterface { interface_type: "interface".into(), ..NetworkInterface::default() }],
+        // One a network card; each card but the first has its EFA behind the first place.
+        _ => (0..efa)
+            .map(|card| NetworkInterface {
+                network_card_index: card,
+                device_index: i32::from(card > 0),
+                interface_type: "efa".into(),
+            })
+            .collect(),
+    };
+    let listed = if spec.network_interfaces.is_empty() { &unlisted } else { &spec.network_interfaces };
     let nothing = ConnectionTracking::default();
     listed
         .iter()
@@ -265,6 +281,16 @@ mod tests {
     }
 
     fn of(class: &NodeClass, cluster: &Cluster, region: &str, user_data: &str) -> LaunchTemplate {
+        with_efa(class, cluster, region, user_data, 0)
+    }
+
+    fn with_efa(
+        class: &NodeClass,
+        cluster: &Cluster,
+        region: &str,
+        user_data: &str,
+        efa_interfaces: i32,
+    ) -> LaunchTemplate {
         let spec = ClassSpec::read(class).expect("a spec");
         let group = |id: &str| SecurityGroup { id: id.into(), name: "n".into() };
         let status = ClassStatus {
@@ -273,12 +299,14 @@ mod tests {
             ..ClassStatus::default()
         };
         let purpose = Purpose {
+            owner: Owner::new("provisor", "dev"),
             cluster,
             region,
             pool: Some("general".into()),
             capacity_type: CapacityType::Spot,
             image: "ami-1",
             user_data: user_data.into(),
+            efa_interfaces,
         };
         LaunchTemplate::new(class, &spec, &status, purpose)
     }
@@ -395,6 +423,30 @@ mod tests {
             (None, None, None, false)
         );
         assert_eq!(efa.security_groups.len(), 2);
+    }
+
+    /// Rows: AWS-311, AWS-314, AWS-316, AWS-318
+    #[test]
+    fn who_asks_for_efa_gets_one_a_card_unless_the_class_lists_interfaces() {
+        let of = |more: Value, efa| with_efa(&class(more), &cluster("fd00::a"), "us-east-1", "", efa);
+        let more = json!({ "associatePublicIPAddress": false, "connectionTracking": { "udpTimeout": 40 } });
+        let made = of(more.clone(), 3);
+        let kinds: Vec<(i32, i32, &str)> =
+            made.interfaces.iter().map(|each| (each.card, each.device, each.kind.as_str())).collect();
+        assert_eq!(kinds, [(0, 0, "efa"), (1, 1, "efa"), (2, 1, "efa")]);
+        for each in &made.interfaces {
+            let settings = (each.has_public_ip, each.udp_timeout, each.is_ipv6);
+            assert_eq!(settings, (Some(false), Some(40), true), "an EFA carries IP too");
+        }
+        assert_ne!(made.name(), of(more, 0).name());
+        let places = [(0, 0, "interface"), (0, 1, "efa-only"), (1, 1, "efa-only"), (2, 1, "efa-only")];
+        let listed = places.map(|(card, device, kind)| {
+            json!({ "networkCardIndex": card, "deviceIndex": device, "interfaceType": kind })
+        });
+        let made = of(json!({ "networkInterfaces": listed }), 3).interfaces;
+        let kinds: Vec<(i32, i32, &str)> =
+            made.iter().map(|each| (each.card, each.device, each.kind.as_str())).collect();
+        assert_eq!(kinds, places);
     }
 
     #[test]

@@ -53,25 +53,10 @@ pub(crate) fn respond(
     cluster: &Cluster,
     claim: &NodeClaim,
     notice: InterruptionNotice,
-    shortages: &mut Shortages,
     now: Timestamp,
     steps: &mut Steps,
 ) {
-    let (word, message) = match notice {
-        InterruptionNotice::SpotReclaim { at } => {
-            ("SpotInterrupted", format!("the cloud takes its machine back at {at}"))
-        }
-        InterruptionNotice::RebalanceRecommendation => {
-            ("SpotRebalanceRecommendation", "its spot machine is at elevated risk".into())
-        }
-        InterruptionNotice::StateChange => ("InstanceStopping", "its machine is stopping".into()),
-        InterruptionNotice::ScheduledChange => {
-            ("InstanceUnhealthy", "the cloud has scheduled maintenance for its machine".into())
-        }
-        InterruptionNotice::StatusCheckFailed => {
-            ("InstanceUnhealthy", "its machine fails the cloud's own checks".into())
-        }
-    };
+    let (word, kind, message) = in_words(notice);
     let is_advice = notice == InterruptionNotice::RebalanceRecommendation;
     let subjects =
         [Some(Subject::Claim(claim.name)), cluster.node_of(claim).map(|node| Subject::Node(node.name))];
@@ -84,16 +69,54 @@ pub(crate) fn respond(
         };
         steps.push(Action::Publish(notice), word, message.clone());
     }
-    if is_advice {
-        return;
+    if !is_advice {
+        drain(cluster, claim, deadline_of(notice, now), (kind, &message), now, steps);
     }
-    if matches!(notice, InterruptionNotice::SpotReclaim { .. }) {
-        let of = |key| claim.labels.get(&key).copied();
-        if let (Some(kind), Some(zone)) = (of(*label::INSTANCE_TYPE), of(*label::ZONE)) {
-            shortages.note((TypeName(kind), Zone(zone), CapacityType::Spot), now + SHORTAGE);
+}
+
+/// The event that tells of `notice`, what kind of disruption it is for those who count, and a sentence.
+fn in_words(notice: InterruptionNotice) -> (&'static str, &'static str, String) {
+    match notice {
+        InterruptionNotice::SpotReclaim { at } => {
+            ("SpotInterrupted", "SpotInterrupted", format!("the cloud takes its machine back at {at}"))
+        }
+        InterruptionNotice::RebalanceRecommendation => {
+            let word = "SpotRebalanceRecommendation";
+            (word, word, "its spot machine is at elevated risk".into())
+        }
+        InterruptionNotice::StateChange => {
+            ("InstanceStopping", "InstanceStopped", "its machine is stopping".into())
+        }
+        InterruptionNotice::Terminating => {
+            ("InstanceTerminating", "InstanceTerminated", "its machine is being terminated".into())
+        }
+        InterruptionNotice::ScheduledChange => {
+            let message = "the cloud has scheduled maintenance for its machine";
+            ("InstanceUnhealthy", "ScheduledChange", message.into())
+        }
+        InterruptionNotice::ReservationReclaim => {
+            let message = "the cloud takes back the capacity that was reserved for its machine";
+            ("CapacityReservationInstanceInterrupted", "CapacityReservationInterrupted", message.into())
+        }
+        InterruptionNotice::StatusCheckFailed => {
+            ("InstanceUnhealthy", "InstanceStatus", "its machine fails the cloud's own checks".into())
         }
     }
-    drain(cluster, claim, deadline_of(notice, now), &message, now, steps);
+}
+
+/// What a spot machine was bought as is short where one is taken back.
+pub(crate) fn note_shortage(
+    claim: &NodeClaim,
+    notice: InterruptionNotice,
+    shortages: &mut Shortages,
+    now: Timestamp,
+) {
+    let of = |key| claim.labels.get(&key).copied();
+    if let (InterruptionNotice::SpotReclaim { .. }, Some(kind), Some(zone)) =
+        (notice, of(*label::INSTANCE_TYPE), of(*label::ZONE))
+    {
+        shortages.note((TypeName(kind), Zone(zone), CapacityType::Spot), now + SHORTAGE);
+    }
 }
 
 /// Taints the node at once, so that nothing new lands there, and asks for the claim's end with a deadline.
@@ -101,7 +124,7 @@ fn drain(
     cluster: &Cluster,
     claim: &NodeClaim,
     deadline: Option<Timestamp>,
-    message: &str,
+    (kind, message): (&'static str, &str),
     now: Timestamp,
     steps: &mut Steps,
 ) {
@@ -118,5 +141,5 @@ fn drain(
     }
     let change = ClaimChange { annotations, conditions: Some(conditions), ..ClaimChange::default() };
     steps.push(Action::UpdateClaim { claim: claim.name, change }, code, message);
-    steps.push(Action::DeleteClaim { claim: claim.name }, code, message);
+    steps.push(Action::DeleteClaim { claim: claim.name }, kind, message);
 }

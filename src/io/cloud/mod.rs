@@ -20,6 +20,7 @@ use crate::model::claim::NodeClaim;
 use crate::model::class::{ClassStatus, NodeClass};
 use crate::model::name::{ClaimName, NodeName, ProviderId};
 use crate::model::observation::{Instance, InterruptionNotice, LaunchFailure, Shortage};
+use crate::model::owner::Owner;
 
 /// A cloud that sells machines for claims.
 pub trait CloudProvider: Send + Sync + 'static {
@@ -121,6 +122,8 @@ pub struct Receipt(pub String);
 /// Where machines of EC2 are bought, and for which cluster.
 #[derive(Clone, Debug)]
 pub struct AwsSettings {
+    /// Whose the machines are, and what is made for them.
+    pub owner: Owner,
     pub region: String,
     pub cluster: Cluster,
     /// The name of the SQS queue for notices; `None`: nobody tells us when machines are taken.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 pub use kubelet::Kubelet;
-pub use provider::{SimulatedProvider, SimulatedSettings};
+pub use provider::{SimulatedProvider, SimulatedSettings, is_simulated};
 
 use crate::api::{self, FieldError, Object};
 use crate::model::action::Action;

@@ -9,6 +9,7 @@ mod kind;
 mod trim;
 mod record;
 mod intake;
+mod machines;
 pub mod watch;
 pub mod apply;
 pub mod evict;

@@ -42,7 +42,7 @@ const EVICTION_STORAGE: u32 = 1_000;
 
 macro_rules! extended {
     ($($name:ident = $text:literal),* $(,)?) => {$(
-        static $name: LazyLock<ResourceName> = LazyLock::new(|| ResourceName::new($text));
+        pub static $name: LazyLock<ResourceName> = LazyLock::new(|| ResourceName::new($text));
     )*};
 }
 

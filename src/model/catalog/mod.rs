@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub use builtin::{UnknownRegion, region_of, regions};
-pub use capacity::CapacitySettings;
+pub use capacity::{CapacitySettings, EFA};
 pub use change::{CatalogChange, Misfit};
 pub use facts::{Accelerators, EbsAttachments, EniLimits, Gpus, NameParts, Stated, TypeFacts};
 pub use table::TableError;

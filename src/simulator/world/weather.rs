@@ -223,7 +223,7 @@ impl World {
         }
         self.weather.dead.insert(id);
         if is_told {
-            let notice = InterruptionNotice::StateChange;
+            let notice = InterruptionNotice::Terminating;
             self.publish(Observation::Interruption { instance: id, notice });
         }
         if let Some(node) = self.node_of(id) {

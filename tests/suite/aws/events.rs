@@ -23,10 +23,8 @@ fn messages_as_aws_writes_them_are_understood() {
         let kind = match notice {
             InterruptionNotice::SpotReclaim { .. } => "spot_interruption",
             InterruptionNotice::RebalanceRecommendation => "rebalance_recommendation",
-            InterruptionNotice::StateChange => "state_change",
-            InterruptionNotice::ScheduledChange if fields[1] == "capacity_reservation_interruption" => {
-                fields[1]
-            }
+            InterruptionNotice::StateChange | InterruptionNotice::Terminating => "state_change",
+            InterruptionNotice::ReservationReclaim => "capacity_reservation_interruption",
             InterruptionNotice::ScheduledChange => "scheduled_change",
             InterruptionNotice::StatusCheckFailed => "status_check",
         };

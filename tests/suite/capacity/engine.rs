@@ -513,6 +513,7 @@ fn instance(id: &str, claim: Option<&str>, launched: Timestamp) -> Instance {
         reservation: None,
         image: "ami-1".into(),
         launched,
+        is_stopped: false,
         is_terminating: false,
         capacity: requests("2"),
         allocatable: requests("2"),

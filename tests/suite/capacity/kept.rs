@@ -222,6 +222,7 @@ impl Fate {
                 reservation: None,
                 image: "ami-1".into(),
                 launched: self.now,
+                is_stopped: false,
                 is_terminating: false,
                 capacity: kind.capacity.clone(),
                 allocatable: kind.allocatable.clone(),

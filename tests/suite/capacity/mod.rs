@@ -31,6 +31,7 @@ mod upkeep;
 mod unreadable;
 mod kept;
 mod explanations;
+mod warnings;
 mod ways;
 mod ahead;
 mod lifetimes;

@@ -320,6 +320,7 @@ impl Town {
             reservation: None,
             image: "ami-1".into(),
             launched: at("2026-01-01T00:00:00Z"),
+            is_stopped: false,
             is_terminating: false,
             capacity: claim.capacity.clone(),
             allocatable: claim.allocatable.clone(),

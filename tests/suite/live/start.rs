@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::bench::{Bench, POOLS, environment, is_true, text};
+use super::bench::{Bench, CLAIMS, POOLS, environment, is_true, text};
 
 #[test]
 fn a_successor_goes_on_while_no_commit_can_be_used() {
@@ -78,4 +78,30 @@ fn a_successor_plays_the_machines_of_its_claims_whatever_their_nodes_say() {
     bench.wait("kept alive", || renewed().into_iter().zip(&before).all(is_newer));
     bench.scale("web", 3);
     bench.wait("one more runs", || bench.all_run(3));
+}
+
+/// Machines were bought for the environment before, and somebody tries it now.
+#[test]
+fn simulated_machines_do_not_take_the_place_of_real_ones() {
+    let bench = Bench::new();
+    let class = json!({ "group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "general" });
+    let claim = json!({
+        "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
+        "metadata": {
+            "name": "real", "finalizers": ["karpenter.sh/termination"],
+            "labels": { "karpenter.sh/nodepool": "general" },
+            "annotations": { "provisor.dev/owner": "provisor:dev" },
+        },
+        "spec": { "nodeClassRef": class, "expireAfter": "Never", "requirements": [] },
+    });
+    bench.plane.api.post(CLAIMS, &claim).expect("a claim");
+    let path = format!("{CLAIMS}/real");
+    let machine = "aws:///us-east-1a/i-0123456789abcdef0";
+    let status = json!({ "status": { "providerID": machine } });
+    bench.plane.api.patch(&format!("{path}/status"), &status).expect("a launched claim");
+    let before = bench.plane.api.get(&path).expect("it is there");
+    let (code, log) = bench.run_as(0, &["--cloud", "simulated"], &[]).end();
+    assert_eq!(code, 64, "{log}");
+    assert!(log.contains(&format!("real of dev has the machine {machine}, which is real")), "{log}");
+    assert_eq!(bench.plane.api.get(&path).expect("it stays"), before);
 }

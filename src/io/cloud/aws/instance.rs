@@ -190,6 +190,7 @@ impl Shared {
         let types = self.catalog_now().instance_types(class.as_deref());
         let kind = types.iter().find(|kind| kind.name == name);
         let state = found.state().and_then(|state| state.name());
+        let is_stopped = matches!(state, Some(InstanceStateName::Stopping | InstanceStateName::Stopped));
         let is_spot = found.instance_lifecycle() == Some(&InstanceLifecycleType::Spot)
             || found.spot_instance_request_id().is_some();
         Instance {
@@ -205,7 +206,9 @@ impl Shared {
                 .launch_time()
                 .and_then(|time| Timestamp::from_second(time.secs()).ok())
                 .unwrap_or(Timestamp::UNIX_EPOCH),
-            is_terminating: !matches!(state, Some(InstanceStateName::Pending | InstanceStateName::Running)),
+            is_stopped,
+            is_terminating: !(is_stopped
+                || matches!(state, Some(InstanceStateName::Pending | InstanceStateName::Running))),
             capacity: kind.map(|kind| kind.capacity.clone()).unwrap_or_default(),
             allocatable: kind.map(|kind| kind.allocatable.clone()).unwrap_or_default(),
         }

@@ -29,6 +29,7 @@ use crate::api::ec2::template::{self, LaunchTemplate, Purpose};
 use crate::api::ec2::userdata::{self, Boot};
 use crate::io::clock;
 use crate::model::action::LaunchOption;
+use crate::model::catalog::EFA;
 use crate::model::class::Subnet;
 use crate::model::name::{ProviderId, TypeName, Zone};
 use crate::model::observation::{Advice, Instance, LaunchFailure, Shortage};
@@ -289,7 +290,9 @@ impl Shared {
     ) -> Result<CreateFleetOutput, CallFailure> {
         let claim = &order.claim;
         let refused = self.memory().orders.get(&claim.uid).map_or(0, |orders| orders.refused);
-        let mut tags = template::tags(&self.settings.cluster, claim.pool(), &order.class, &resolved.spec);
+        let settings = &self.settings;
+        let (class, spec) = (&order.class, &resolved.spec);
+        let mut tags = template::tags(settings.owner, &settings.cluster, claim.pool(), class, spec);
         tags.insert(tag::CLAIM.into(), claim.name.to_string());
         tags.insert(tag::CLAIM_UID.into(), claim.uid.to_string());
         let tags = [ResourceType::Instance, ResourceType::Volume, ResourceType::Fleet].map(|kind| {
@@ -423,13 +426,15 @@ impl Shared {
             reservation: None,
             image: image.unwrap_or_else(|| Symbol::new("")),
             launched: clock::now(),
+            is_stopped: false,
             is_terminating: false,
             capacity: kind.map(|kind| kind.capacity.clone()).unwrap_or_default(),
             allocatable: kind.map(|kind| kind.allocatable.clone()).unwrap_or_default(),
         })
     }
 
-    /// Options that boot alike share a template: the same image and the same number of pods.
+    /// Options that boot alike share a template: the same image, the same number of pods and, where the claim is for a pod that wants
+    /// one, of interfaces for EFA.
     fn groups<'a>(
         &self,
         order: &LaunchOrder,
@@ -439,12 +444,14 @@ impl Shared {
     ) -> Result<Vec<Group<'a>>, LaunchFailure> {
         let not_ready = |message: String| LaunchFailure::ClassNotReady { message: message.into() };
         let claim = &order.claim;
-        let mut groups: BTreeMap<(Symbol, i64), Group<'a>> = BTreeMap::new();
+        let wants_efa = claim.spec.requests.get(*EFA) > 0 && resolved.spec.network_interfaces.is_empty();
+        let mut groups: BTreeMap<(Symbol, i64, i64), Group<'a>> = BTreeMap::new();
         for option in round {
             let Some(kind) = kinds.get(&option.instance_type) else { continue };
             let Some(image) = image_for(&resolved.status.images, kind) else { continue };
             let pods = kind.capacity.pods();
-            if let Some(group) = groups.get_mut(&(image.id, pods)) {
+            let efa = if wants_efa { kind.capacity.get(*EFA) } else { 0 };
+            if let Some(group) = groups.get_mut(&(image.id, pods, efa)) {
                 group.options.push((option, image.id));
                 continue;
             }
@@ -459,15 +466,17 @@ impl Shared {
                 image_version: image_version(family, &resolved.spec, image),
             };
             let purpose = Purpose {
+                owner: self.settings.owner,
                 cluster: &self.settings.cluster,
                 region: &self.settings.region,
                 pool: claim.pool(),
                 capacity_type: option.capacity_type,
                 image: &image.id,
                 user_data: userdata::render(&boot).map_err(|error| not_ready(error.to_string()))?,
+                efa_interfaces: i32::try_from(efa).unwrap_or(i32::MAX),
             };
             let template = LaunchTemplate::new(&order.class, &resolved.spec, &resolved.status, purpose);
-            groups.insert((image.id, pods), Group { template, options: vec![(option, image.id)] });
+            groups.insert((image.id, pods, efa), Group { template, options: vec![(option, image.id)] });
         }
         if groups.is_empty() {
             return Err(not_ready("no image of the class boots any of the types asked for".into()));

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_sqs::types::DeleteMessageBatchRequestEntry;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 
 use super::super::{CloudError, Notices, Receipt, Received};
 use super::Shared;
@@ -38,6 +38,15 @@ fn in_a_line(text: &str) -> String {
     visible_line(&shortened(text, SHOWN_CHARS_MAX)).into_owned()
 }
 
+/// To whom a machine belongs that a message names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Ours(ProviderId),
+    Others,
+    /// EC2 gave no answer.
+    Unknown,
+}
+
 impl Shared {
     pub(super) async fn notices(&self) -> Result<Notices, CloudError> {
         let Some(queue) = &self.settings.queue else {
@@ -56,34 +65,41 @@ impl Shared {
             .map_err(|error| self.queue_failed("ReceiveMessage", &error))?;
         let received: Vec<(Receipt, Result<Message, NotForUs>)> =
             answer.messages().iter().filter_map(read).collect();
-        let ours = self.ours_of(&received).await?;
+        let whose = self.whose(&received).await;
         let mut told = Notices::default();
         let mut dropped = Vec::new();
         for (receipt, message) in received {
             let before = told.notices.len();
+            let mut is_clear = true;
             if let Ok(message) = &message {
                 told.received.push(Received { kind: message.kind(), sent: message.sent });
             }
             if let Ok(Message { meaning: Meaning::Notice { instances, notice, .. }, .. }) = message {
-                let known = instances.iter().filter_map(|instance| ours.get(instance));
-                told.notices.extend(known.map(|id| (*id, notice)));
+                let looked_up: Vec<&Whose> = instances.iter().filter_map(|one| whose.get(one)).collect();
+                is_clear = !looked_up.contains(&&Whose::Unknown);
+                told.notices.extend(looked_up.into_iter().filter_map(|whose| match whose {
+                    Whose::Ours(id) => Some((*id, notice)),
+                    Whose::Others | Whose::Unknown => None,
+                }));
             }
-            if told.notices.len() > before {
-                told.receipts.push(receipt);
-            } else {
-                dropped.push(receipt);
+            match told.notices.len() > before {
+                // Told again until nothing about it is unclear.
+                _ if !is_clear => {}
+                true => told.receipts.push(receipt),
+                false => dropped.push(receipt),
             }
         }
         told.dropped = dropped.len();
-        self.acknowledge(dropped).await?;
+        // What is worth nothing does not stand in the way of what is.
+        if let Err(error) = self.acknowledge(dropped).await {
+            tracing::warn!("messages that come to nothing will be told again: {error}");
+            told.dropped = 0;
+        }
         Ok(told)
     }
 
-    /// Those machines of `received` that are ours. They are looked up together, so that a storm of warnings is one call.
-    async fn ours_of(
-        &self,
-        received: &[(Receipt, Result<Message, NotForUs>)],
-    ) -> Result<BTreeMap<String, ProviderId>, CloudError> {
+    /// Whose the machines of `received` are. They are looked up together, so that a storm of warnings is one call.
+    async fn whose(&self, received: &[(Receipt, Result<Message, NotForUs>)]) -> BTreeMap<String, Whose> {
         let named: BTreeSet<&String> = received
             .iter()
             .filter_map(|(_, message)| match message {
@@ -93,13 +109,20 @@ impl Shared {
             .flatten()
             .collect();
         let found = named.into_iter().map(async |instance| {
-            let id = self.provider_id(instance).await?;
-            if id.is_none() {
-                tracing::debug!(instance, "A notice is about a machine that is not ours.");
-            }
-            Ok::<_, CloudError>(id.map(|id| (instance.clone(), id)))
+            let whose = match self.provider_id(instance).await {
+                Ok(Some(id)) => Whose::Ours(id),
+                Ok(None) => {
+                    tracing::debug!(instance, "A notice is about a machine that is not ours.");
+                    Whose::Others
+                }
+                Err(error) => {
+                    tracing::warn!(instance, "A notice will be told again: {error}");
+                    Whose::Unknown
+                }
+            };
+            (instance.clone(), whose)
         });
-        Ok(try_join_all(found).await?.into_iter().flatten().collect())
+        join_all(found).await.into_iter().collect()
     }
 
     pub(super) async fn acknowledge(&self, receipts: Vec<Receipt>) -> Result<(), CloudError> {

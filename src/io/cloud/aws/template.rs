@@ -107,7 +107,7 @@ impl Shared {
         self.delete_templates(made.into_iter().map(|(name, _)| name).collect()).await
     }
 
-    /// Names of our templates, those of `class` if one is named, and when they were made.
+    /// Names of the templates of our environment, those of `class` if one is named, and when they were made.
     async fn our_templates(
         &self,
         class: Option<ClassName>,
@@ -117,6 +117,7 @@ impl Shared {
         let mut filters = vec![
             filter(format!("tag:{}", tag::CLUSTER_NAME), cluster),
             filter(format!("tag:{}", tag::owned_by(cluster)), "owned"),
+            filter(format!("tag:{}", tag::OWNER), &self.settings.owner.to_string()),
         ];
         filters.extend(class.map(|class| filter(format!("tag:{}", tag::CLASS), class.as_str())));
         let mut answer = self

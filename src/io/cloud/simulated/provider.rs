@@ -142,6 +142,7 @@ impl SimulatedProvider {
             reservation: None,
             image: Symbol::new(IMAGE),
             launched: node.created.unwrap_or_else(clock::now),
+            is_stopped: false,
             is_terminating: false,
             capacity: node.capacity.clone(),
             allocatable: node.allocatable.clone(),
@@ -190,6 +191,7 @@ impl SimulatedProvider {
             reservation: None,
             image: claim.image.unwrap_or_else(|| Symbol::new(IMAGE)),
             launched: claim.created.unwrap_or_else(clock::now),
+            is_stopped: false,
             is_terminating: false,
             capacity: claim.capacity.clone(),
             allocatable: claim.allocatable.clone(),
@@ -262,6 +264,7 @@ impl CloudProvider for SimulatedProvider {
             reservation: option.reservation,
             image: Symbol::new(IMAGE),
             launched: now,
+            is_stopped: false,
             is_terminating: false,
             capacity: kind.capacity.clone(),
             allocatable: kind.allocatable.clone(),
@@ -272,6 +275,14 @@ impl CloudProvider for SimulatedProvider {
     }
 
     async fn terminate(&self, instance: ProviderId) -> Result<Ending, CloudError> {
+        if !is_simulated(&instance) {
+            let message = format!("{instance} was bought elsewhere");
+            return Err(CloudError::Failed {
+                call: "TerminateInstances",
+                region: "a simulation".into(),
+                message,
+            });
+        }
         let machine = self.account().machines.remove(&instance);
         if let Some(machine) = machine {
             machine.end(&self.kubelet);
@@ -305,7 +316,8 @@ impl CloudProvider for SimulatedProvider {
     }
 }
 
-fn is_simulated(id: &ProviderId) -> bool {
+/// Whether a machine is of the simulated cloud, whoever's simulation it was.
+pub fn is_simulated(id: &ProviderId) -> bool {
     id.instance().starts_with(INSTANCE_PREFIX)
 }
 

@@ -4,6 +4,7 @@ use crate::api::ec2::Cluster;
 use crate::io::cloud::AwsSettings;
 use crate::io::kube::joining::Joining;
 use crate::model::catalog::CapacitySettings;
+use crate::model::owner::Owner;
 use crate::ui::exit::Failure;
 
 /// What machines of EC2 are told, and what is kept for them. The names in the environment are those of Karpenter.
@@ -47,6 +48,7 @@ impl Ec2Args {
     /// What the command line says, and for the rest what the API server said. Everything that is missing is told at once.
     pub(super) fn settings(
         &self,
+        owner: Owner,
         region: &str,
         joining: Joining,
         is_in_cluster: bool,
@@ -82,6 +84,7 @@ impl Ec2Args {
                 .help("It looks like https://0123ABCD.gr7.eu-west-1.eks.amazonaws.com."));
         }
         Ok(AwsSettings {
+            owner,
             region: region.to_owned(),
             cluster: Cluster {
                 name,
@@ -121,7 +124,7 @@ mod tests {
             version: "1.36".into(),
         };
         let line = Line::try_parse_from([&["x"], words].concat()).expect("a command line");
-        line.ec2.settings("us-east-1", joining, is_in_cluster)
+        line.ec2.settings(Owner::new("provisor", "dev"), "us-east-1", joining, is_in_cluster)
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::gitops::text_form::is_name;
 use crate::io::clock;
 use crate::io::cloud::aws::Account;
-use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings};
+use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings, is_simulated};
 use crate::io::cloud::{CloudProvider, CloudUnavailable, HAS_AWS, aws_unavailable};
 use crate::io::kube::lease::{self, LeaseSettings, Permit};
 use crate::io::kube::{Address, Kube, KubeError};
@@ -188,6 +188,14 @@ async fn on_simulated(
 ) -> Result<Exit, Failure> {
     let address = args.live.address();
     let kube = Kube::connect(&address, args.live.kube_qps).await?;
+    let owner = Owner::new(&args.live.installation, commits.environment());
+    let machines = kube.machines_of(owner).await?;
+    if let Some((claim, machine)) = machines.iter().find(|(_, machine)| !is_simulated(machine)) {
+        let message =
+            format!("{claim} of {} has the machine {machine}, which is real", commits.environment());
+        let help = "nothing simulated can run its pods or end it: run with --cloud aws, or try it on another cluster";
+        return Err(Failure::usage(message).help(help));
+    }
     let first = format!(
         "{} the cluster {} and the commits are real; EC2 and its machines are simulated, nothing is bought\n",
         console.paint(Tone::Notice, "Simulated:"),
@@ -200,7 +208,6 @@ async fn on_simulated(
     // Kubelets have a pace of their own: in a real cluster each has its own connection.
     let theirs =
         Kube::connect_as("simulated-kubelets", &address, args.live.kube_qps.saturating_mul(2)).await?;
-    let owner = Owner::new(&args.live.installation, commits.environment());
     let settings = args.live.simulated(owner, seed)?;
     let make = move || {
         let kubelet = Kubelet::new(theirs.clone(), settings.has_kubelets);
@@ -225,7 +232,9 @@ async fn on_ec2(
             .help("add --region, or set AWS_REGION"));
     };
     let kube = Kube::connect(&live.address(), live.kube_qps).await?;
-    let settings = live.ec2.settings(&region, kube.joining().await?, live.kubeconfig.is_none())?;
+    let owner = Owner::new(&live.installation, commits.environment());
+    let joining = kube.joining().await?;
+    let settings = live.ec2.settings(owner, &region, joining, live.kubeconfig.is_none())?;
     let first = format!(
         "{} machines are bought from EC2 in {region} for the cluster {} at {}, Kubernetes {}; {}\n",
         console.paint(Tone::Notice, "Real:"),
