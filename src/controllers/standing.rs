@@ -106,17 +106,24 @@ async fn write(
         return Ok(());
     }
     let mut patch = wanted.clone();
-    // What is not said any more has to be taken away by name.
-    let former = object.get("status").and_then(Value::as_object);
-    for field in former.into_iter().flat_map(|former| former.keys()) {
-        if patch.get(field).is_none() {
-            patch[field] = Value::Null;
-        }
-    }
+    take_away(object.get("status"), &mut patch);
     match kube.merge(Resource::ENVIRONMENT, None, name, Some("status"), &json!({ "status": patch })).await {
         Ok(object) => known.object = Some(object),
         Err(error) if error.is_missing() => known.object = None,
         Err(error) => return Err(error),
     }
     Ok(())
+}
+
+/// What `former` says and `patch` does not has to be taken away by name, at whatever depth: objects are merged, lists replaced.
+fn take_away(former: Option<&Value>, patch: &mut Value) {
+    let (Some(former), Some(patch)) = (former.and_then(Value::as_object), patch.as_object_mut()) else {
+        return;
+    };
+    for (field, former) in former {
+        match patch.get_mut(field) {
+            Some(value) => take_away(Some(former), value),
+            None => drop(patch.insert(field.clone(), Value::Null)),
+        }
+    }
 }

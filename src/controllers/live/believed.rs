@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::capacity::cluster::Cluster;
 use crate::controllers::perform::ObjectId;
-use crate::io::kube::{Change, Version};
+use crate::io::kube::{Change, Kind, Version};
 use crate::model::observation::Observation;
 
 /// What is known of objects that we write.
@@ -44,6 +44,12 @@ impl Believed {
 
     fn take(&mut self, change: Change) -> Option<Change> {
         let at = (change.kind, change.key);
+        // Few, and written without a word beforehand: an answer may come after what the watch told later.
+        let is_remembered =
+            matches!(change.kind, Kind::NodePool | Kind::NodeOverlay | Kind::NodeClass | Kind::Buffer);
+        if is_remembered {
+            self.objects.entry(at).or_default();
+        }
         let Some(known) = self.objects.get_mut(&at) else { return Some(change) };
         if known.under_way == 0 {
             let is_newer = change.version > known.floor;
@@ -138,7 +144,6 @@ pub(super) fn is_known(seen: &Observation, cluster: &Cluster) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::kube::Kind;
     use crate::model::name::ObjectKey;
 
     fn change(version: u64) -> Change {
@@ -151,6 +156,19 @@ mod tests {
             record: None,
             manifest: None,
         }
+    }
+
+    /// Of a pool the write is not announced.
+    #[test]
+    fn an_answer_that_comes_after_newer_news_is_not_believed() {
+        let mut believed = Believed::default();
+        let pool = |version| Change { kind: Kind::NodePool, ..change(version) };
+        assert!(believed.watched(pool(9)).is_some());
+        assert!(believed.watched(pool(11)).is_some());
+        assert!(believed.answered(pool(10)).is_none());
+        assert!(believed.answered(pool(12)).is_some() && believed.watched(pool(12)).is_none());
+        let gone = Change { is_gone: true, ..pool(13) };
+        assert!(believed.watched(gone).is_some() && believed.watched(pool(14)).is_some());
     }
 
     #[test]

@@ -247,6 +247,8 @@ impl Watcher {
             for item in page.items {
                 let object = item.value();
                 seen.insert(key_of(&object));
+                // If no further page comes, it was told of all the same.
+                self.known.insert(key_of(&object));
                 self.tell(object).await;
             }
             match page.metadata.r#continue.filter(|token| !token.is_empty()) {
@@ -360,8 +362,8 @@ mod tests {
         write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).expect("somebody listens");
     }
 
-    #[tokio::test]
-    async fn a_watch_that_breaks_with_an_error_goes_on_from_what_it_had_told() {
+    /// A server, a kubeconfig that names it, and the folder that holds it.
+    fn listening() -> (TcpListener, std::path::PathBuf, tempfile::TempDir) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("it is bound");
         let folder = tempfile::TempDir::new().expect("a folder");
@@ -373,6 +375,39 @@ mod tests {
             "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
         });
         std::fs::write(&kubeconfig, file.to_string()).expect("written");
+        (listener, kubeconfig, folder)
+    }
+
+    async fn watcher(kubeconfig: std::path::PathBuf) -> (Watcher, mpsc::Receiver<Event>) {
+        let address = Address { kubeconfig: Some(kubeconfig), context: None };
+        let kube = Kube::connect(&address, 1000).await.expect("a connection");
+        let (sender, events) = mpsc::channel(WAITING_MAX);
+        let watcher = Watcher {
+            kind: Kind::Pod,
+            kube,
+            intake: Arc::new(Intake::default()),
+            events: sender,
+            known: BTreeSet::new(),
+            is_listed: false,
+            complained: BTreeSet::new(),
+        };
+        (watcher, events)
+    }
+
+    /// What was told of objects: the version, and whether it is gone.
+    fn told(events: &mut mpsc::Receiver<Event>) -> Vec<(u64, bool)> {
+        let mut told = Vec::new();
+        while let Ok(event) = events.try_recv() {
+            if let Event::Changed(change) = event {
+                told.push((change.version.0, change.is_gone));
+            }
+        }
+        told
+    }
+
+    #[tokio::test]
+    async fn a_watch_that_breaks_with_an_error_goes_on_from_what_it_had_told() {
+        let (listener, kubeconfig, _folder) = listening();
         let server = std::thread::spawn(move || {
             let next = || {
                 let (stream, _) = listener.accept().expect("a connection");
@@ -395,30 +430,41 @@ mod tests {
             answer(watch, &news.map(|(kind, object)| json!({ "type": kind, "object": object })));
             (first, next().0)
         });
-        let address = Address { kubeconfig: Some(kubeconfig), context: None };
-        let kube = Kube::connect(&address, 1000).await.expect("a connection");
-        let (sender, mut events) = mpsc::channel(WAITING_MAX);
-        let mut watcher = Watcher {
-            kind: Kind::Pod,
-            kube,
-            intake: Arc::new(Intake::default()),
-            events: sender,
-            known: BTreeSet::new(),
-            is_listed: false,
-            complained: BTreeSet::new(),
-        };
+        let (mut watcher, mut events) = watcher(kubeconfig).await;
         let watching = tokio::spawn(async move { watcher.run::<Trimmed>(|| ()).await });
         let (first, next) =
             tokio::task::spawn_blocking(|| server.join()).await.expect("it ends").expect("both");
         watching.abort();
         assert!(first.contains("watch=") && first.contains("resourceVersion=10"), "{first}");
         assert!(next.contains("watch=") && next.contains("resourceVersion=12"), "{next}");
-        let mut told = Vec::new();
-        while let Ok(event) = events.try_recv() {
-            if let Event::Changed(change) = event {
-                told.push((change.version.0, change.is_gone));
-            }
-        }
-        assert_eq!(told, [(11, false), (12, true)]);
+        assert_eq!(told(&mut events), [(11, false), (12, true)]);
+    }
+
+    /// Objects of a list that broke off were told of; what becomes of them is told, too.
+    #[tokio::test]
+    async fn what_an_unfinished_list_told_of_is_gone_if_the_next_has_it_not() {
+        let (listener, kubeconfig, _folder) = listening();
+        let server = std::thread::spawn(move || {
+            let next = || {
+                let (stream, _) = listener.accept().expect("a connection");
+                asked(&stream);
+                stream
+            };
+            let pod = json!({
+                "apiVersion": "v1", "kind": "Pod", "spec": { "containers": [] }, "status": {},
+                "metadata": { "name": "a", "namespace": "b", "uid": "c", "resourceVersion": "9" },
+            });
+            let more = json!({ "resourceVersion": "10", "continue": "more" });
+            answer(next(), &[json!({ "metadata": more, "items": [pod] })]);
+            // The second page never comes.
+            drop(next());
+            answer(next(), &[json!({ "metadata": { "resourceVersion": "12" }, "items": [] })]);
+            next()
+        });
+        let (mut watcher, mut events) = watcher(kubeconfig).await;
+        let watching = tokio::spawn(async move { watcher.run::<Trimmed>(|| ()).await });
+        let _watch = tokio::task::spawn_blocking(|| server.join()).await.expect("it ends").expect("all");
+        watching.abort();
+        assert_eq!(told(&mut events), [(9, false), (12, true)]);
     }
 }
