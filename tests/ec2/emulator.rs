@@ -21,6 +21,7 @@ use provisor::model::name::{TypeName, Zone};
 use provisor::model::offering::CapacityType;
 use provisor::model::owner::Owner;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::plane::made_by;
 
@@ -203,18 +204,23 @@ impl Emulator {
 
     /// A process of Provisor that starts now.
     pub fn provider(&self) -> AwsProvider {
+        self.provider_of(watch::channel("1.34".to_owned()).1)
+    }
+
+    /// The same for a cluster of this version of Kubernetes.
+    pub fn provider_of(&self, version: watch::Receiver<String>) -> AwsProvider {
         let cluster = Cluster {
             name: "east".into(),
             endpoint: "https://api.east.example".into(),
             ca_bundle: "Y2E=".into(),
             service_cidr: Some("10.100.0.0/16".into()),
             dns: Some("10.100.0.10".into()),
-            version: "1.34".into(),
         };
         let settings = AwsSettings {
             owner: Owner::new("provisor", "dev"),
             region: REGION.into(),
             cluster,
+            version,
             queue: Some(QUEUE.into()),
             capacity: CapacitySettings::default(),
         };

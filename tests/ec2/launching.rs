@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use aws_sdk_ec2::types::{ResourceType, TagSpecification};
-use provisor::io::cloud::{Bought, CloudProvider, LaunchOrder};
+use provisor::io::cloud::{Bought, CloudProvider, Ending, LaunchOrder};
 use provisor::model::name::{ProviderId, TypeName, Zone};
 use provisor::model::observation::{Instance, LaunchFailure};
 use provisor::model::offering::CapacityType;
@@ -380,6 +380,20 @@ async fn ends_are_told_in_one_call() {
     }
     assert!(cloud.calls("TerminateInstances").await.len() < 3, "six ends are not six calls");
     assert!(living(&cloud.machines().await).is_empty());
+}
+
+/// With the rights that we ship EC2 does not say of a machine without tags that it is none.
+#[tokio::test]
+async fn a_machine_that_ec2_has_forgotten_is_gone_whatever_rights_it_would_take() {
+    let cloud = Emulator::furnished().await;
+    let provider = cloud.provider();
+    let there =
+        provider.launch(order("a", &["m5.large a spot"])).await.expect("a machine").instance.provider_id;
+    cloud.fail("TerminateInstances", "UnauthorizedOperation", 403, 2).await;
+    let error = provider.terminate(there).await.expect_err("it is there");
+    assert!(error.to_string().contains("UnauthorizedOperation"), "{error}");
+    let forgotten = ProviderId::new("aws:///us-east-1a/i-0123456789abcdef0");
+    assert_eq!(provider.terminate(forgotten).await, Ok(Ending::Gone));
 }
 
 /// A furnished cloud with two more subnets in its first zone, tagged `net=small`.

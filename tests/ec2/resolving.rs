@@ -47,6 +47,21 @@ async fn a_class_finds_images_networks_and_its_profile() {
     );
 }
 
+#[tokio::test]
+async fn an_upgraded_cluster_gets_images_of_its_new_version() {
+    let cloud = Emulator::furnished().await;
+    let (states, version) = tokio::sync::watch::channel("1.34".to_owned());
+    let provider = cloud.provider_of(version);
+    let asked = async || {
+        provider.resolve(class(json!({}))).await.expect("an answer");
+        cloud.calls("GetParameter").await.iter().map(Value::to_string).collect::<String>()
+    };
+    let before = asked().await;
+    assert!(before.contains("/optimized-ami/1.34/") && !before.contains("/optimized-ami/1.35/"), "{before}");
+    states.send("1.35".to_owned()).expect("somebody listens");
+    assert!(asked().await.contains("/optimized-ami/1.35/"));
+}
+
 /// Somebody tidies up: what was found before is not believed for longer than it is there.
 #[tokio::test]
 async fn an_image_or_a_profile_that_is_gone_is_looked_for_again() {

@@ -24,8 +24,6 @@ pub struct Cluster {
     pub service_cidr: Option<String>,
     /// The address of the cluster's DNS.
     pub dns: Option<String>,
-    /// `major.minor` of Kubernetes, by which image aliases choose.
-    pub version: String,
 }
 
 /// The tags by which machines and templates are known to be ours (aws.md 4.9).

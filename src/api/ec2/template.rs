@@ -276,7 +276,6 @@ mod tests {
             ca_bundle: "Y2E=".into(),
             service_cidr: None,
             dns: Some(dns.into()),
-            version: "1.34".into(),
         }
     }
 

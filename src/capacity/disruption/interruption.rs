@@ -32,6 +32,19 @@ pub(crate) fn hurry(claim: &NodeClaim, notice: InterruptionNotice, now: Timestam
     steps.push(Action::UpdateClaim { claim: claim.name, change }, code, message);
 }
 
+/// Whether `claim` is on its way out, and as soon as `notice` has it.
+pub(crate) fn is_agreed(claim: &NodeClaim, notice: InterruptionNotice) -> bool {
+    let is_soon = match notice {
+        InterruptionNotice::SpotReclaim { at } => sooner(claim, at).is_none(),
+        // By when it was told of: the deadline is of that moment.
+        InterruptionNotice::StatusCheckFailed => {
+            claim.annotations.contains_key(&*annotation::TERMINATION_TIMESTAMP)
+        }
+        _ => true,
+    };
+    claim.deleted.is_some() && is_soon
+}
+
 /// By when the machine is of no use any more.
 fn deadline_of(notice: InterruptionNotice, now: Timestamp) -> Option<Timestamp> {
     match notice {

@@ -39,7 +39,7 @@ impl Engine {
             return !self.may_be_claimed(machine, notice);
         };
         let is_advice = notice == InterruptionNotice::RebalanceRecommendation;
-        is_advice || (claim.deleted.is_some() && !self.unconfirmed.has_claim(claim.name))
+        is_advice || (interruption::is_agreed(claim, notice) && !self.unconfirmed.has_claim(claim.name))
     }
 
     /// Whether a claim may be about to say that it has this machine, which is still worth saving then.

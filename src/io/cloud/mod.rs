@@ -12,6 +12,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use crate::api::ec2::Cluster;
 use crate::model::action::LaunchOption;
@@ -126,6 +127,8 @@ pub struct AwsSettings {
     pub owner: Owner,
     pub region: String,
     pub cluster: Cluster,
+    /// `major.minor` of Kubernetes as it is now, by which image aliases choose.
+    pub version: watch::Receiver<String>,
     /// The name of the SQS queue for notices; `None`: nobody tells us when machines are taken.
     pub queue: Option<String>,
     pub capacity: CapacitySettings,

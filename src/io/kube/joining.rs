@@ -28,7 +28,7 @@ pub struct Joining {
 impl Kube {
     /// Asks the API server. What it does not let us read is left out.
     pub async fn joining(&self) -> Result<Joining, KubeError> {
-        let version = version_of(&self.ask_at("/version").await?);
+        let version = self.version().await?;
         let range = self.readable(Resource::SERVICE_CIDR, None, SERVICE_CIDR).await?;
         let dns = self.readable(Resource::SERVICE, Some(DNS.0), DNS.1).await?;
         let text = |object: Option<&Value>, pointer: &str| {
@@ -42,6 +42,11 @@ impl Kube {
             dns: text(dns.as_ref(), "/spec/clusterIP").filter(|address| address != "None"),
             version,
         })
+    }
+
+    /// `major.minor` of Kubernetes.
+    pub async fn version(&self) -> Result<String, KubeError> {
+        Ok(version_of(&self.ask_at("/version").await?))
     }
 
     async fn readable(

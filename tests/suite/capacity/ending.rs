@@ -580,6 +580,32 @@ fn ter_037_a_deadline_that_comes_later_ends_an_eviction_that_waits() {
     assert_eq!(forced, Some((95, 30)), "its grace ends when the machine does");
 }
 
+/// The API server is unwell when the deadline is to be written.
+#[test]
+fn a_deadline_that_was_not_written_is_told_again() {
+    let town = draining(|town| town.run("web", "n", shape("web", "100m")));
+    let mut engine = town.engine();
+    engine.decide(town.now);
+    echo(&mut engine, town.now);
+    let notice = InterruptionNotice::SpotReclaim { at: town.now + seconds(125) };
+    let told = |engine: &mut Engine, second: i64| {
+        let now = town.now + seconds(second);
+        engine.observe(now, Observation::Interruption { instance: machine("n"), notice });
+        engine.decide(now)
+    };
+    told(&mut engine, 5);
+    let subject = format!("NodeClaim {}", claim_of("n"));
+    let failed = Observation::ActionFailed { subject: subject.as_str().into(), message: "500".into() };
+    engine.observe(town.now + seconds(6), failed);
+    engine.decide(town.now + seconds(6));
+    assert!(!engine.is_answered(machine("n"), notice), "it is on no object, so the queue keeps it");
+    told(&mut engine, 25);
+    echo(&mut engine, town.now + seconds(25));
+    assert!(engine.is_answered(machine("n"), notice));
+    let claim = &engine.cluster().claims[&claim_of("n")];
+    assert!(claim.annotations.contains_key(&*annotation::TERMINATION_TIMESTAMP));
+}
+
 /// Rows: TER-028, TER-029
 #[test]
 fn ter_029_volumes_are_waited_for_until_the_deadline() {

@@ -1,10 +1,11 @@
 //! `run` while it goes on: what it says, once; what it notices of its repository; how it ends.
 
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::confirming::{MORE, OTHER, POOLS, Run};
 
@@ -110,6 +111,72 @@ fn a_cluster_that_never_answered_is_no_success() {
         assert!(said.contains("onnection refused"), "{said}");
     }
     std::fs::remove_file(&nobody).expect("it is there");
+}
+
+/// An API server that grants leases and is unwell otherwise.
+fn unwell() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("it is bound");
+    let serve = |stream: std::net::TcpStream| -> Option<()> {
+        let mut reader = BufReader::new(stream.try_clone().ok()?);
+        let (mut first, mut length) = (String::new(), 0);
+        reader.read_line(&mut first).ok()?;
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line).ok()?;
+            match line.trim().to_ascii_lowercase().split_once(": ") {
+                Some(("content-length", value)) => length = value.parse().ok()?,
+                None => break,
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).ok()?;
+        let refusal = |code: u16, reason: &str| {
+            let status = json!({ "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure",
+                "message": "unwell", "reason": reason, "code": code });
+            (code, status)
+        };
+        let (code, answer) = match (first.contains("/leases"), serde_json::from_slice::<Value>(&body)) {
+            (true, Ok(mut lease)) => {
+                lease["metadata"]["resourceVersion"] = "1".into();
+                (200, lease)
+            }
+            (true, Err(_)) => refusal(404, "NotFound"),
+            (false, _) => refusal(503, "ServiceUnavailable"),
+        };
+        let answer = answer.to_string();
+        let head = format!("HTTP/1.1 {code} x\r\nContent-Type: application/json\r\nConnection: close");
+        write!(&stream, "{head}\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).ok()
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            serve(stream);
+        }
+    });
+    address
+}
+
+/// Another replica may fare better, and this one does not give up.
+#[test]
+fn who_holds_the_lease_and_is_told_nothing_gives_it_back_and_tries_again() {
+    let run = Run::of(POOLS, &[]);
+    let kubeconfig = run.fleet.path().with_extension("kubeconfig");
+    let text = format!(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+         clusters: [{{ name: a, cluster: {{ server: 'http://{}' }} }}]\n\
+         users: [{{ name: a, user: {{ token: secret }} }}]\ncontexts: [{{ name: a, context: {{ cluster: a, user: a }} }}]\n",
+        unwell()
+    );
+    std::fs::write(&kubeconfig, text).expect("written");
+    let line =
+        format!("run --repo . --env dev --cloud simulated --for 2s --kubeconfig {}", kubeconfig.display());
+    let output = super::run(run.fleet.path(), &line);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("listing nodepools") && said.contains("trying again"), "{said}");
+    assert!(said.contains("nothing was known of the cluster 127.0.0.1 when"), "{said}");
+    std::fs::remove_file(&kubeconfig).expect("it is there");
 }
 
 #[test]

@@ -16,7 +16,6 @@ fn cluster() -> Cluster {
         ca_bundle: "Y2E=".into(),
         service_cidr: Some("10.100.0.0/16".into()),
         dns: Some("10.100.0.10".into()),
-        version: "1.34".into(),
     }
 }
 

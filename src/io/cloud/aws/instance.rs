@@ -136,6 +136,13 @@ impl Shared {
             None => Ok(Ending::UnderWay),
             Some(Ok(told)) => Ok(told.unwrap_or(Ending::UnderWay)),
             Some(Err(failure)) if failure.refusal == Refusal::Gone => Ok(Ending::Gone),
+            // Rights go by tags: of a machine that EC2 has forgotten with its tags it says that we may not, not that there is none.
+            Some(Err(failure)) if failure.refusal == Refusal::Refused("Unauthorized") => {
+                match self.reader.ask(Symbol::new(instance.instance())).await {
+                    Some(Ok(None)) => Ok(Ending::Gone),
+                    _ => Err(self.failed(failure)),
+                }
+            }
             Some(Err(failure)) => Err(self.failed(failure)),
         }
     }

@@ -17,7 +17,9 @@ mod queue;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
+use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -46,7 +48,11 @@ pub struct Account(SdkConfig);
 
 impl Account {
     pub async fn of_environment(region: Option<&str>) -> Result<Self, CloudUnavailable> {
-        let mut loader = aws_config::defaults(BehaviorVersion::latest());
+        let timeouts = TimeoutConfig::builder()
+            .connect_timeout(CONNECT_MAX)
+            .operation_attempt_timeout(ATTEMPT_MAX)
+            .operation_timeout(CALL_MAX);
+        let mut loader = aws_config::defaults(BehaviorVersion::latest()).timeout_config(timeouts.build());
         if let Some(region) = region {
             loader = loader.region(Region::new(region.to_owned()));
         }
@@ -64,6 +70,11 @@ impl Account {
     }
 }
 
+/// Who accepts a connection and never answers is given up: each try, which the long poll of a queue has to fit into, and all tries of a
+/// call (aws.md 4.8).
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+const ATTEMPT_MAX: Duration = Duration::from_secs(60);
+const CALL_MAX: Duration = Duration::from_secs(240);
 /// On-demand prices change some times a year.
 const PRICE_LIST_PERIOD: SignedDuration = SignedDuration::from_hours(12);
 const PRICE_LIST_RETRY: SignedDuration = SignedDuration::from_mins(30);

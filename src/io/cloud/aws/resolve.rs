@@ -174,7 +174,8 @@ impl Shared {
     ) -> Result<Result<Vec<Image>, AliasError>, CloudError> {
         let mut candidates = Vec::new();
         if let Some(alias) = spec.alias() {
-            let parameters = match alias_parameters(alias, &self.settings.cluster.version) {
+            let version = self.settings.version.borrow().clone();
+            let parameters = match alias_parameters(alias, &version) {
                 Ok(parameters) => parameters,
                 Err(error) => return Ok(Err(error)),
             };

@@ -1,5 +1,7 @@
 //! What `run --cloud aws` has to know besides the account: which cluster machines join, and who tells of their end.
 
+use tokio::sync::watch;
+
 use crate::api::ec2::Cluster;
 use crate::io::cloud::AwsSettings;
 use crate::io::kube::joining::Joining;
@@ -50,7 +52,7 @@ impl Ec2Args {
         &self,
         owner: Owner,
         region: &str,
-        joining: Joining,
+        (joining, version): (Joining, watch::Receiver<String>),
         is_in_cluster: bool,
     ) -> Result<AwsSettings, Failure> {
         let given = |value: &Option<String>| value.clone().filter(|value| !value.is_empty());
@@ -92,8 +94,8 @@ impl Ec2Args {
                 ca_bundle,
                 service_cidr: given(&self.cluster_service_cidr).or(joining.service_cidr),
                 dns: joining.dns,
-                version: joining.version,
             },
+            version,
             queue: given(&self.interruption_queue),
             capacity: CapacitySettings {
                 vm_memory_overhead: self.vm_memory_overhead_percent,
@@ -124,7 +126,8 @@ mod tests {
             version: "1.36".into(),
         };
         let line = Line::try_parse_from([&["x"], words].concat()).expect("a command line");
-        line.ec2.settings(Owner::new("provisor", "dev"), "us-east-1", joining, is_in_cluster)
+        let version = watch::channel(joining.version.clone()).1;
+        line.ec2.settings(Owner::new("provisor", "dev"), "us-east-1", (joining, version), is_in_cluster)
     }
 
     #[test]

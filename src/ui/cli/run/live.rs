@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::commits::Commits;
 use super::ec2::Ec2Args;
@@ -34,6 +34,11 @@ use crate::ui::exit::{Exit, Failure};
 use crate::ui::live_story::{Consent, LiveStory};
 use crate::ui::metrics::{EndpointArgs, Metered, Metrics, Watched, serve};
 use crate::ui::story::say;
+
+/// Who knew nothing of the cluster, because the API server did not answer, asks again after so long.
+const START_RETRY: Duration = Duration::from_secs(5);
+/// How old the known version of the cluster may be (aws.md 4.15).
+const VERSION_PERIOD: Duration = Duration::from_secs(300);
 
 /// What only a real cluster needs.
 #[derive(Clone, Debug, clap::Args)]
@@ -189,7 +194,11 @@ async fn on_simulated(
     let address = args.live.address();
     let kube = Kube::connect(&address, args.live.kube_qps).await?;
     let owner = Owner::new(&args.live.installation, commits.environment());
-    let machines = kube.machines_of(owner).await?;
+    let machines = match kube.machines_of(owner).await {
+        // Whoever asks next waits for the answer; nothing real can be ended by a simulation meanwhile.
+        Err(error) if error.is_transient() => Vec::new(),
+        machines => machines?,
+    };
     if let Some((claim, machine)) = machines.iter().find(|(_, machine)| !is_simulated(machine)) {
         let message =
             format!("{claim} of {} has the machine {machine}, which is real", commits.environment());
@@ -234,13 +243,15 @@ async fn on_ec2(
     let kube = Kube::connect(&live.address(), live.kube_qps).await?;
     let owner = Owner::new(&live.installation, commits.environment());
     let joining = kube.joining().await?;
-    let settings = live.ec2.settings(owner, &region, joining, live.kubeconfig.is_none())?;
+    let (states, version) = watch::channel(joining.version.clone());
+    let settings = live.ec2.settings(owner, &region, (joining, version), live.kubeconfig.is_none())?;
+    tokio::spawn(follow_version(kube.clone(), states));
     let first = format!(
         "{} machines are bought from EC2 in {region} for the cluster {} at {}, Kubernetes {}; {}\n",
         console.paint(Tone::Notice, "Real:"),
         settings.cluster.name,
         settings.cluster.endpoint,
-        settings.cluster.version,
+        *settings.version.borrow(),
         settings.queue.as_ref().map_or_else(
             || "nobody tells when they are taken back".to_owned(),
             |queue| format!("the queue {queue} tells when they are taken back")
@@ -254,6 +265,26 @@ async fn on_ec2(
         move || (Arc::new(account.provider(settings.clone())), Box::new(|_: &Observation| {}) as Listener);
     let engine = EngineSettings { seed, ..behavior };
     keep(args, console, kube, commits, (CloudKind::Aws, engine), make).await
+}
+
+/// A cluster is upgraded while this process runs: images are those of the version that it has then.
+async fn follow_version(kube: Kube, states: watch::Sender<String>) {
+    loop {
+        tokio::time::sleep(VERSION_PERIOD).await;
+        match kube.version().await {
+            Ok(version) => {
+                let is_new = states.send_if_modified(|known| {
+                    let is_new = *known != version;
+                    known.clone_from(&version);
+                    is_new
+                });
+                if is_new {
+                    tracing::info!(version, "The cluster has another version of Kubernetes.");
+                }
+            }
+            Err(error) => tracing::debug!("the version of the cluster is not known: {error}"),
+        }
+    }
 }
 
 type Listener = Box<dyn Fn(&Observation) + Send>;
@@ -367,8 +398,24 @@ async fn keep<P: CloudProvider>(
                 ledger: Ledger::of(&owner, &namespace),
                 recorder: recording.and_then(|settings| start_recorder(settings, &metrics)),
             };
-            let live =
-                Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await?;
+            let live = Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await;
+            let live = match live {
+                Ok(live) => live,
+                Err(error) => {
+                    let may_wait = held.is_some() && error.is_transient();
+                    if let Some(held) = held {
+                        held.give_back().await;
+                    }
+                    if !may_wait {
+                        return Err(error.into());
+                    }
+                    tracing::warn!("the cluster is not known yet: {error}; trying again");
+                    tokio::select! {
+                        () = tokio::time::sleep(START_RETRY) => continue,
+                        exit = &mut stop => return in_time(exit),
+                    }
+                }
+            };
             let newest = commits.newest();
             let ended = tokio::select! {
                 ended = live.run(newest, commits.events()) => ended,
