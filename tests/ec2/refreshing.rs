@@ -13,8 +13,7 @@ async fn a_catalogue_is_what_ec2_describes() {
     let cloud = Emulator::start().await;
     let url = cloud.url.clone();
     let output = tokio::task::spawn_blocking(move || {
-        Command::cargo_bin("provisor")
-            .expect("it is built")
+        Command::new(env!("CARGO_BIN_EXE_provisor"))
             .args(["catalog", "refresh", "--region", REGION])
             .env("AWS_ENDPOINT_URL", url)
             .env("AWS_ACCESS_KEY_ID", "test")
