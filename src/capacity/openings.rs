@@ -16,12 +16,17 @@ use super::lifecycle;
 use super::nominations::Nominations;
 use crate::model::name::NodeName;
 use crate::model::node::Node;
+use crate::model::taint::Taint;
 
 /// No more pods are told in one wave, but those of its first node: the longer it takes, the more kube-scheduler tries in vain meanwhile.
 /// With 1,000 in a wave one or four of 2,500 lost their place for good on a busy control plane, with 50 none (performance.md).
 const WAVE_MOST: usize = 50;
-/// No node joins a wave that began so long ago, and none of it waits any longer for pods that have heard and forgotten.
+/// No node joins a wave that began so long ago, or is waited for, but those that are tainted; and then none of it waits any longer for
+/// pods that have heard and forgotten.
 const GATHERING_MOST: SignedDuration = SignedDuration::from_secs(3);
+/// A node that is ready stays tainted until the node controller has seen that: it looks every 5 s (`--node-monitor-period` of
+/// kube-controller-manager).
+const TAINTED_MOST: SignedDuration = SignedDuration::from_secs(6);
 /// While many others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
 /// start together.
 const LULL: SignedDuration = SignedDuration::from_millis(250);
@@ -64,6 +69,8 @@ struct Wave {
     /// When it began, and when the last of its nodes joined it.
     since: Timestamp,
     joined: Timestamp,
+    /// When no other joins it any more.
+    full: Timestamp,
     /// How many pods it has to tell.
     pods: usize,
     /// When nothing of it is waited for any more.
@@ -176,17 +183,16 @@ impl Openings {
         if wave.is_open {
             return Due::Nothing;
         }
+        wave.wait_for_tainted(cluster);
         let more = wave.gather(&mut self.waiting, nominations, cluster, now);
         if !more.is_empty() {
             (wave.joined, wave.until) = (now, now + QUIET);
             return Due::Tell(more);
         }
         wave.until = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
+        let is_told = wave.has_heard(nominations, cluster, now) || now >= wave.until;
         let is_full = !self.waiting.is_empty();
-        let is_told = |wave: &mut Wave| {
-            wave.has_heard(nominations, cluster, now) && (is_full || !wave.gains_others(cluster, now))
-        };
-        if now < wave.until && !is_told(wave) {
+        if !is_told || (!is_full && wave.gains_others(cluster, now)) {
             return Due::Nothing;
         }
         (wave.is_open, wave.until) = (true, now + OPENING_MOST);
@@ -248,9 +254,11 @@ impl Openings {
             let lulls = self.last.values().map(|since| self.lull_after(*since)).filter(|at| now < *at);
             return lulls.chain((!self.waiting.is_empty()).then_some(now)).min();
         };
-        let turns = [wave.joined + LULL, wave.since + GATHERING_MOST];
-        let turns = turns.into_iter().filter(|at| !wave.is_open && now < *at);
-        turns.chain([wave.until]).min()
+        if wave.is_open {
+            return Some(wave.until);
+        }
+        let turns = [wave.joined + LULL, wave.full, wave.until];
+        turns.into_iter().filter(|at| now < *at).min()
     }
 
     /// Whether no node waits for anything here.
@@ -261,8 +269,8 @@ impl Openings {
 
 impl Wave {
     fn begin(now: Timestamp) -> Self {
-        let (nodes, deaf) = (BTreeSet::new(), BTreeSet::new());
-        Self { nodes, deaf, is_open: false, since: now, joined: now, pods: 0, until: now }
+        let (nodes, deaf, full) = (BTreeSet::new(), BTreeSet::new(), now + GATHERING_MOST);
+        Self { nodes, deaf, is_open: false, since: now, joined: now, full, pods: 0, until: now }
     }
 
     /// What is left of it; none when the next may begin.
@@ -283,7 +291,7 @@ impl Wave {
     ) -> Vec<NodeName> {
         let mut more = Vec::new();
         while let Some(next) = waiting.front().copied()
-            && now < self.since + GATHERING_MOST
+            && now < self.full
         {
             let told = self.pods + nominations.told_at(next, cluster).count();
             if told > WAVE_MOST && !self.nodes.is_empty() {
@@ -303,11 +311,10 @@ impl Wave {
     /// Whether others that keep room are about to be ready, and may still join. Where all of them would be one wave they are waited for
     /// longer: whom kube-scheduler tries for the first to open takes what is free there, and not the place that was planned.
     fn gains_others(&self, cluster: &Cluster, now: Timestamp) -> bool {
-        if now >= self.since + GATHERING_MOST {
+        if now >= self.full {
             return false;
         }
-        let is_other = |host: &NodeName| !self.nodes.contains(host) && is_closed(*host, cluster);
-        let mut others = cluster.hosts().filter(is_other);
+        let mut others = self.others(cluster);
         if now < self.joined + LULL {
             return others.next().is_some();
         }
@@ -319,9 +326,31 @@ impl Wave {
         is_one_soon_ready && pods <= WAVE_MOST
     }
 
+    /// Others that keep room and are not open.
+    fn others<'c>(&'c self, cluster: &'c Cluster) -> impl Iterator<Item = NodeName> + 'c {
+        cluster.hosts().filter(|host| !self.nodes.contains(host) && is_closed(*host, cluster))
+    }
+
+    /// Those that are ready but for the node controller may join for longer, if all that are yet to come are one wave with them.
+    fn wait_for_tainted(&mut self, cluster: &Cluster) {
+        let latest = self.since + GATHERING_MOST;
+        let (mut pods, mut full) = (self.pods, latest);
+        for other in self.others(cluster) {
+            pods += cluster.expected_at(other).count();
+            if pods > WAVE_MOST {
+                full = latest;
+                break;
+            }
+            let node = cluster.nodes.get(&other).filter(|node| could_open_soon(node));
+            let ready = node.and_then(|node| node.ready_since()).filter(|ready| *ready < latest);
+            full = ready.map_or(full, |ready| full.max(ready + TAINTED_MOST));
+        }
+        self.full = full;
+    }
+
     /// Whether all have heard. Of many some have always just lost what they were told: in the end it is enough that they did hear.
     fn has_heard(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> bool {
-        let is_heard = |node| match now < self.since + GATHERING_MOST {
+        let is_heard = |node| match now < self.full {
             true => nominations.is_known_to_all(node, cluster),
             false => nominations.is_heard_by_all(node, cluster),
         };
@@ -342,6 +371,12 @@ fn is_closed(node: NodeName, cluster: &Cluster) -> bool {
 fn is_young(node: NodeName, cluster: &Cluster, now: Timestamp) -> bool {
     let joined = cluster.nodes.get(&node).and_then(|node| node.created);
     joined.is_some_and(|joined| now.duration_since(joined) < BOOT_USUAL)
+}
+
+/// Whether it gets pods as soon as the node controller has seen that it is ready.
+fn could_open_soon(node: &Node) -> bool {
+    let is_other = |taint: &&Taint| !taint.keeps_closed() && &*taint.key != "node.kubernetes.io/not-ready";
+    node.is_ready() && !node.taints.iter().filter(is_other).any(Taint::is_ephemeral)
 }
 
 fn could_open(node: NodeName, cluster: &Cluster) -> bool {

@@ -14,6 +14,7 @@ use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Owner, Pod, PodShape};
 use provisor::model::quantity::{Resources, resource};
+use provisor::model::taint::{Effect, Taint};
 use provisor::simulator::workload::{Workload, WorkloadKind};
 use provisor::simulator::world::{Habits, World};
 
@@ -70,6 +71,15 @@ impl Telling {
                 (telling.told.len() + more.count() <= 50).then_some(telling)
             })
             .expect("large pods are on two nodes in some of the crowds")
+    }
+
+    /// A wave that those that are yet to come may join, all of them.
+    fn of_few() -> Self {
+        let few = (0..50).find_map(|seed| {
+            let telling = Self::in_a_crowd(crowd_of(seed, 36, 6), 2, "large", 2)?;
+            (!telling.coming().is_empty()).then_some(telling)
+        });
+        few.expect("large pods are on two nodes in some of the crowds")
     }
 
     /// A wave of ten nodes, each with large pods, and others come.
@@ -313,18 +323,14 @@ fn a_wave_waits_for_nodes_that_are_about_to_be_ready_but_not_for_long() {
 /// Whom kube-scheduler tries for the first of them would take what is free there, and another place than planned.
 #[test]
 fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
-    let few = (0..50).find_map(|seed| {
-        let telling = Telling::in_a_crowd(crowd_of(seed, 36, 6), 2, "large", 2)?;
-        (!telling.coming().is_empty()).then_some(telling)
-    });
-    let mut telling = few.expect("large pods are on two nodes in some of the crowds");
+    let mut telling = Telling::of_few();
     let (mut all, coming) = (telling.nodes(), telling.coming());
     telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
     let mut alone = telling.engine.clone();
-    for millis in [10, 250, 1_000, 2_000] {
+    for millis in [10, 250, 1_000, 2_010, 2_990] {
         assert_eq!(opened_by(&alone.decide(telling.after(millis))), BTreeSet::new(), "{millis} ms");
     }
-    assert_eq!(opened_by(&alone.decide(telling.after(2_010))), all, "none of them is ready by now");
+    assert_eq!(opened_by(&alone.decide(telling.after(3_000))), all, "none of them is ready by now");
 
     // Those that should have been ready long ago are not counted on.
     let mut stuck = telling.engine.clone();
@@ -336,10 +342,44 @@ fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
     assert_eq!(opened_by(&stuck.decide(telling.after(250))), all);
 
     for node in &coming {
-        assert!(!telling.gets_ready(node, 1_900).is_empty());
+        assert!(!telling.gets_ready(node, 2_900).is_empty());
         all.insert(node.name);
     }
-    assert_eq!(telling.opens(1_950), all, "nobody else comes");
+    assert_eq!(telling.opens(2_950), all, "nobody else comes");
+}
+
+/// The node controller looks every five seconds which nodes are ready.
+#[test]
+fn nodes_of_few_pods_wait_for_one_that_is_ready_and_still_tainted() {
+    let mut telling = Telling::of_few();
+    let (mut all, coming) = (telling.nodes(), telling.coming());
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
+    let now = telling.after(2_900);
+    let ready = NodeCondition { kind: "Ready".into(), status: "True".into(), since: Some(now) };
+    let tainted = |node: &Arc<Node>, key: Option<&str>| {
+        let mut node = Node { conditions: vec![ready.clone()], ..(**node).clone() };
+        node.taints.retain(|taint| !taint.is_ephemeral() || taint.keeps_closed());
+        node.taints.extend(key.map(|key| Taint::new(key, "", Effect::NoExecute)));
+        Observation::Node(Arc::new(node))
+    };
+    let mut held_by_others = telling.engine.clone();
+    for node in &coming {
+        telling.engine.observe(now, tainted(node, Some("node.kubernetes.io/not-ready")));
+        held_by_others.observe(now, tainted(node, Some("readiness.k8s.io/network")));
+    }
+    assert_eq!(opened_by(&held_by_others.decide(telling.after(3_000))), all, "nobody knows for how long");
+    for millis in [3_000, 5_000, 8_890] {
+        assert_eq!(telling.opens_at(millis), BTreeSet::new(), "{millis} ms");
+    }
+    let mut forgotten = telling.engine.clone();
+    assert_eq!(opened_by(&forgotten.decide(telling.after(8_900))), all, "nobody looks");
+    for node in &coming {
+        telling.engine.observe(telling.after(8_890), tainted(node, None));
+        all.insert(node.name);
+    }
+    telling.told.extend(told_by(&telling.engine.decide(telling.after(8_890))));
+    assert_eq!(telling.nodes(), all, "their pods are told with the others");
+    assert_eq!(telling.opens(8_895), all);
 }
 
 #[test]
@@ -483,8 +523,8 @@ fn a_node_that_its_pods_have_forgotten_opens_with_the_next_wave() {
     assert_eq!(telling.opens_at(3_100), BTreeSet::new(), "it has to know again");
     let mut unlucky = telling.engine.clone();
     telling.remember(forgotten, 3_400);
-    assert_eq!(telling.opens_at(5_090), BTreeSet::new(), "the few others would make one wave with it");
-    assert_eq!(telling.opens_at(5_100), [forgotten].into());
+    assert_eq!(telling.opens_at(6_090), BTreeSet::new(), "the few others would make one wave with it");
+    assert_eq!(telling.opens_at(6_100), [forgotten].into());
 
     // Another node joins it, and they forget it again: it has been put back once.
     std::mem::swap(&mut telling.engine, &mut unlucky);
