@@ -408,7 +408,7 @@ fn render_disruption(disruption: &Disruption) -> Value {
             entry["reasons"] = budget.reasons.iter().map(|reason| reason.as_str()).collect();
         }
         if let Some(window) = &budget.window {
-            entry["schedule"] = (*window.schedule).into();
+            entry["schedule"] = window.schedule.text().into();
             entry["duration"] = render_budget_duration(window.duration).into();
         }
         entry

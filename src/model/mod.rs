@@ -9,7 +9,7 @@ pub(crate) mod count;
 pub mod quantity;
 pub mod money;
 pub mod time;
-pub(crate) mod schedule;
+pub mod schedule;
 pub mod name;
 pub mod label;
 pub mod owner;

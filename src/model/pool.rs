@@ -12,6 +12,7 @@ use super::owner::Owner;
 use super::quantity::Resources;
 use super::requirement::Requirements;
 use super::roll::{Roll, RollFailures, RollFault};
+use super::schedule::Schedule;
 use super::symbol::Symbol;
 use super::taint::Taint;
 use super::terms::Terms;
@@ -119,7 +120,7 @@ pub enum BudgetNodes {
 /// When a budget counts: five cron fields or a macro such as `@daily`, in UTC, and for how long from then.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct BudgetWindow {
-    pub schedule: Arc<str>,
+    pub schedule: Schedule,
     pub duration: SignedDuration,
 }
 
@@ -130,6 +131,12 @@ pub struct Budget {
     pub reasons: Vec<DisruptionReason>,
     /// `None`: always.
     pub window: Option<BudgetWindow>,
+}
+
+impl Budget {
+    pub fn applies_to(&self, reason: DisruptionReason) -> bool {
+        self.reasons.is_empty() || self.reasons.contains(&reason)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -1,10 +1,13 @@
 //! When windows open: five cron fields in UTC, or a macro.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use croner::Cron;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Starts that are looked at for the time between two of them: two months of days, five years of months.
 const STARTS: usize = 64;
@@ -24,6 +27,69 @@ const FIELDS: [(&str, u32, u32, &[&str]); 5] = [
     ("month", 1, 12, &MONTHS),
     ("weekday", 0, 6, &DAYS),
 ];
+
+/// When a window opens, as it was written, and read once. One that cannot be read is kept: it says so whenever it is asked.
+#[derive(Clone)]
+pub struct Schedule {
+    text: Arc<str>,
+    meaning: Result<Arc<Cron>, Arc<str>>,
+}
+
+impl Schedule {
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The first start after `after`; `None`: there is none. The `Err` says what is wrong with the schedule.
+    pub fn next_after(&self, after: Timestamp) -> Result<Option<Timestamp>, String> {
+        self.next(after, false)
+    }
+
+    /// The first start at `from` or after it.
+    pub fn next_from(&self, from: Timestamp) -> Result<Option<Timestamp>, String> {
+        self.next(from, true)
+    }
+
+    fn next(&self, after: Timestamp, inclusive: bool) -> Result<Option<Timestamp>, String> {
+        let cron = self.meaning.as_ref().map_err(|fault| fault.to_string())?;
+        let next = cron.find_next_occurrence(&after.to_zoned(TimeZone::UTC), inclusive);
+        Ok(next.ok().map(|next| next.timestamp()))
+    }
+}
+
+impl<Text: Into<Arc<str>>> From<Text> for Schedule {
+    fn from(text: Text) -> Self {
+        let text = text.into();
+        let meaning = parse(&text).map(Arc::new).map_err(Arc::from);
+        Self { text, meaning }
+    }
+}
+
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Schedule {}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.text.fmt(f)
+    }
+}
+
+impl Serialize for Schedule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Schedule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from(String::deserialize(deserializer)?))
+    }
+}
 
 /// Whether Karpenter could read it.
 pub(crate) fn is_well_formed(schedule: &str) -> bool {

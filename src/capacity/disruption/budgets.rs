@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use super::command::is_leaving;
 use super::{renewal, windows};
@@ -16,7 +15,6 @@ use crate::model::claim::ConditionType;
 use crate::model::count::{agreeing, counted};
 use crate::model::name::PoolName;
 use crate::model::pool::{Budget, BudgetNodes, DisruptionReason, NodePool};
-use crate::model::schedule;
 
 /// No budget applies.
 pub const UNLIMITED: u32 = i32::MAX as u32;
@@ -117,9 +115,13 @@ pub fn allowances(
 
 /// The least that a budget of `pool` allows of its `nodes`, windows aside.
 fn allowed_of(pool: &NodePool, reason: DisruptionReason, nodes: u32, now: Timestamp) -> Result<u32, String> {
+    Ok(allowed(&pool.disruption.budgets, reason, nodes, now)?.min(share_for_renewal(pool, reason, nodes)))
+}
+
+/// What the pool's own term for renewing lets go of its `nodes`.
+fn share_for_renewal(pool: &NodePool, reason: DisruptionReason, nodes: u32) -> u32 {
     let own = renewal::asked(pool).and_then(|asked| asked.nodes);
-    let own = own.filter(|_| reason == DisruptionReason::Expired).map_or(UNLIMITED, |own| share(own, nodes));
-    Ok(allowed(&pool.disruption.budgets, reason, nodes, now)?.min(own))
+    own.filter(|_| reason == DisruptionReason::Expired).map_or(UNLIMITED, |own| share(own, nodes))
 }
 
 /// So many openings and closings of budgets and windows are looked ahead, and back.
@@ -132,6 +134,9 @@ pub(super) fn opens(
     allowance: &Allowance,
     now: Timestamp,
 ) -> Option<Timestamp> {
+    if is_used_up_at_any_time(pool, reason, allowance) {
+        return None;
+    }
     let is_open = |at: &Timestamp| {
         windows::shut(pool, reason, *at).is_none()
             && allowed_of(pool, reason, allowance.nodes, *at).is_ok_and(|allowed| allowed > allowance.away)
@@ -140,14 +145,23 @@ pub(super) fn opens(
     edges.take(EDGES_MAX).find(is_open)
 }
 
+/// Whether what does not depend on the time lets no more go: the calendar need not be asked.
+fn is_used_up_at_any_time(pool: &NodePool, reason: DisruptionReason, allowance: &Allowance) -> bool {
+    let always = pool.disruption.budgets.iter().filter(|budget| budget.window.is_none());
+    let shares = always
+        .filter(|budget| budget.applies_to(reason))
+        .map(|budget| share(budget.nodes, allowance.nodes))
+        .chain([share_for_renewal(pool, reason, allowance.nodes)]);
+    allowance.fault.is_some() || shares.min().is_some_and(|least| least <= allowance.away)
+}
+
 /// Since when the time of the day lets no node of `pool` go for `reason`; `None`: it does, or did so for longer than one can say.
 pub(super) fn closed_since(pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> Option<Timestamp> {
     if windows::shut(pool, reason, now).is_some() {
         return windows::shut_since(pool, reason, now);
     }
     let closes = |budget: &&Budget| {
-        let applies = budget.reasons.is_empty() || budget.reasons.contains(&reason);
-        applies && matches!(budget.nodes, BudgetNodes::Count(0) | BudgetNodes::Percent(0))
+        budget.applies_to(reason) && matches!(budget.nodes, BudgetNodes::Count(0) | BudgetNodes::Percent(0))
     };
     let closing = pool.disruption.budgets.iter().filter(closes);
     let active = closing.filter(|budget| is_active(budget, now).unwrap_or(true));
@@ -158,14 +172,11 @@ pub(super) fn closed_since(pool: &NodePool, reason: DisruptionReason, now: Times
 /// Since when the window of `budget` is open at `now` without a pause; `None`: always, or nobody can tell.
 fn active_since(budget: &Budget, now: Timestamp) -> Option<Timestamp> {
     let window = budget.window.as_ref()?;
-    let cron = schedule::parse(&window.schedule).ok()?;
-    let begins = |before: Timestamp, inclusive| {
-        let after = before.checked_sub(window.duration).ok()?.to_zoned(TimeZone::UTC);
-        Some(cron.find_next_occurrence(&after, inclusive).ok()?.timestamp())
-    };
-    let mut since = begins(now, false).filter(|begun| *begun <= now)?;
+    let earliest = |at: Timestamp| at.checked_sub(window.duration).ok();
+    let mut since = window.schedule.next_after(earliest(now)?).ok()?.filter(|begun| *begun <= now)?;
     for _ in 0..EDGES_MAX {
-        match begins(since, true).filter(|earlier| *earlier < since) {
+        let before = earliest(since).and_then(|from| window.schedule.next_from(from).ok()?);
+        match before.filter(|earlier| *earlier < since) {
             Some(earlier) => since = earlier,
             None => return Some(since),
         }
@@ -182,9 +193,8 @@ pub fn allowed(
 ) -> Result<u32, String> {
     let mut allowed = UNLIMITED;
     for budget in budgets {
-        let is_active = is_active(budget, now)?;
-        let applies = budget.reasons.is_empty() || budget.reasons.contains(&reason);
-        if is_active && applies {
+        // Read first: one that nobody can read closes all.
+        if is_active(budget, now)? && budget.applies_to(reason) {
             allowed = allowed.min(share(budget.nodes, nodes));
         }
     }
@@ -202,21 +212,15 @@ fn share(of: BudgetNodes, nodes: u32) -> u32 {
 /// A window is open at `now` if it last began less than its duration ago.
 fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, String> {
     let Some(window) = &budget.window else { return Ok(true) };
-    let cron = schedule::parse(&window.schedule)?;
     let Ok(since) = now.checked_sub(window.duration) else { return Ok(true) };
-    let begins = cron.find_next_occurrence(&since.to_zoned(TimeZone::UTC), false);
-    Ok(begins.is_ok_and(|begins| begins.timestamp() <= now))
+    Ok(window.schedule.next_after(since)?.is_some_and(|begins| begins <= now))
 }
 
 /// The next moment at which a budget of `pool`, or a window, opens or closes.
 pub fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
     let edges =
         pool.disruption.budgets.iter().filter_map(|budget| budget.window.as_ref()).filter_map(|window| {
-            let cron = schedule::parse(&window.schedule).ok()?;
-            let next = |after: Timestamp| {
-                let begins = cron.find_next_occurrence(&after.to_zoned(TimeZone::UTC), false).ok()?;
-                Some(begins.timestamp())
-            };
+            let next = |after: Timestamp| window.schedule.next_after(after).ok()?;
             let opens = next(now);
             let closes = now
                 .checked_sub(window.duration)
@@ -246,8 +250,7 @@ mod tests {
     }
 
     fn in_window(schedule: &str, duration: &str) -> Budget {
-        let window =
-            BudgetWindow { schedule: Arc::from(schedule), duration: parse_duration(duration).unwrap() };
+        let window = BudgetWindow { schedule: schedule.into(), duration: parse_duration(duration).unwrap() };
         Budget { nodes: BudgetNodes::Count(0), reasons: Vec::new(), window: Some(window) }
     }
 

@@ -102,7 +102,7 @@ fn a_window_is_about_the_reasons_that_it_names() {
     ];
     assert_eq!(town(windows(both)).gone(), [""; 0]);
     let open = vec![window(WindowKind::Allow, "19:00", "22:00", &[])];
-    let morning = BudgetWindow { schedule: Arc::from("0 10 * * *"), duration: SignedDuration::from_hours(1) };
+    let morning = BudgetWindow { schedule: "0 10 * * *".into(), duration: SignedDuration::from_hours(1) };
     let closed = Budget { nodes: BudgetNodes::Count(0), reasons: Vec::new(), window: Some(morning) };
     let budgeted = town(|pool| {
         windows(open)(pool);
