@@ -295,7 +295,8 @@ impl<'r> Fleet<'r> {
 
     fn unknown(&self, name: &str, place: Place) -> Diagnostic {
         let message = format!("PathNotFound: there is no environment `{name}` {}", self.repository.place());
-        let names: Vec<&str> = self.files.keys().map(|name| &**name).collect();
+        let concrete = self.files.iter().filter(|(_, file)| !is_abstract(file));
+        let names: Vec<&str> = concrete.map(|(name, _)| &**name).collect();
         let help = match nearest(name, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None if names.is_empty() => format!("add environments/{name}.toml"),

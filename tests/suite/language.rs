@@ -761,10 +761,13 @@ fn ren_050_a_change_of_a_base_lists_whom_it_reaches() {
 
 #[test]
 fn a_missing_environment_is_an_error_and_no_empty_set() {
-    let repository = repository(&[FLEET, ("environments/dev.toml", "pools.a.strategy = 'spot'\n")]);
+    let base = "abstract = true\npools.a.strategy = 'spot'\n";
+    let dev = ("environments/dev.toml", "extends = 'base'\n");
+    let repository = repository(&[FLEET, ("environments/base.toml", base), dev]);
     let found = only(errors(&repository));
     assert_eq!(found.code, "PRV1103");
     assert_eq!(found.message, "PathNotFound: there is no environment `prod` at this commit");
+    assert_eq!(found.help.as_deref(), Some("the environments are `dev`"), "nobody renders the base");
 }
 
 /// `[defaults.pool]` of the fleet, a base that is extended, and the environment on top of both.
