@@ -8,6 +8,7 @@
 //! that are tried meanwhile would take their room.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -21,12 +22,12 @@ use crate::model::taint::Taint;
 /// No more pods are told in one wave, but those of its first node: the longer it takes, the more kube-scheduler tries in vain meanwhile.
 /// With 1,000 in a wave one or four of 2,500 lost their place for good on a busy control plane, with 50 none (performance.md).
 const WAVE_MOST: usize = 50;
-/// No node joins a wave that began so long ago, or is waited for, but those that are tainted; and then none of it waits any longer for
-/// pods that have heard and forgotten.
+/// A wave that began so long ago takes no other node and waits for none, nor for pods that have heard and forgotten; a tainted node
+/// gives it more time.
 const GATHERING_MOST: SignedDuration = SignedDuration::from_secs(3);
-/// A node that is ready stays tainted until the node controller has seen that: it looks every 5 s (`--node-monitor-period` of
-/// kube-controller-manager).
-const TAINTED_MOST: SignedDuration = SignedDuration::from_secs(6);
+/// A node that is ready may stay tainted until the node controller sees that: it looks 5 s after it has looked last
+/// (`--node-monitor-period` of kube-controller-manager). Kubelets say in whole seconds since when they are ready.
+const TAINTED_MOST: SignedDuration = SignedDuration::from_secs(7);
 /// While many others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
 /// start together.
 const LULL: SignedDuration = SignedDuration::from_millis(250);
@@ -101,10 +102,11 @@ impl Openings {
     }
 
     /// `node` keeps room for others from now on: whether they are to be told at once, because it is in a wave that is told.
-    pub fn grows(&mut self, node: NodeName) -> bool {
+    pub fn grows(&mut self, node: NodeName, now: Timestamp) -> bool {
         let wave = self.wave.as_mut().filter(|wave| !wave.is_open && wave.nodes.contains(&node));
         wave.is_some_and(|wave| {
             wave.deaf.insert(node);
+            wave.until = now + QUIET;
             true
         })
     }
@@ -321,7 +323,8 @@ impl Wave {
         let (mut pods, mut is_one_soon_ready) = (self.pods, false);
         for other in others {
             pods += cluster.expected_at(other).count();
-            is_one_soon_ready |= is_young(other, cluster, now);
+            let is_ready = || cluster.nodes.get(&other).is_some_and(|node| waits_for_controller(node));
+            is_one_soon_ready |= is_young(other, cluster, now) || is_ready();
         }
         is_one_soon_ready && pods <= WAVE_MOST
     }
@@ -331,17 +334,18 @@ impl Wave {
         cluster.hosts().filter(|host| !self.nodes.contains(host) && is_closed(*host, cluster))
     }
 
-    /// Those that are ready but for the node controller may join for longer, if all that are yet to come are one wave with them.
+    /// Others may join for longer while one is tainted that was ready in time, if all that are yet to come make one wave.
     fn wait_for_tainted(&mut self, cluster: &Cluster) {
         let latest = self.since + GATHERING_MOST;
-        let (mut pods, mut full) = (self.pods, latest);
+        let (mut pods, mut full) = (self.pods, self.full);
         for other in self.others(cluster) {
             pods += cluster.expected_at(other).count();
             if pods > WAVE_MOST {
-                full = latest;
-                break;
+                return;
             }
-            let node = cluster.nodes.get(&other).filter(|node| could_open_soon(node));
+            let is_tainted =
+                |node: &&Arc<Node>| node.taints.iter().any(Taint::is_not_ready) && waits_for_controller(node);
+            let node = cluster.nodes.get(&other).filter(is_tainted);
             let ready = node.and_then(|node| node.ready_since()).filter(|ready| *ready < latest);
             full = ready.map_or(full, |ready| full.max(ready + TAINTED_MOST));
         }
@@ -373,9 +377,9 @@ fn is_young(node: NodeName, cluster: &Cluster, now: Timestamp) -> bool {
     joined.is_some_and(|joined| now.duration_since(joined) < BOOT_USUAL)
 }
 
-/// Whether it gets pods as soon as the node controller has seen that it is ready.
-fn could_open_soon(node: &Node) -> bool {
-    let is_other = |taint: &&Taint| !taint.keeps_closed() && &*taint.key != "node.kubernetes.io/not-ready";
+/// Whether it could open as soon as the node controller has seen that it is ready, or could by now.
+fn waits_for_controller(node: &Node) -> bool {
+    let is_other = |taint: &&Taint| !taint.keeps_closed() && !taint.is_not_ready();
     node.is_ready() && !node.taints.iter().filter(is_other).any(Taint::is_ephemeral)
 }
 

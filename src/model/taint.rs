@@ -71,10 +71,15 @@ impl Taint {
         self.key == other.key && self.effect == other.effect
     }
 
+    /// Set by the node controller while it takes the node for one that is not ready.
+    pub fn is_not_ready(&self) -> bool {
+        &*self.key == "node.kubernetes.io/not-ready"
+    }
+
     /// Set by Kubernetes while a node starts: ignored in plans until the node is initialized.
     pub fn is_ephemeral(&self) -> bool {
         match (self.key.as_str(), self.effect) {
-            ("node.kubernetes.io/not-ready", Effect::NoSchedule | Effect::NoExecute) => true,
+            (_, Effect::NoSchedule | Effect::NoExecute) if self.is_not_ready() => true,
             ("node.kubernetes.io/unreachable", Effect::NoSchedule) => true,
             ("node.cloudprovider.kubernetes.io/uninitialized", Effect::NoSchedule) => true,
             _ if self.keeps_closed() => true,

@@ -90,7 +90,7 @@ impl Engine {
         steps: &mut Steps,
     ) {
         self.nominations.promise_more(&self.plans, machine, pods, &mut self.cluster, now);
-        match self.openings.grows(machine.1) {
+        match self.openings.grows(machine.1, now) {
             true => steps.append(self.nominations.tell(&[machine.1], &self.cluster, now)),
             false => self.touch_node(machine.1),
         }

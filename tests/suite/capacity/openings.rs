@@ -328,7 +328,9 @@ fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
     telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
     let mut alone = telling.engine.clone();
     for millis in [10, 250, 1_000, 2_010, 2_990] {
-        assert_eq!(opened_by(&alone.decide(telling.after(millis))), BTreeSet::new(), "{millis} ms");
+        let decision = alone.decide(telling.after(millis));
+        assert_eq!(opened_by(&decision), BTreeSet::new(), "{millis} ms");
+        assert!(decision.wake_at.is_some_and(|at| at <= telling.after(3_000)), "{millis} ms");
     }
     assert_eq!(opened_by(&alone.decide(telling.after(3_000))), all, "none of them is ready by now");
 
@@ -354,32 +356,46 @@ fn nodes_of_few_pods_wait_for_one_that_is_ready_and_still_tainted() {
     let mut telling = Telling::of_few();
     let (mut all, coming) = (telling.nodes(), telling.coming());
     telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
-    let now = telling.after(2_900);
-    let ready = NodeCondition { kind: "Ready".into(), status: "True".into(), since: Some(now) };
-    let tainted = |node: &Arc<Node>, key: Option<&str>| {
-        let mut node = Node { conditions: vec![ready.clone()], ..(**node).clone() };
+    let (now, in_vain) = (telling.after(2_900), telling.after(3_000));
+    let tainted_since = |node: &Arc<Node>, since: Timestamp, key: Option<&str>| {
+        let ready = NodeCondition { kind: "Ready".into(), status: "True".into(), since: Some(since) };
+        // Its kubelet took long.
+        let created = Some(now - SignedDuration::from_secs(60));
+        let mut node = Node { conditions: vec![ready], created, ..(**node).clone() };
         node.taints.retain(|taint| !taint.is_ephemeral() || taint.keeps_closed());
         node.taints.extend(key.map(|key| Taint::new(key, "", Effect::NoExecute)));
         Observation::Node(Arc::new(node))
     };
-    let mut held_by_others = telling.engine.clone();
+    let tainted = |node: &Arc<Node>, key: Option<&str>| tainted_since(node, now, key);
+    let not_ready = Some("node.kubernetes.io/not-ready");
+    let (mut held_by_others, mut too_late) = (telling.engine.clone(), telling.engine.clone());
     for node in &coming {
-        telling.engine.observe(now, tainted(node, Some("node.kubernetes.io/not-ready")));
+        telling.engine.observe(now, tainted(node, not_ready));
         held_by_others.observe(now, tainted(node, Some("readiness.k8s.io/network")));
+        too_late.observe(in_vain, tainted_since(node, in_vain, not_ready));
     }
-    assert_eq!(opened_by(&held_by_others.decide(telling.after(3_000))), all, "nobody knows for how long");
-    for millis in [3_000, 5_000, 8_890] {
-        assert_eq!(telling.opens_at(millis), BTreeSet::new(), "{millis} ms");
+    assert_eq!(opened_by(&held_by_others.decide(in_vain)), all, "nobody knows for how long");
+    assert_eq!(opened_by(&too_late.decide(in_vain)), all, "it was not ready in time");
+    for millis in [3_000, 5_000, 9_890] {
+        let decision = telling.engine.decide(telling.after(millis));
+        assert_eq!(opened_by(&decision), BTreeSet::new(), "{millis} ms");
+        assert_eq!(decision.wake_at, Some(telling.after(9_900)), "{millis} ms");
     }
     let mut forgotten = telling.engine.clone();
-    assert_eq!(opened_by(&forgotten.decide(telling.after(8_900))), all, "nobody looks");
+    assert_eq!(opened_by(&forgotten.decide(telling.after(9_900))), all, "nobody looks");
     for node in &coming {
-        telling.engine.observe(telling.after(8_890), tainted(node, None));
+        telling.engine.observe(telling.after(6_000), tainted(node, None));
         all.insert(node.name);
     }
-    telling.told.extend(told_by(&telling.engine.decide(telling.after(8_890))));
+    telling.told.extend(told_by(&telling.engine.decide(telling.after(6_000))));
     assert_eq!(telling.nodes(), all, "their pods are told with the others");
-    assert_eq!(telling.opens(8_895), all);
+    let late = coming[0].name;
+    telling.remember(late, 6_010);
+    telling.forget(late, 6_020);
+    coming[1..].iter().for_each(|node| telling.remember(node.name, 6_020));
+    assert_eq!(telling.opens_at(6_030), BTreeSet::new(), "it has to know again");
+    telling.remember(late, 6_100);
+    assert_eq!(telling.opens_at(6_350), all);
 }
 
 #[test]
