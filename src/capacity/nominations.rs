@@ -400,6 +400,11 @@ impl Nominations {
         self.told_at(node, cluster).any(|told| !told.is_heard && told.cleared.is_some())
     }
 
+    /// When one of them was last seen to have lost it.
+    pub fn last_cleared(&self, node: NodeName, cluster: &Cluster) -> Option<Timestamp> {
+        self.told_at(node, cluster).filter_map(|told| told.cleared).max()
+    }
+
     pub fn last_heard(&self) -> Option<Timestamp> {
         self.heard
     }

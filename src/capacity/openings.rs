@@ -36,6 +36,8 @@ const BOOT_USUAL: SignedDuration = SignedDuration::from_secs(30);
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
 /// left takes a second.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
+/// kube-scheduler goes over all pods that wait whenever a node changes: when none has forgotten its node for so long, it is through.
+const CALM: SignedDuration = SignedDuration::from_millis(100);
 /// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
 const HELD_BACK: usize = 10;
 /// Nodes where nobody is told anything open when no wave was under way for so long.
@@ -72,6 +74,8 @@ struct Wave {
     joined: Timestamp,
     /// When no other joins it any more.
     full: Timestamp,
+    /// When it is calm, if no pod of it forgets its node until then.
+    calm: Timestamp,
     /// How many pods it has to tell.
     pods: usize,
     /// When nothing of it is waited for any more.
@@ -185,7 +189,10 @@ impl Openings {
         if wave.is_open {
             return Due::Nothing;
         }
-        wave.wait_for_tainted(cluster);
+        let are_few = wave.is_all(cluster);
+        if are_few {
+            wave.wait_for_tainted(cluster);
+        }
         let more = wave.gather(&mut self.waiting, nominations, cluster, now);
         if !more.is_empty() {
             (wave.joined, wave.until) = (now, now + QUIET);
@@ -194,7 +201,10 @@ impl Openings {
         wave.until = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
         let is_told = wave.has_heard(nominations, cluster, now) || now >= wave.until;
         let is_full = !self.waiting.is_empty();
-        if !is_told || (!is_full && wave.gains_others(cluster, now)) {
+        if !is_told || (!is_full && wave.gains_others(are_few, cluster, now)) {
+            return Due::Nothing;
+        }
+        if are_few && wave.nodes.len() > 1 && !wave.is_calm(nominations, cluster, now) {
             return Due::Nothing;
         }
         (wave.is_open, wave.until) = (true, now + OPENING_MOST);
@@ -259,7 +269,7 @@ impl Openings {
         if wave.is_open {
             return Some(wave.until);
         }
-        let turns = [wave.joined + LULL, wave.full, wave.until];
+        let turns = [wave.joined + LULL, wave.full, wave.calm, wave.until];
         turns.into_iter().filter(|at| now < *at).min()
     }
 
@@ -272,7 +282,7 @@ impl Openings {
 impl Wave {
     fn begin(now: Timestamp) -> Self {
         let (nodes, deaf, full) = (BTreeSet::new(), BTreeSet::new(), now + GATHERING_MOST);
-        Self { nodes, deaf, is_open: false, since: now, joined: now, full, pods: 0, until: now }
+        Self { nodes, deaf, is_open: false, since: now, joined: now, full, calm: now, pods: 0, until: now }
     }
 
     /// What is left of it; none when the next may begin.
@@ -310,9 +320,19 @@ impl Wave {
         more
     }
 
+    /// Whether those that keep room and are not open make one wave, all of them.
+    fn is_all(&self, cluster: &Cluster) -> bool {
+        let mut pods = self.pods;
+        let is_more = |other| {
+            pods += cluster.expected_at(other).count();
+            pods > WAVE_MOST
+        };
+        self.pods <= WAVE_MOST && !self.others(cluster).any(is_more)
+    }
+
     /// Whether others that keep room are about to be ready, and may still join. Where all of them would be one wave they are waited for
     /// longer: whom kube-scheduler tries for the first to open takes what is free there, and not the place that was planned.
-    fn gains_others(&self, cluster: &Cluster, now: Timestamp) -> bool {
+    fn gains_others(&self, are_few: bool, cluster: &Cluster, now: Timestamp) -> bool {
         if now >= self.full {
             return false;
         }
@@ -320,13 +340,11 @@ impl Wave {
         if now < self.joined + LULL {
             return others.next().is_some();
         }
-        let (mut pods, mut is_one_soon_ready) = (self.pods, false);
-        for other in others {
-            pods += cluster.expected_at(other).count();
-            let is_ready = || cluster.nodes.get(&other).is_some_and(|node| waits_for_controller(node));
-            is_one_soon_ready |= is_young(other, cluster, now) || is_ready();
-        }
-        is_one_soon_ready && pods <= WAVE_MOST
+        let is_soon_ready = |other: NodeName| {
+            is_young(other, cluster, now)
+                || cluster.nodes.get(&other).is_some_and(|node| waits_for_controller(node))
+        };
+        are_few && others.any(is_soon_ready)
     }
 
     /// Others that keep room and are not open.
@@ -334,22 +352,23 @@ impl Wave {
         cluster.hosts().filter(|host| !self.nodes.contains(host) && is_closed(*host, cluster))
     }
 
-    /// Others may join for longer while one is tainted that was ready in time, if all that are yet to come make one wave.
+    /// Others may join for longer while one is tainted that was ready in time.
     fn wait_for_tainted(&mut self, cluster: &Cluster) {
-        let latest = self.since + GATHERING_MOST;
-        let (mut pods, mut full) = (self.pods, self.full);
-        for other in self.others(cluster) {
-            pods += cluster.expected_at(other).count();
-            if pods > WAVE_MOST {
-                return;
-            }
-            let is_tainted =
-                |node: &&Arc<Node>| node.taints.iter().any(Taint::is_not_ready) && waits_for_controller(node);
-            let node = cluster.nodes.get(&other).filter(is_tainted);
-            let ready = node.and_then(|node| node.ready_since()).filter(|ready| *ready < latest);
-            full = ready.map_or(full, |ready| full.max(ready + TAINTED_MOST));
-        }
-        self.full = full;
+        let is_tainted =
+            |node: &&Arc<Node>| node.taints.iter().any(Taint::is_not_ready) && waits_for_controller(node);
+        let tainted = self.others(cluster).filter_map(|other| cluster.nodes.get(&other)).filter(is_tainted);
+        let ready = tainted.filter_map(|node| node.ready_since());
+        let last = ready.filter(|ready| *ready < self.since + GATHERING_MOST).max();
+        self.full = last.map_or(self.full, |last| self.full.max(last + TAINTED_MOST));
+    }
+
+    /// Whether kube-scheduler is through with its pods, or has been at them for too long: one that it tries while the nodes open one
+    /// after the other may have to go elsewhere.
+    fn is_calm(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> bool {
+        let cleared = self.nodes.iter().filter_map(|node| nominations.last_cleared(*node, cluster)).max();
+        self.calm = cleared.map_or(self.calm, |cleared| cleared + CALM);
+        let is_forgotten = |node: &NodeName| nominations.is_forgotten_by_some(*node, cluster);
+        now >= self.full || (now >= self.calm && !self.nodes.iter().any(is_forgotten))
     }
 
     /// Whether all have heard. Of many some have always just lost what they were told: in the end it is enough that they did hear.

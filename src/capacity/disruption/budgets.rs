@@ -234,8 +234,6 @@ pub fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::model::pool::BudgetWindow;
     use crate::model::time::parse_duration;
