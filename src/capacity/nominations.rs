@@ -26,7 +26,7 @@ use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
 use crate::model::node::Node;
 use crate::model::pod::Pod;
-use crate::model::quantity::{Resources, resource};
+use crate::model::quantity::{Bytes, Millicores, Resources, resource};
 
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
@@ -398,6 +398,13 @@ impl Nominations {
     /// Whether one of them has lost it and not heard again.
     pub fn is_forgotten_by_some(&self, node: NodeName, cluster: &Cluster) -> bool {
         self.told_at(node, cluster).any(|told| !told.is_heard && told.cleared.is_some())
+    }
+
+    /// Processors and memory that the largest of them asks for.
+    pub fn largest_told(&self, node: NodeName, cluster: &Cluster) -> Option<(Millicores, Bytes)> {
+        let pods =
+            cluster.expected_at(node).filter(|pod| has_no_node(pod) && self.told.contains_key(&pod.uid));
+        pods.map(|pod| (pod.shape.requests.cpu(), pod.shape.requests.memory())).max()
     }
 
     /// When one of them was last seen to have lost it.

@@ -209,6 +209,10 @@ impl Openings {
         }
         (wave.is_open, wave.until) = (true, now + OPENING_MOST);
         let (mut nodes, with_larger) = nominations.in_order_of_opening(&wave.nodes, cluster);
+        if are_few {
+            // Whoever is tried before its node is open finds no room yet that a larger pod may have forgotten.
+            nodes.sort_by_key(|node| nominations.largest_told(*node, cluster));
+        }
         self.hold_back(wave, &mut nodes, with_larger);
         self.put_back(wave, &mut nodes, nominations, cluster);
         match nodes.is_empty() {

@@ -1,11 +1,16 @@
 //! `provisor catalog refresh` against the emulated EC2.
 
+use std::time::{Duration, Instant};
+
 use assert_cmd::Command;
 use provisor::model::catalog::Catalog;
 use provisor::model::offering::CapacityType;
 
-use super::emulator::{Emulator, REGION};
 use provisor::io::cloud::CloudProvider;
+use provisor::io::cloud::aws::AwsProvider;
+use serde_json::json;
+
+use super::emulator::{Emulator, REGION};
 
 /// Rows: AWS-393
 #[tokio::test(flavor = "multi_thread")]
@@ -41,6 +46,37 @@ async fn price_of_large(provider: &impl CloudProvider) -> String {
     let catalog = provider.catalog().await.expect("EC2 answers");
     let large = catalog.find("m5.large").expect("a type that EC2 sells");
     large.price(large.zones[0], CapacityType::OnDemand).expect("it has a price").to_string()
+}
+
+/// Rows: AWS-392 AWS-396
+#[tokio::test]
+async fn without_an_answer_about_spot_prices_the_last_ones_stay() {
+    let cloud = Emulator::selling("m5").await;
+    let spot_of_large = async |provider: &AwsProvider| {
+        let catalog = provider.catalog().await.expect("what else EC2 says counts");
+        let large = catalog.find("m5.large").expect("a type that EC2 sells");
+        large.zones.iter().map(|zone| large.price(*zone, CapacityType::Spot)).collect::<Vec<_>>()
+    };
+    let provider = cloud.provider();
+    let told = spot_of_large(&provider).await;
+    assert!(told.iter().any(Option::is_some), "{told:?}");
+    cloud.fail("DescribeSpotPriceHistory", "UnauthorizedOperation", 403, 9).await;
+    assert_eq!(spot_of_large(&provider).await, told);
+
+    // At a start nothing was told yet.
+    let built_in = spot_of_large(&cloud.provider()).await;
+    assert!(built_in.iter().all(Option::is_some), "{built_in:?}");
+}
+
+/// A network without a way to the price list drops what is sent there.
+#[tokio::test]
+async fn a_price_list_that_does_not_answer_is_not_waited_for() {
+    let cloud = Emulator::selling("m5").await;
+    cloud.control("delays", json!({ "listed": 60 })).await;
+    let provider = cloud.provider();
+    let asked = Instant::now();
+    assert_eq!(price_of_large(&provider).await, "0.096");
+    assert!(asked.elapsed() < Duration::from_secs(30), "{:?}", asked.elapsed());
 }
 
 /// Rows: AWS-392 AWS-394

@@ -12,7 +12,7 @@ Everything that is not about a fault goes through to moto unchanged. Control, as
                                    "status": 503, "after": false}   fails the next calls; `after` carries them out first,
                                   so that the caller loses the answer
     POST /_emulator/delays        {"running": 0.5, "terminated": 0.5, "visible": 0.5}   seconds until a machine gets there;
-                                  "answered": until who buys is told
+                                  "answered": until who buys is told, "listed": until the price list answers
     POST /_emulator/parameters    {"/aws/service/...": "ami-..."}   adds public parameters of Systems Manager
     GET  /_emulator/calls         [{"who", "service", "action", "parameters", "at"}, ...] in the order of arrival: `who`
                                   is an access key, `at` in seconds since 1970
@@ -120,6 +120,8 @@ class Emulator:
                     status, kind, text = self.answer(call)
                 if call.action == "CreateFleet":
                     time.sleep(self.delays.get("answered", 0))
+                if call.action == "GetProducts":
+                    time.sleep(self.delays.get("listed", 0))
         data = text if isinstance(text, bytes) else text.encode()
         start_response(status, [("Content-Type", kind), ("Content-Length", str(len(data)))])
         return [data]

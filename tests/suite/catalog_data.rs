@@ -725,7 +725,7 @@ fn what_ec2_describes_becomes_a_catalogue() {
     let mut large = known.find("m5.large").unwrap().clone();
     (large.zones, large.prices) = (vec![Zone::new("eu-west-1a"), Zone::new("eu-west-1b")], BTreeMap::new());
     let spot = BTreeMap::from([((large.name, Zone::new("eu-west-1b")), "0.0402".parse().unwrap())]);
-    let described = Catalog::described("eu-west-1", vec![(large.clone(), true)], &spot, None);
+    let described = Catalog::described("eu-west-1", vec![(large.clone(), true)], Some(&spot), None);
     assert_eq!(described.prices, PriceSource::StandIn { region: "us-east-1".into() });
     let kind = &described.instance_types(None)[0];
     let shown: Vec<String> =
@@ -739,9 +739,20 @@ fn what_ec2_describes_becomes_a_catalogue() {
     assert_eq!(kind.capacity.get(ResourceName::new("vpc.amazonaws.com/pod-eni")), 9, "from the tables");
 
     let listed = BTreeMap::from([(large.name, "0.107".parse().unwrap())]);
-    let listed = Catalog::described("eu-west-1", vec![(large, true)], &spot, Some(&listed));
+    let listed = Catalog::described("eu-west-1", vec![(large.clone(), true)], Some(&spot), Some(&listed));
     assert_eq!(listed.prices, PriceSource::Published);
     let on_demand = listed.facts()[0].price(Zone::new("eu-west-1a"), CapacityType::OnDemand);
     assert_eq!(on_demand, Some("0.107".parse().unwrap()), "the region's own");
     assert!(listed.notes()[0].contains("price list of eu-west-1"), "{:?}", listed.notes());
+
+    // Where EC2 did not say what spot costs, the tables do.
+    let untold = Catalog::described("eu-west-1", vec![(large.clone(), true), (large, false)], None, None);
+    let [sold, unsold] = untold.facts() else { panic!("{:?}", untold.facts()) };
+    let zone = Zone::new("eu-west-1a");
+    assert_eq!(
+        sold.price(zone, CapacityType::Spot),
+        known.find("m5.large").unwrap().prices.get(&CapacityType::Spot).copied()
+    );
+    assert_eq!(unsold.price(zone, CapacityType::Spot), None, "nobody sells it as spot");
+    assert!(untold.notes()[0].contains("Spot prices are those that are built in"), "{:?}", untold.notes());
 }

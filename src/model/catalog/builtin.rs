@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use super::facts::{Accelerators, EbsAttachments, EniLimits, Gpus, NameParts, TypeFacts};
 use super::labels;
 use super::table::{Row, Table, TableError};
-use super::{Catalog, OnDemandPrices, PriceSource};
+use super::{Catalog, OnDemandPrices, PriceSource, SpotPrices};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{TypeName, Zone};
 use crate::model::near::nearest;
@@ -125,11 +125,7 @@ fn read(region: &str) -> Result<Catalog, UnknownRegion> {
         kind.zones = letters.chars().map(|letter| Zone::new(&format!("{region}{letter}"))).collect();
         kind.prices.extend(on_demand.map(|price| (CapacityType::OnDemand, price)));
         if *is_spot_sold {
-            // A spot price of the home region says nothing about a region with a price list of its own.
-            let seen = prices.spot.filter(|_| listing.is_none_or(|column| column == 0));
-            let spot = seen.or_else(|| on_demand.map(|price| tables.shares.estimate(described, price)));
-            kind.is_spot_estimated = seen.is_none() && spot.is_some();
-            kind.prices.extend(spot.map(|price| (CapacityType::Spot, price)));
+            tables.add_spot(&mut kind, prices, on_demand, listing);
         }
         facts.push(kind);
     }
@@ -144,7 +140,7 @@ fn read(region: &str) -> Result<Catalog, UnknownRegion> {
 pub(super) fn described(
     region: &str,
     mut types: Vec<(TypeFacts, bool)>,
-    spot: &BTreeMap<(TypeName, Zone), UsdPerHour>,
+    spot: Option<&SpotPrices>,
     listed: Option<&OnDemandPrices>,
 ) -> Catalog {
     let tables = &*TABLES;
@@ -158,6 +154,12 @@ pub(super) fn described(
         let told = listed.and_then(|listed| listed.get(&facts.name).copied());
         let on_demand = told.or(prices.on_demand[listing.unwrap_or(0)]);
         facts.prices.extend(on_demand.map(|price| (CapacityType::OnDemand, price)));
+        let Some(spot) = spot else {
+            if *is_spot_sold {
+                tables.add_spot(facts, prices, on_demand, listing);
+            }
+            continue;
+        };
         // Without a record there is no price, hence no offering; so nothing is estimated.
         for zone in facts.zones.iter().filter(|_| *is_spot_sold) {
             let price = spot.get(&(facts.name, *zone)).copied();
@@ -170,16 +172,17 @@ pub(super) fn described(
     }
     let is_own = listing.is_some() || listed.is_some();
     let prices = if is_own { PriceSource::Published } else { PriceSource::StandIn { region: HOME.into() } };
+    let spot = if spot.is_some() { "EC2's own" } else { "those that are built in" };
     let note = match listing {
         _ if listed.is_some() => {
             let currency = if region.starts_with("cn-") { ", in CNY" } else { "" };
-            format!("On-demand prices are AWS's price list of {region}, spot prices EC2's own{currency}.")
+            format!("On-demand prices are AWS's price list of {region}, spot prices {spot}{currency}.")
         }
         Some(_) => format!(
-            "On-demand prices are the price list of {region} of {PRICES_DATE}; spot prices are EC2's own."
+            "On-demand prices are the price list of {region} of {PRICES_DATE}; spot prices are {spot}."
         ),
         None => format!(
-            "Spot prices are EC2's own. No price list of {region} was at hand: on-demand prices of {HOME} of \
+            "Spot prices are {spot}. No price list of {region} was at hand: on-demand prices of {HOME} of \
              {PRICES_DATE} stand in."
         ),
     };
@@ -233,6 +236,21 @@ static TABLES: LazyLock<Tables> =
     LazyLock::new(|| Tables::read().expect("the tables are generated, and a test reads them"));
 
 impl Tables {
+    /// What spot costs as far as the tables know: as it was seen, or what it usually is of the price `on_demand`.
+    fn add_spot(
+        &self,
+        facts: &mut TypeFacts,
+        prices: Prices,
+        on_demand: Option<UsdPerHour>,
+        listing: Option<usize>,
+    ) {
+        // A spot price of the home region says nothing about a region with a price list of its own.
+        let seen = prices.spot.filter(|_| listing.is_none_or(|column| column == 0));
+        let spot = seen.or_else(|| on_demand.map(|price| self.shares.estimate(facts, price)));
+        facts.is_spot_estimated = seen.is_none() && spot.is_some();
+        facts.prices.extend(spot.map(|price| (CapacityType::Spot, price)));
+    }
+
     fn read() -> Result<Self, Vec<TableError>> {
         let types = each(include_str!("data/types.csv"), "types.csv", &["instance_type"], read_facts)?;
         let columns = ["instance_type", "spot", "on_demand_then"];

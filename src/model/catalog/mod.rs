@@ -43,6 +43,9 @@ pub enum PriceSource {
 /// What types cost on demand, anywhere in a region.
 pub type OnDemandPrices = BTreeMap<TypeName, UsdPerHour>;
 
+/// What types cost as spot, by zone.
+pub type SpotPrices = BTreeMap<(TypeName, Zone), UsdPerHour>;
+
 /// The place of a type in its catalogue; types are ordered by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub u16);
@@ -75,11 +78,12 @@ impl Catalog {
     }
 
     /// What EC2 described of `region`: each type with its zones and whether it is sold as spot, and what spot costs; and what the
-    /// price list says of on demand. Without it, and of types that it leaves out, prices are those of the built-in catalogue.
+    /// price list says of on demand. Without the list, and of types that it leaves out, prices are those of the built-in catalogue;
+    /// so are spot prices where EC2 has told none at all.
     pub fn described(
         region: &str,
         types: Vec<(TypeFacts, bool)>,
-        spot: &BTreeMap<(TypeName, Zone), UsdPerHour>,
+        spot: Option<&SpotPrices>,
         on_demand: Option<&OnDemandPrices>,
     ) -> Self {
         builtin::described(region, types, spot, on_demand)
@@ -187,7 +191,7 @@ impl Catalog {
 
     /// A copy with spot prices as the cloud states them, by zone. A type that the answer names has no spot offering in the
     /// zones for which it names no price; types that it does not name keep what is known.
-    pub fn with_spot_prices(&self, observed: &BTreeMap<(TypeName, Zone), UsdPerHour>) -> Self {
+    pub fn with_spot_prices(&self, observed: &SpotPrices) -> Self {
         self.changed(|facts| {
             let first = Zone(Symbol::new(""));
             let mut seen = observed

@@ -398,6 +398,46 @@ fn nodes_of_few_pods_wait_for_one_that_is_ready_and_still_tainted() {
     assert_eq!(telling.opens_at(6_350), all);
 }
 
+/// It goes over all that wait whenever a node changes; whom it tries while the nodes open one after the other may have to go elsewhere.
+#[test]
+fn nodes_of_few_pods_open_when_kube_scheduler_is_through_with_them() {
+    let mut telling = Telling::of_few();
+    let (mut all, coming) = (telling.nodes(), telling.coming());
+    for node in &coming {
+        telling.gets_ready(node, 10);
+        all.insert(node.name);
+    }
+    let told = telling.told.clone();
+    told.iter().for_each(|one| telling.hears(*one, 20));
+    let forgetful = told[0].1;
+    for (forgets, hears) in [(30, 40), (60, 70)] {
+        telling.forget(forgetful, forgets);
+        assert_eq!(telling.opens_at(forgets), BTreeSet::new(), "it has forgotten at {forgets} ms");
+        telling.remember(forgetful, hears);
+        let decision = telling.engine.decide(telling.after(hears));
+        assert_eq!(opened_by(&decision), BTreeSet::new(), "the next may be tried at {hears} ms");
+        assert_eq!(decision.wake_at, Some(telling.after(forgets + 100)));
+    }
+    let mut slow = telling.engine.clone();
+    assert_eq!(opened_by(&slow.decide(telling.after(159))), BTreeSet::new());
+    let decision = slow.decide(telling.after(160));
+    assert_eq!(opened_by(&decision), all);
+    let largest = |node: &NodeName| {
+        let cluster = telling.engine.cluster();
+        cluster.guests_of(*node).map(|pod| pod.shape.requests.cpu()).max()
+    };
+    let order: Vec<NodeName> = opened_in_order_by(&decision);
+    assert!(order.iter().map(largest).is_sorted() && largest(&order[0]) < largest(&order[all.len() - 1]));
+
+    // It is not waited for for ever.
+    for millis in (160..2_950).step_by(50) {
+        telling.forget(forgetful, millis);
+        telling.remember(forgetful, millis + 10);
+        assert_eq!(telling.opens_at(millis + 40), BTreeSet::new(), "{millis} ms");
+    }
+    assert_eq!(telling.opens_at(3_000), all);
+}
+
 #[test]
 fn a_node_that_gets_ready_while_others_are_told_opens_with_them() {
     let mut telling = Telling::of("large");

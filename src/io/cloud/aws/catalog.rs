@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use super::super::CloudError;
 use super::prices;
 use super::signed::SignedClient;
-use crate::model::catalog::{Accelerators, Catalog, EniLimits, Gpus, OnDemandPrices, TypeFacts};
+use crate::model::catalog::{Accelerators, Catalog, EniLimits, Gpus, SpotPrices, TypeFacts};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{TypeName, Zone};
 use crate::model::symbol::Symbol;
@@ -38,17 +38,14 @@ pub async fn describe_catalog(region: &str, now: Timestamp) -> Result<Catalog, C
     } else {
         None
     };
-    describe(&Client::new(&config), region, now, on_demand.as_ref()).await
+    let client = Client::new(&config);
+    let (described, spot) = tokio::try_join!(describe(&client, region), spot_prices(&client, region, now))?;
+    Ok(Catalog::described(region, described, Some(&spot), on_demand.as_ref()))
 }
 
-pub(super) async fn describe(
-    client: &Client,
-    region: &str,
-    now: Timestamp,
-    on_demand: Option<&OnDemandPrices>,
-) -> Result<Catalog, CloudError> {
-    let (types, zones, spot) =
-        tokio::try_join!(types(client, region), zones(client, region), spot_prices(client, region, now))?;
+/// Every type that a Kubernetes node can be, where it is offered, and whether it is sold as spot.
+pub(super) async fn describe(client: &Client, region: &str) -> Result<Vec<(TypeFacts, bool)>, CloudError> {
+    let (types, zones) = tokio::try_join!(types(client, region), zones(client, region))?;
     let described = types
         .into_iter()
         .filter_map(|(mut facts, is_spot_sold)| {
@@ -56,7 +53,7 @@ pub(super) async fn describe(
             Some((facts, is_spot_sold))
         })
         .collect();
-    Ok(Catalog::described(region, described, &spot, on_demand))
+    Ok(described)
 }
 
 fn filter(name: &str, values: &[&str]) -> Filter {
@@ -118,11 +115,11 @@ async fn zones(client: &Client, region: &str) -> Result<BTreeMap<TypeName, BTree
 }
 
 /// The newest price of each type and zone. Records without a time or with an unreadable price are passed over.
-async fn spot_prices(
+pub(super) async fn spot_prices(
     client: &Client,
     region: &str,
     now: Timestamp,
-) -> Result<BTreeMap<(TypeName, Zone), UsdPerHour>, CloudError> {
+) -> Result<SpotPrices, CloudError> {
     let mut answer = client
         .describe_spot_price_history()
         .set_product_descriptions(Some(PRODUCTS.map(str::to_owned).to_vec()))

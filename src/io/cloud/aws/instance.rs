@@ -89,6 +89,10 @@ pub(super) async fn by_id(
     Ok(instances.into_iter().filter_map(|found| Some((Symbol::new(found.instance_id()?), found))).collect())
 }
 
+fn is_terminated(machine: &Ec2Instance) -> bool {
+    machine.state().and_then(|state| state.name()) == Some(&InstanceStateName::Terminated)
+}
+
 /// Tells machines to end; whoever is in the answer was told.
 pub(super) async fn terminate(
     client: Client,
@@ -137,9 +141,10 @@ impl Shared {
             Some(Ok(told)) => Ok(told.unwrap_or(Ending::UnderWay)),
             Some(Err(failure)) if failure.refusal == Refusal::Gone => Ok(Ending::Gone),
             // Rights go by tags: of a machine that EC2 has forgotten with its tags it says that we may not, not that there is none.
+            // One that has lost its tags, and runs, is not gone.
             Some(Err(failure)) if failure.refusal == Refusal::Refused("Unauthorized") => {
-                match self.reader.ask(Symbol::new(instance.instance())).await {
-                    Some(Ok(None)) => Ok(Ending::Gone),
+                match describe(&self.ec2, vec![filter("instance-id", &[instance.instance()])]).await {
+                    Ok(found) if found.iter().all(is_terminated) => Ok(Ending::Gone),
                     _ => Err(self.failed(failure)),
                 }
             }

@@ -29,9 +29,9 @@ pub use catalog::describe_catalog;
 use super::{Bought, CloudError, CloudProvider, CloudUnavailable, Ending, LaunchOrder, Notices, Receipt};
 use crate::api::ec2::spec::ClassSpec;
 use crate::io::clock;
-use crate::model::catalog::{Catalog, OnDemandPrices};
+use crate::model::catalog::{Catalog, OnDemandPrices, SpotPrices};
 use crate::model::class::{ClassStatus, NodeClass, Subnet};
-use crate::model::name::{ClaimName, ClassName, NodeName, ProviderId, Uid, Zone};
+use crate::model::name::{ClaimName, ClassName, NodeName, ProviderId, TypeName, Uid, Zone};
 use crate::model::observation::{Instance, LaunchFailure};
 use crate::model::symbol::Symbol;
 use batch::{Batcher, Missing};
@@ -78,6 +78,8 @@ const CALL_MAX: Duration = Duration::from_secs(240);
 /// On-demand prices change some times a year.
 const PRICE_LIST_PERIOD: SignedDuration = SignedDuration::from_hours(12);
 const PRICE_LIST_RETRY: SignedDuration = SignedDuration::from_mins(30);
+/// A catalogue waits so long for it; what comes later is in the next.
+const PRICE_LIST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// EC2 as a provider of machines.
 #[derive(Clone)]
@@ -105,6 +107,8 @@ struct Memory {
     /// What the price list said, and when it is to be asked next.
     on_demand: Option<Arc<OnDemandPrices>>,
     on_demand_due: Option<Timestamp>,
+    /// What spot cost when that was last told, type by type.
+    spot: Option<Arc<SpotPrices>>,
     classes: BTreeMap<ClassName, (Arc<NodeClass>, Arc<Resolved>)>,
     /// Those of them for which a machine was refused since: what they found may be gone.
     doubted: BTreeSet<ClassName>,
@@ -187,33 +191,57 @@ impl Shared {
             return known.clone();
         }
         let region = &self.settings.region;
-        let builtin = Catalog::builtin(region)
-            .unwrap_or_else(|_| Catalog::described(region, Vec::new(), &BTreeMap::new(), None));
+        let builtin =
+            Catalog::builtin(region).unwrap_or_else(|_| Catalog::described(region, Vec::new(), None, None));
         let builtin = Arc::new(builtin.with_settings(self.settings.capacity));
         self.memory().catalog.get_or_insert(builtin).clone()
     }
 
     /// The price list of the region, asked again when it is old; `None`: nobody could tell yet. What a later answer leaves out
     /// stays, and so does all of it without an answer.
-    async fn on_demand(&self, now: Timestamp) -> Option<Arc<OnDemandPrices>> {
-        let region = &self.settings.region;
+    /// A price list that cannot be reached is not waited for: machines that are taken back meanwhile are.
+    async fn on_demand(self: &Arc<Self>, now: Timestamp) -> Option<Arc<OnDemandPrices>> {
         let is_due = self.memory().on_demand_due.is_none_or(|due| due <= now);
-        if !prices::are_listed(region) || !is_due {
-            return self.memory().on_demand.clone();
+        if prices::are_listed(&self.settings.region) && is_due {
+            self.memory().on_demand_due = Some(now + PRICE_LIST_RETRY);
+            let shared = self.clone();
+            let asking = tokio::spawn(async move { shared.ask_price_list(now).await });
+            drop(tokio::time::timeout(PRICE_LIST_PATIENCE, asking).await);
         }
-        let answer = prices::on_demand(&self.signed, region).await;
+        self.memory().on_demand.clone()
+    }
+
+    async fn ask_price_list(&self, now: Timestamp) {
+        let answer = prices::on_demand(&self.signed, &self.settings.region).await;
         let mut memory = self.memory();
-        let wait = if answer.is_ok() { PRICE_LIST_PERIOD } else { PRICE_LIST_RETRY };
-        memory.on_demand_due = Some(now + wait);
         match answer {
             Ok(listed) => {
+                memory.on_demand_due = Some(now + PRICE_LIST_PERIOD);
                 let mut prices = memory.on_demand.take().map(Arc::unwrap_or_clone).unwrap_or_default();
                 prices.extend(listed);
                 memory.on_demand = Some(Arc::new(prices));
             }
             Err(error) => tracing::warn!("{error}; on-demand prices stay as they are (pricing:GetProducts)"),
         }
-        memory.on_demand.clone()
+    }
+
+    /// What spot costs, as EC2 says now; of types that it leaves out, and of all if it does not say, as it said last.
+    async fn spot(&self, now: Timestamp) -> Option<Arc<SpotPrices>> {
+        let answer = catalog::spot_prices(&self.ec2, &self.settings.region, now).await;
+        let mut memory = self.memory();
+        match answer {
+            Ok(told) => {
+                let named: BTreeSet<TypeName> = told.keys().map(|(name, _)| *name).collect();
+                let mut prices = memory.spot.take().map(Arc::unwrap_or_clone).unwrap_or_default();
+                prices.retain(|(name, _), _| !named.contains(name));
+                prices.extend(told);
+                memory.spot = Some(Arc::new(prices));
+            }
+            Err(error) => {
+                tracing::warn!("{error}; spot prices stay as they are (ec2:DescribeSpotPriceHistory)");
+            }
+        }
+        memory.spot.clone()
     }
 
     /// What the class found when it was last resolved; resolves it now if it was not, or has changed since.
@@ -253,9 +281,14 @@ impl Shared {
 impl CloudProvider for AwsProvider {
     async fn catalog(&self) -> Result<Arc<Catalog>, CloudError> {
         let settings = &self.shared.settings;
-        let on_demand = self.shared.on_demand(clock::now()).await;
-        let (ec2, on_demand) = (&self.shared.ec2, on_demand.as_deref());
-        let catalog = catalog::describe(ec2, &settings.region, clock::now(), on_demand).await?;
+        let now = clock::now();
+        let (described, on_demand, spot) = tokio::join!(
+            catalog::describe(&self.shared.ec2, &settings.region),
+            self.shared.on_demand(now),
+            self.shared.spot(now)
+        );
+        let (spot, on_demand) = (spot.as_deref(), on_demand.as_deref());
+        let catalog = Catalog::described(&settings.region, described?, spot, on_demand);
         let catalog = Arc::new(catalog.with_settings(settings.capacity));
         self.shared.memory().catalog = Some(catalog.clone());
         Ok(catalog)
