@@ -389,8 +389,13 @@ async fn a_machine_that_ec2_has_forgotten_is_gone_whatever_rights_it_would_take(
     let provider = cloud.provider();
     let there =
         provider.launch(order("a", &["m5.large a spot"])).await.expect("a machine").instance.provider_id;
-    cloud.fail("TerminateInstances", "UnauthorizedOperation", 403, 2).await;
+    cloud.fail("TerminateInstances", "UnauthorizedOperation", 403, 3).await;
     let error = provider.terminate(there).await.expect_err("it is there");
+    assert!(error.to_string().contains("UnauthorizedOperation"), "{error}");
+    // Somebody took its tags away, and it runs.
+    cloud.ec2.delete_tags().resources(there.instance()).send().await.expect("anybody may");
+    assert_eq!(cloud.machines().await[0]["tags"], json!({}));
+    let error = provider.terminate(there).await.expect_err("it is there all the same");
     assert!(error.to_string().contains("UnauthorizedOperation"), "{error}");
     let forgotten = ProviderId::new("aws:///us-east-1a/i-0123456789abcdef0");
     assert_eq!(provider.terminate(forgotten).await, Ok(Ending::Gone));
