@@ -145,6 +145,14 @@ pub(super) async fn spot_prices(
     Ok(newest.into_iter().map(|(offering, (_, price))| (offering, price)).collect())
 }
 
+/// `known` prices, and those that were `told` since: a type that an answer names has those of the answer, and no others.
+pub(super) fn updated(mut known: SpotPrices, told: SpotPrices) -> SpotPrices {
+    let named: BTreeSet<TypeName> = told.keys().map(|(name, _)| *name).collect();
+    known.retain(|(name, _), _| !named.contains(name));
+    known.extend(told);
+    known
+}
+
 /// `None` for what no node can be, such as a Mac.
 fn read_type(info: &InstanceTypeInfo) -> Option<(TypeFacts, bool)> {
     let processor = info.processor_info()?;
@@ -249,4 +257,25 @@ fn accelerators(info: &InstanceTypeInfo) -> Option<Accelerators> {
         count: count(device.count())?,
         cores: count(device.core_info()?.count())?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows: AWS-395, AWS-396
+    #[test]
+    fn a_type_that_a_later_answer_leaves_out_keeps_its_prices() {
+        let prices = |told: &[(&str, &str, &str)]| -> SpotPrices {
+            let price = |price: &str| price.parse::<UsdPerHour>().unwrap();
+            let each =
+                told.iter().map(|(name, zone, usd)| ((TypeName::new(name), Zone::new(zone)), price(usd)));
+            each.collect()
+        };
+        let known =
+            prices(&[("m5.large", "a", "0.04"), ("m5.large", "b", "0.05"), ("c5.large", "a", "0.03")]);
+        let told = prices(&[("m5.large", "b", "0.06")]);
+        let expected = prices(&[("m5.large", "b", "0.06"), ("c5.large", "a", "0.03")]);
+        assert_eq!(updated(known, told), expected);
+    }
 }

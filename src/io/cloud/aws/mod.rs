@@ -31,7 +31,7 @@ use crate::api::ec2::spec::ClassSpec;
 use crate::io::clock;
 use crate::model::catalog::{Catalog, OnDemandPrices, SpotPrices};
 use crate::model::class::{ClassStatus, NodeClass, Subnet};
-use crate::model::name::{ClaimName, ClassName, NodeName, ProviderId, TypeName, Uid, Zone};
+use crate::model::name::{ClaimName, ClassName, NodeName, ProviderId, Uid, Zone};
 use crate::model::observation::{Instance, LaunchFailure};
 use crate::model::symbol::Symbol;
 use batch::{Batcher, Missing};
@@ -231,11 +231,8 @@ impl Shared {
         let mut memory = self.memory();
         match answer {
             Ok(told) => {
-                let named: BTreeSet<TypeName> = told.keys().map(|(name, _)| *name).collect();
-                let mut prices = memory.spot.take().map(Arc::unwrap_or_clone).unwrap_or_default();
-                prices.retain(|(name, _), _| !named.contains(name));
-                prices.extend(told);
-                memory.spot = Some(Arc::new(prices));
+                let known = memory.spot.take().map(Arc::unwrap_or_clone).unwrap_or_default();
+                memory.spot = Some(Arc::new(catalog::updated(known, told)));
             }
             Err(error) => {
                 tracing::warn!("{error}; spot prices stay as they are (ec2:DescribeSpotPriceHistory)");
