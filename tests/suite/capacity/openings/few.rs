@@ -1,0 +1,146 @@
+//! Nodes of few pods open together, when all are ready and kube-scheduler is through with the pods.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use provisor::model::name::ObjectKey;
+use provisor::model::node::{Node, NodeCondition};
+use provisor::model::observation::Observation;
+use provisor::model::pod::PodShape;
+use provisor::model::taint::{Effect, Taint};
+
+use super::{Telling, opened_by, opened_in_order_by, told_by};
+
+/// Whom kube-scheduler tries for the first of them would take what is free there, and another place than planned.
+#[test]
+fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
+    let mut telling = Telling::of_few();
+    let (mut all, coming) = (telling.nodes(), telling.coming());
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
+    let mut alone = telling.engine.clone();
+    for millis in [10, 250, 1_000, 2_010, 2_990] {
+        let decision = alone.decide(telling.after(millis));
+        assert_eq!(opened_by(&decision), BTreeSet::new(), "{millis} ms");
+        assert!(decision.wake_at.is_some_and(|at| at <= telling.after(3_000)), "{millis} ms");
+    }
+    assert_eq!(opened_by(&alone.decide(telling.after(3_000))), all, "none of them is ready by now");
+
+    // Those that should have been ready long ago are not counted on.
+    let mut stuck = telling.engine.clone();
+    for node in &coming {
+        let created = Some(telling.now - SignedDuration::from_secs(60));
+        stuck.observe(telling.after(20), Observation::Node(Arc::new(Node { created, ..(**node).clone() })));
+    }
+    assert_eq!(opened_by(&stuck.decide(telling.after(240))), BTreeSet::new());
+    assert_eq!(opened_by(&stuck.decide(telling.after(250))), all);
+
+    for node in &coming {
+        assert!(!telling.gets_ready(node, 2_900).is_empty());
+        all.insert(node.name);
+    }
+    assert_eq!(telling.opens(2_950), all, "nobody else comes");
+}
+
+/// The node controller looks every five seconds which nodes are ready.
+#[test]
+fn nodes_of_few_pods_wait_for_one_that_is_ready_and_still_tainted() {
+    let mut telling = Telling::of_few();
+    let (mut all, coming) = (telling.nodes(), telling.coming());
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
+    let (now, in_vain) = (telling.after(2_900), telling.after(3_000));
+    let tainted_since = |node: &Arc<Node>, since: Timestamp, key: Option<&str>| {
+        let ready = NodeCondition { kind: "Ready".into(), status: "True".into(), since: Some(since) };
+        // Its kubelet took long.
+        let created = Some(now - SignedDuration::from_secs(60));
+        let mut node = Node { conditions: vec![ready], created, ..(**node).clone() };
+        node.taints.retain(|taint| !taint.is_ephemeral() || taint.keeps_closed());
+        node.taints.extend(key.map(|key| Taint::new(key, "", Effect::NoExecute)));
+        Observation::Node(Arc::new(node))
+    };
+    let tainted = |node: &Arc<Node>, key: Option<&str>| tainted_since(node, now, key);
+    let not_ready = Some("node.kubernetes.io/not-ready");
+    let (mut held_by_others, mut too_late) = (telling.engine.clone(), telling.engine.clone());
+    for node in &coming {
+        telling.engine.observe(now, tainted(node, not_ready));
+        held_by_others.observe(now, tainted(node, Some("readiness.k8s.io/network")));
+        too_late.observe(in_vain, tainted_since(node, in_vain, not_ready));
+    }
+    assert_eq!(opened_by(&held_by_others.decide(in_vain)), all, "nobody knows for how long");
+    assert_eq!(opened_by(&too_late.decide(in_vain)), all, "it was not ready in time");
+    for millis in [3_000, 5_000, 9_890] {
+        let decision = telling.engine.decide(telling.after(millis));
+        assert_eq!(opened_by(&decision), BTreeSet::new(), "{millis} ms");
+        assert_eq!(decision.wake_at, Some(telling.after(9_900)), "{millis} ms");
+    }
+    let mut forgotten = telling.engine.clone();
+    assert_eq!(opened_by(&forgotten.decide(telling.after(9_900))), all, "nobody looks");
+    for node in &coming {
+        telling.engine.observe(telling.after(6_000), tainted(node, None));
+        all.insert(node.name);
+    }
+    telling.told.extend(told_by(&telling.engine.decide(telling.after(6_000))));
+    assert_eq!(telling.nodes(), all, "their pods are told with the others");
+    let late = coming[0].name;
+    telling.remember(late, 6_010);
+    telling.forget(late, 6_020);
+    coming[1..].iter().for_each(|node| telling.remember(node.name, 6_020));
+    assert_eq!(telling.opens_at(6_030), BTreeSet::new(), "it has to know again");
+    telling.remember(late, 6_100);
+    assert_eq!(telling.opens_at(6_350), all);
+}
+
+/// It goes over all that wait whenever a node changes; whom it tries while the nodes open one after the other may have to go elsewhere.
+#[test]
+fn nodes_of_few_pods_open_when_kube_scheduler_is_through_with_them() {
+    let mut telling = Telling::of_few();
+    let (mut all, coming) = (telling.nodes(), telling.coming());
+    for node in &coming {
+        telling.gets_ready(node, 10);
+        all.insert(node.name);
+    }
+    let told = telling.told.clone();
+    told.iter().for_each(|one| telling.hears(*one, 20));
+    let forgetful = told[0].1;
+    for (forgets, hears) in [(30, 40), (60, 70)] {
+        telling.forget(forgetful, forgets);
+        assert_eq!(telling.opens_at(forgets), BTreeSet::new(), "it has forgotten at {forgets} ms");
+        telling.remember(forgetful, hears);
+        let decision = telling.engine.decide(telling.after(hears));
+        assert_eq!(opened_by(&decision), BTreeSet::new(), "the next may be tried at {hears} ms");
+        assert_eq!(decision.wake_at, Some(telling.after(forgets + 100)));
+    }
+    let mut slow = telling.engine.clone();
+    assert_eq!(opened_by(&slow.decide(telling.after(159))), BTreeSet::new());
+    assert_eq!(opened_by(&slow.decide(telling.after(160))), all);
+
+    // It is not waited for for ever.
+    for millis in (160..2_950).step_by(50) {
+        telling.forget(forgetful, millis);
+        telling.remember(forgetful, millis + 10);
+        assert_eq!(telling.opens_at(millis + 40), BTreeSet::new(), "{millis} ms");
+    }
+    assert_eq!(telling.opens_at(3_000), all);
+}
+
+/// Whoever is tried in between, and finds its own node closed, finds no room yet that a larger pod has forgotten.
+#[test]
+fn of_few_nodes_those_of_the_largest_pods_open_last() {
+    let mut telling = Telling::of_few();
+    for node in telling.coming() {
+        telling.gets_ready(&node, 10);
+    }
+    // Of all that are larger than the smallest the largest were tried last.
+    let cpu = |pod: ObjectKey| telling.pod(pod).shape.requests.cpu();
+    let (large, last) = telling.told.iter().copied().max_by_key(|(pod, _)| cpu(*pod)).expect("a pod");
+    let mut grown = telling.pod(large);
+    let mut requests = grown.shape.requests.clone();
+    requests.add(&grown.shape.requests);
+    grown.shape = Arc::new(PodShape { requests, ..(*grown.shape).clone() });
+    telling.engine.observe(telling.after(10), Observation::Pod(Arc::new(grown)));
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 20));
+    telling.forget(last, 30);
+    telling.remember(last, 40);
+    let order = opened_in_order_by(&telling.engine.decide(telling.after(300)));
+    assert_eq!((order.len(), order.last()), (telling.nodes().len(), Some(&last)));
+}
