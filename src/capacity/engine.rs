@@ -27,6 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use super::batching::BatchWindow;
 pub use super::decision::{Decision, Plan, Planned, Reason, Stay};
+pub use regrets::LEFT_ALONE;
 
 use super::agenda::Agenda;
 use super::arrivals::Arrivals;

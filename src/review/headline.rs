@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::report::{
-    Change, Counts, EnvironmentReview, Pause, PolicyReview, PoolCost, PoolRoll, RollReview, Span, decimal,
+    Change, Counts, DrawReview, EnvironmentReview, Pause, PolicyReview, PoolCost, PoolRoll, RollReview, Span,
+    decimal,
 };
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
@@ -242,6 +243,34 @@ pub fn reached(environment: &EnvironmentReview) -> Option<String> {
         };
         format!("{now}; {anew}")
     })
+}
+
+/// How far the numbers are chance, if they are: `in 9 runs of the simulated cluster 4 to 6 nodes after`.
+pub fn chance(environment: &EnvironmentReview) -> Option<String> {
+    let draws = environment.draws.as_ref()?;
+    let span = |count: fn(&DrawReview) -> usize| {
+        let (least, most) = (draws.iter().map(count).min()?, draws.iter().map(count).max()?);
+        (least < most).then(|| format!("{least} to {most}"))
+    };
+    let prices = |price: fn(&DrawReview) -> &String| {
+        let mut draws: Vec<&String> = draws.iter().map(price).collect();
+        draws.sort_by_key(|text| text.parse::<UsdPerHour>().unwrap_or(UsdPerHour::ZERO));
+        let (least, most) = (*draws.first()?, *draws.last()?);
+        (least != most).then(|| format!("${least} to ${most}/h"))
+    };
+    let said = [
+        span(|draw| draw.nodes_before).map(|nodes| format!("{nodes} nodes before")),
+        prices(|draw| &draw.running_usd_per_hour).map(|price| format!("{price} before")),
+        span(|draw| draw.nodes_gone).map(|nodes| format!("{nodes} nodes gone")),
+        span(|draw| draw.pods_moved).map(|pods| format!("{pods} pods moved")),
+        span(|draw| draw.pods_waiting).map(|pods| format!("{pods} pods waiting")),
+        span(|draw| draw.nodes_after).map(|nodes| format!("{nodes} nodes after")),
+        prices(|draw| &draw.reached_usd_per_hour).map(|price| format!("{price} after")),
+    ];
+    let said: Vec<String> = said.into_iter().flatten().collect();
+    let runs = counted(draws.len(), "run");
+    (!said.is_empty())
+        .then(|| format!("some of it is chance: in {runs} of the simulated cluster {}", said.join(", ")))
 }
 
 /// `3`, or `3, with the pool` if they are not replaced.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::lives::typical;
 use super::report::{
     CapacityTypeCost, Change, ChoiceReview, CostReview, Counts, Digests, EnvironmentReview, ExpiringNode,
     FieldReview, LimitReview, NodeNames, NodesReview, ObjectReview, OriginReview, Pause, PodsReview,
@@ -51,17 +52,25 @@ pub enum Demand {
     None,
     /// Pods without a cluster: the base runs them first.
     Pods(Stage),
-    /// The same, on a cluster that has lived through both.
-    Lived(Box<Lived>),
+    /// The same, on a cluster that has lived through both, once for each of several seeds.
+    Lived(Lived),
     /// A cluster that runs.
     Cluster(Stage),
 }
 
-/// A cluster at rest with the base, and once more with the proposal.
+/// A cluster that came to rest with the base, and once more with the proposal: several lives of it.
 #[derive(Clone, Debug)]
 pub struct Lived {
     /// The pods, and not one node.
     pub nothing: Stage,
+    /// At least one.
+    pub lives: Vec<Life>,
+}
+
+/// One life, with the chances that its seed gives.
+#[derive(Clone, Debug)]
+pub struct Life {
+    pub seed: u64,
     pub start: Stage,
     /// As late as `with`, had nobody proposed anything. In both pods have the names of `start`.
     pub without: Stage,
@@ -96,6 +105,7 @@ pub fn compare(
         roll: None,
         choice: None,
         limits: None,
+        draws: None,
     };
     let found = differences(None);
     review.change = match (base, head) {
@@ -105,24 +115,30 @@ pub fn compare(
         _ => Change::Changed,
     };
     let played = match demand {
-        Demand::None => None,
-        _ if review.change == Change::Unchanged => None,
-        demand => Some(Played::new(demand, base, head)),
+        Demand::None => Vec::new(),
+        _ if review.change == Change::Unchanged => Vec::new(),
+        demand => Played::all(demand, base, head),
     };
-    let Some(played) = played.flatten() else {
+    let told = |played: &Played| {
+        let found = differences(Some(&played.fleet(base)));
+        let nodes = played.nodes(&found);
+        EnvironmentReview {
+            objects: found.iter().map(object_review).collect(),
+            roll: Some(played.roll(&nodes)),
+            cost: Some(played.cost()),
+            pods: Some(played.pods()),
+            choice: Some(played.choice()),
+            limits: Some(played.limits()),
+            nodes: Some(nodes),
+            ..review.clone()
+        }
+    };
+    let lives: Vec<(Option<u64>, EnvironmentReview)> =
+        played.iter().map(|played| (played.seed, told(played))).collect();
+    typical(lives).unwrap_or_else(|| {
         review.objects = found.iter().map(object_review).collect();
-        return review;
-    };
-    let found = differences(Some(&played.fleet(base)));
-    review.objects = found.iter().map(object_review).collect();
-    let nodes = played.nodes(&found);
-    review.roll = Some(played.roll(&nodes));
-    review.cost = Some(played.cost());
-    review.pods = Some(played.pods());
-    review.choice = Some(played.choice());
-    review.limits = Some(played.limits());
-    review.nodes = Some(nodes);
-    review
+        review
+    })
 }
 
 /// Warnings that the base does not have. A warning that only moved to another line is an old one.
@@ -197,6 +213,8 @@ fn word(impact: NodeImpact) -> &'static str {
 
 /// The same question, asked of the base and of the head.
 struct Played {
+    /// What chance began with; `None`: nothing is left to it.
+    seed: Option<u64>,
     /// What runs when the change arrives.
     start: Scene,
     /// What the base makes of it.
@@ -216,8 +234,8 @@ struct Played {
 }
 
 impl Played {
-    /// `None`: there is nothing to play on.
-    fn new(demand: &Demand, base: Option<&Wanted>, head: Option<&Wanted>) -> Option<Self> {
+    /// One for each life; none where there is nothing to play on.
+    fn all(demand: &Demand, base: Option<&Wanted>, head: Option<&Wanted>) -> Vec<Self> {
         let objects = |side: Option<&'_ Wanted>| side.map_or_else(Vec::new, |side| side.objects.clone());
         let (before, after) = (objects(base), objects(head));
         let managed = Managed::of([&before[..], &after[..]]);
@@ -230,39 +248,45 @@ impl Played {
         };
         let leaving = &pools(&before) - &pools(&after);
         let nothing = match demand {
-            Demand::None => return None,
+            Demand::None => return Vec::new(),
             Demand::Pods(stage) | Demand::Cluster(stage) => stage.emptied(),
             Demand::Lived(lived) => lived.nothing.emptied(),
         };
         let base_fresh = nothing.wanting(&before, &managed).at_rest();
         let head_fresh = nothing.wanting(&after, &managed).at_rest();
+        let (steady_before, steady_after) = (base_fresh.scene(), head_fresh.scene());
+        let (choices_before, choices_after) = (base_fresh.choices(), head_fresh.choices());
+        let played =
+            |seed: Option<u64>, start: &Stage, arriving: Stage, without: &Stage, with: &Stage| Self {
+                seed,
+                start: start.scene(),
+                without: without.scene(),
+                with: with.scene(),
+                steady_before: steady_before.clone(),
+                steady_after: steady_after.clone(),
+                choices_before: choices_before.clone(),
+                choices_after: choices_after.clone(),
+                leaving: leaving.clone(),
+                wave: arriving.first_wave(),
+                arriving,
+            };
         let start = match demand {
+            Demand::None => return Vec::new(),
+            Demand::Lived(lived) => {
+                let of_life = |life: &Life| {
+                    let arriving = life.start.wanting(&after, &managed);
+                    played(Some(life.seed), &life.start, arriving, &life.without, &life.with)
+                };
+                return lived.lives.iter().map(of_life).collect();
+            }
             Demand::Cluster(stage) => stage.wanting(&before, &managed),
-            Demand::Lived(lived) => lived.start.clone(),
-            Demand::Pods(_) | Demand::None => base_fresh.clone(),
+            Demand::Pods(_) => base_fresh.clone(),
         };
         let arriving = start.wanting(&after, &managed);
-        let (with, without) = match demand {
-            Demand::Lived(lived) => (lived.with.clone(), lived.without.clone()),
-            _ => {
-                let with = arriving.at_rest();
-                // What becomes due while the change is carried out would have become due without it.
-                let without = start.at_rest_by(with.now());
-                (with, without)
-            }
-        };
-        Some(Self {
-            start: start.scene(),
-            without: without.scene(),
-            with: with.scene(),
-            steady_before: base_fresh.scene(),
-            steady_after: head_fresh.scene(),
-            choices_before: base_fresh.choices(),
-            choices_after: head_fresh.choices(),
-            leaving,
-            wave: arriving.first_wave(),
-            arriving,
-        })
+        let with = arriving.at_rest();
+        // What becomes due while the change is carried out would have become due without it.
+        let without = start.at_rest_by(with.now());
+        vec![played(None, &start, arriving, &without, &with)]
     }
 
     /// The nodes that run when the change arrives, as the comparison of objects knows them.

@@ -120,7 +120,12 @@ fn table(review: &Review) -> String {
     if !unchanged.is_empty() {
         rows.push_str(&format!("| {} | no change | | | |\n", unchanged.join(", ")));
     }
-    format!("| Environment | Nodes | Per hour | Per month | Pods |\n|---|---|---|---|---|\n{rows}")
+    let chances = changed.iter().take(ROWS_MAX).filter_map(|environment| {
+        let chance = headline::chance(environment)?;
+        Some(format!("\n{}: {}.\n", code(&environment.name), text(&chance)))
+    });
+    let chances: String = chances.collect();
+    format!("| Environment | Nodes | Per hour | Per month | Pods |\n|---|---|---|---|---|\n{rows}{chances}")
 }
 
 fn needs_action(review: &Review) -> String {

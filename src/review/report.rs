@@ -92,6 +92,29 @@ pub struct EnvironmentReview {
     pub choice: Option<ChoiceReview>,
     /// Pools that use more than their limits allow, or that pods wait for because of them.
     pub limits: Option<Vec<LimitReview>>,
+    /// What else chance may make of it: a simulated cluster lives through the change once for each seed. Null where nothing is left to
+    /// chance.
+    pub draws: Option<Vec<DrawReview>>,
+}
+
+/// How one life of the simulated cluster went. Machines boot slower or faster in each, and pods meet other nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrawReview {
+    /// What chance began with, as for `provisor simulate --seed`.
+    pub seed: u64,
+    /// All other numbers of the review are those of this life.
+    pub is_shown: bool,
+    /// Running when the change arrives, and once it has been carried out.
+    pub nodes_before: usize,
+    pub nodes_after: usize,
+    /// Nodes that go because of the change.
+    pub nodes_gone: usize,
+    pub pods_moved: usize,
+    /// Pods without a node in the end.
+    pub pods_waiting: usize,
+    pub running_usd_per_hour: String,
+    pub reached_usd_per_hour: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -418,6 +441,7 @@ impl EnvironmentReview {
             roll: None,
             choice: None,
             limits: None,
+            draws: None,
             ..self
         }
     }

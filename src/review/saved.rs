@@ -66,7 +66,9 @@ fn amounts(review: &Review) -> impl Iterator<Item = &str> {
     let of_choices = choices
         .map(|choice| &choice.largest_share)
         .flat_map(|share| [&share.before, &share.after, &share.delta]);
-    of_costs.chain(of_choices).map(String::as_str)
+    let draws = review.environments.iter().filter_map(|environment| environment.draws.as_ref()).flatten();
+    let of_draws = draws.flat_map(|draw| [&draw.running_usd_per_hour, &draw.reached_usd_per_hour]);
+    of_costs.chain(of_choices).chain(of_draws).map(String::as_str)
 }
 
 fn is_amount(text: &str) -> bool {

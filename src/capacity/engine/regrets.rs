@@ -17,7 +17,8 @@ use crate::model::pod::Pod;
 const LINKED_FOR: SignedDuration = SignedDuration::from_mins(30);
 /// As much as the clocks of a process and of the API server usually differ; the latter tells whole seconds.
 const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(2);
-const FIRST: SignedDuration = SignedDuration::from_hours(1);
+/// How long nodes are left alone whose pods moved in vain, the first time.
+pub const LEFT_ALONE: SignedDuration = SignedDuration::from_hours(1);
 const AGAIN: SignedDuration = SignedDuration::from_hours(7 * 24);
 /// Who was moved in vain once, and long ago, begins anew.
 const REMEMBERED_FOR: SignedDuration = SignedDuration::from_hours(24);
@@ -136,7 +137,7 @@ impl Regrets {
             if moves.are_in_vain() {
                 self.moved.remove(&controller);
                 let is_repeated = self.kept.get(&controller).is_some_and(|known| now < known.forgotten);
-                let until = now + if is_repeated { AGAIN } else { FIRST };
+                let until = now + if is_repeated { AGAIN } else { LEFT_ALONE };
                 self.kept.insert(controller, Regret { until, forgotten: until + REMEMBERED_FOR });
             }
         }

@@ -54,7 +54,7 @@ impl Source {
         match &self.played {
             Played::Script(beginning) if beginning.environment == name => match before.zip(after) {
                 Some((before, after)) if is_changed(&(before, after)) => {
-                    Demand::Lived(Box::new(beginning.live(before.clone(), after.clone())))
+                    Demand::Lived(beginning.live(before, after))
                 }
                 _ => Demand::Pods(beginning.stage()),
             },

@@ -3,16 +3,19 @@
 //!
 //! A plan says where pods go; a scheduler that knows nothing of plans puts them there or elsewhere, while machines boot one after
 //! the other. So what runs when a proposal arrives, and what is left when it is carried out, is played with all of that.
-//! Nothing is ever taken back and nothing fails: what differs comes from the proposal, not from luck.
+//! Nothing is ever taken back and nothing fails. What is left to chance is how fast machines boot and which pod the scheduler
+//! takes first; one life would take that for the proposal's doing, so several are lived.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
 use crate::capacity::disruption::budgets::next_change;
-use crate::capacity::engine::EngineSettings;
+use crate::capacity::engine::{EngineSettings, LEFT_ALONE};
 use crate::controllers::reconciler::Reconciler;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::plan::RenderProof;
@@ -20,10 +23,13 @@ use crate::gitops::sync::GitEvent;
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::model::catalog::Catalog;
 use crate::model::claim::{ConditionType, NodeClaim};
+use crate::model::label::{CAPACITY_TYPE, INSTANCE_TYPE};
 use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, Uid};
+use crate::model::node::Node;
 use crate::model::observation::Observation;
 use crate::model::pod::Pod;
-use crate::review::impact::Lived;
+use crate::model::symbol::Symbol;
+use crate::review::impact::{Life, Lived};
 use crate::simulator::cloud::CloudHabits;
 use crate::simulator::stage::Stage;
 use crate::simulator::workload::Workload;
@@ -34,12 +40,16 @@ use crate::ui::play::scripted_policy;
 const LOOK: SignedDuration = SignedDuration::from_mins(5);
 /// What pods and machines need to start and to end, several times over.
 const GRACE: SignedDuration = SignedDuration::from_mins(15);
+/// Lives of a cluster, each with other chances. Where they end alike there is little chance in it.
+const LIVES_ALIKE: u64 = 3;
+/// Lives where they do not.
+const LIVES_MAX: u64 = 9;
 /// Patience of pools that counts; beyond it they are taken to be at rest.
 const PATIENCE_MAX: SignedDuration = SignedDuration::from_hours(24);
 /// Who still moves nodes after so long never stops, and nobody waits longer for a window of a budget.
 const LIFE_MAX: SignedDuration = SignedDuration::from_hours(14 * 24);
 /// What rests goes on resting for so long at least, if nothing expires.
-const BRIEF: SignedDuration = SignedDuration::from_hours(1);
+const BRIEF: SignedDuration = SignedDuration::from_hours(3);
 /// Windows that are waited for.
 const WINDOWS_MAX: usize = 40;
 
@@ -63,8 +73,33 @@ impl Beginning {
         stage
     }
 
-    /// Lets `before` come to rest, and then `after`.
-    pub fn live(&self, before: DesiredState, after: DesiredState) -> Lived {
+    /// Lets `before` come to rest, and then `after`, in each of several lives: a few, and more if they do not end alike.
+    pub fn live(&self, before: &DesiredState, after: &DesiredState) -> Lived {
+        let mut lives = self.live_each(0..LIVES_ALIKE, before, after);
+        let ends: BTreeSet<_> = lives
+            .iter()
+            .map(|life| [&life.start, &life.with].map(|stage| End::of(stage.cluster())))
+            .collect();
+        if ends.len() > 1 {
+            lives.extend(self.live_each(LIVES_ALIKE..LIVES_MAX, before, after));
+        }
+        Lived { nothing: self.stage(), lives }
+    }
+
+    fn live_each(&self, lives: Range<u64>, before: &DesiredState, after: &DesiredState) -> Vec<Life> {
+        let seeds = lives.map(|life| self.seed.wrapping_add(life));
+        std::thread::scope(|scope| {
+            let live = |seed| {
+                let beginning = Self { seed, ..self.clone() };
+                scope.spawn(move || beginning.live_once(before.clone(), after.clone()))
+            };
+            let threads: Vec<_> = seeds.map(live).collect();
+            let lived = threads.into_iter().map(|thread| thread.join());
+            lived.map(|life| life.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
+    }
+
+    fn live_once(&self, before: DesiredState, after: DesiredState) -> Life {
         let mut life = self.begin();
         commit(&mut life, before.clone());
         let is_settled = come_to_rest(&mut life);
@@ -78,7 +113,7 @@ impl Beginning {
             true => self.live_on(before, &start, with.now()),
             false => start.clone(),
         };
-        Lived { nothing: self.stage(), start, without, with }
+        Life { seed: self.seed, start, without, with }
     }
 
     /// `start`, which is `before` at rest, at a later moment: the same life again, and no proposal in it.
@@ -116,6 +151,24 @@ impl Beginning {
 fn commit(life: &mut Reconciler, state: DesiredState) {
     let proof = RenderProof::Twice { digest: state.digest.clone() };
     life.observe(GitEvent::Rendered { desired: Arc::new(state), proof });
+}
+
+/// How a life ends, as far as anybody pays or waits for it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct End {
+    /// Instance types and capacity types.
+    nodes: Vec<[Option<Symbol>; 2]>,
+    waiting: usize,
+}
+
+impl End {
+    fn of(cluster: &Cluster) -> Self {
+        let machine = |node: &Arc<Node>| [*INSTANCE_TYPE, *CAPACITY_TYPE].map(|label| node.label(label));
+        let mut nodes: Vec<_> = cluster.nodes.values().map(machine).collect();
+        nodes.sort();
+        let waits = |pod: &&Arc<Pod>| pod.node.is_none() && pod.is_active();
+        Self { nodes, waiting: cluster.pods.values().filter(waits).count() }
+    }
 }
 
 /// What would have to stay the same for the cluster to be at rest.
@@ -173,10 +226,10 @@ fn may_change_by(cluster: &Cluster, now: Timestamp, then: Timestamp) -> bool {
     then.duration_since(now) > BRIEF || cluster.claims.values().any(expires)
 }
 
-/// The longest that any pool waits for its pods to be quiet.
+/// The longest that any pool waits for its pods to be quiet, or that the engine leaves nodes alone whose pods moved in vain.
 fn patience(cluster: &Cluster) -> SignedDuration {
     let waits = cluster.pools.values().filter_map(|pool| pool.disruption.consolidate_after.duration);
-    waits.max().unwrap_or(SignedDuration::ZERO).min(PATIENCE_MAX) + GRACE
+    waits.max().unwrap_or(SignedDuration::ZERO).min(PATIENCE_MAX).max(LEFT_ALONE) + GRACE
 }
 
 /// When a budget of a pool that still has drifted nodes next allows more, or less.

@@ -140,7 +140,8 @@ pub fn render(review: &Review, console: &Console) -> String {
             }
         }
         let expiring = environment.roll.as_ref().and_then(headline::expiring);
-        for note in [expiring, headline::choice(environment)].into_iter().flatten() {
+        let chance = headline::chance(environment);
+        for note in [chance, expiring, headline::choice(environment)].into_iter().flatten() {
             parts.push(format!("{}: {note}\n", environment.name));
         }
         if let Some(reached) = headline::reached(environment) {

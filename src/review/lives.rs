@@ -1,0 +1,81 @@
+//! One review out of several lives of the same cluster: the middle one is shown, and how the others went beside it.
+//!
+//! A scheduler that knows no plan may put a pod onto the room of another, and which of them comes first is chance. So the same
+//! change may leave another node more, or none; a single life would call its own luck a fact.
+
+use super::report::{DrawReview, EnvironmentReview};
+use crate::model::money::UsdPerHour;
+
+/// The review of the life that stands for all; `None`: there is none. Pods that stay without a node are never left out as bad luck:
+/// of the lives with the most of them it is the one whose cost is in the middle.
+pub fn typical(lives: Vec<(Option<u64>, EnvironmentReview)>) -> Option<EnvironmentReview> {
+    let mut draws: Vec<DrawReview> =
+        lives.iter().filter_map(|(seed, review)| draw((*seed)?, review)).collect();
+    let mut reviews = lives.into_iter().map(|(_, review)| review);
+    if draws.is_empty() {
+        return reviews.next();
+    }
+    let shown = shown(&draws);
+    draws[shown].is_shown = true;
+    reviews.nth(shown).map(|review| EnvironmentReview { draws: Some(draws), ..review })
+}
+
+/// Which of several draws, of which there is at least one.
+fn shown(draws: &[DrawReview]) -> usize {
+    let most = draws.iter().map(|draw| draw.pods_waiting).max().unwrap_or(0);
+    let mut order: Vec<usize> = (0..draws.len()).filter(|at| draws[*at].pods_waiting == most).collect();
+    let price = |text: &str| text.parse::<UsdPerHour>().unwrap_or(UsdPerHour::ZERO);
+    order.sort_by_key(|at| {
+        let draw = &draws[*at];
+        (price(&draw.reached_usd_per_hour), draw.nodes_after, draw.pods_moved, draw.nodes_gone)
+    });
+    order[(order.len() - 1) / 2]
+}
+
+fn draw(seed: u64, review: &EnvironmentReview) -> Option<DrawReview> {
+    let (nodes, pods, cost) = (review.nodes.as_ref()?, review.pods.as_ref()?, review.cost.as_ref()?);
+    let waiting = pods.new_unschedulable.iter().filter(|pod| !pod.still_runs).count();
+    Some(DrawReview {
+        seed,
+        is_shown: false,
+        nodes_before: nodes.before,
+        nodes_after: nodes.after,
+        nodes_gone: nodes.drifted + nodes.retired + nodes.consolidated,
+        pods_moved: pods.moved,
+        pods_waiting: waiting + pods.waiting_anyway,
+        running_usd_per_hour: cost.running_usd_per_hour.clone(),
+        reached_usd_per_hour: cost.reached_usd_per_hour.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(price: &str, pods_waiting: usize) -> DrawReview {
+        DrawReview {
+            seed: 0,
+            is_shown: false,
+            nodes_before: 4,
+            nodes_after: 4,
+            nodes_gone: 3,
+            pods_moved: 17,
+            pods_waiting,
+            running_usd_per_hour: "0.40".into(),
+            reached_usd_per_hour: price.into(),
+        }
+    }
+
+    #[test]
+    fn the_middle_one_is_shown() {
+        assert_eq!(shown(&[drawn("0.5", 0)]), 0);
+        assert_eq!(shown(&[drawn("10", 0), drawn("0.96", 0), drawn("9.5", 0)]), 2);
+        assert_eq!(shown(&[drawn("0.91", 0), drawn("0.842", 0)]), 1);
+    }
+
+    #[test]
+    fn pods_without_a_node_are_shown_however_rare() {
+        let draws = [drawn("0.5", 0), drawn("0.5", 0), drawn("0.3", 1), drawn("0.5", 0), drawn("0.4", 1)];
+        assert_eq!(shown(&draws), 2);
+    }
+}
