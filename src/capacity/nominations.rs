@@ -19,6 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
 use super::decision::Steps;
+use super::lifecycle::is_closed;
 use super::plans::Plans;
 use super::scheduling::Place;
 use crate::model::action::Action;
@@ -26,7 +27,7 @@ use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
 use crate::model::node::Node;
 use crate::model::pod::Pod;
-use crate::model::quantity::{Bytes, Millicores, Resources, resource};
+use crate::model::quantity::{Resources, resource};
 
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(20);
@@ -49,6 +50,12 @@ const SETTLED_MOST: SignedDuration = SignedDuration::from_mins(1);
 const CROWD: usize = 1_000;
 /// No more wait with a nomination at once.
 const TOLD_MAX: usize = 3_000;
+/// As long as no more wait with a nomination, those that lose it are told again together.
+const FEW: usize = 50;
+/// kube-scheduler tries again all that it finds no room for when one of them loses its nomination, for that room is free now; whoever
+/// is told meanwhile loses it again. So they are told when none has lost it for so long, twice as long the second time.
+const CALM: SignedDuration = SignedDuration::from_millis(100);
+const CALM_MOST: SignedDuration = SignedDuration::from_millis(400);
 /// A nomination that was not seen by then was lost, or cleared at once.
 const UNHEARD: SignedDuration = SignedDuration::from_secs(3);
 
@@ -189,13 +196,20 @@ pub(crate) struct Told {
     is_before_opening: bool,
     /// The pod was seen with it.
     is_heard: bool,
-    /// When kube-scheduler was last seen to have cleared it.
+    /// When kube-scheduler was last seen to have cleared it, and how often it was.
     cleared: Option<Timestamp>,
+    losses: u32,
 }
 
 impl Told {
     fn is_untold(&self) -> bool {
         !self.is_heard && !self.is_before_opening
+    }
+
+    /// When kube-scheduler is taken to be through with those that it tries because of its last loss.
+    fn calm(&self) -> Option<Timestamp> {
+        let doubled = CALM * (1 << self.losses.saturating_sub(1).min(10));
+        self.cleared.map(|cleared| cleared + doubled.min(CALM_MOST))
     }
 }
 
@@ -313,6 +327,7 @@ impl Nominations {
             is_before_opening: false,
             is_heard: false,
             cleared: None,
+            losses: 0,
         };
         self.told.insert(pod.uid, told);
         cluster.expect(pod.key, node);
@@ -400,11 +415,34 @@ impl Nominations {
         self.told_at(node, cluster).any(|told| !told.is_heard && told.cleared.is_some())
     }
 
-    /// Processors and memory that the largest of them asks for.
-    pub fn largest_told(&self, node: NodeName, cluster: &Cluster) -> Option<(Millicores, Bytes)> {
-        let pods =
-            cluster.expected_at(node).filter(|pod| has_no_node(pod) && self.told.contains_key(&pod.uid));
-        pods.map(|pod| (pod.shape.requests.cpu(), pod.shape.requests.memory())).max()
+    /// Whether `node` has room for a pod that was told another one of `nodes`.
+    pub fn has_room_for_others(&self, node: NodeName, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> bool {
+        let spare = self.spare_room(node, cluster);
+        let others = nodes.iter().filter(|other| **other != node);
+        let mut pods = others.flat_map(|other| cluster.expected_at(*other)).filter(|pod| has_no_node(pod));
+        pods.any(|pod| pod.shape.requests.fits(&spare))
+    }
+
+    /// Whether one waits whose node is open by now and has its room: kube-scheduler has yet to come to it, or to come back.
+    pub fn are_some_late(&self, cluster: &Cluster) -> bool {
+        let mut homes = self.told.values().filter_map(|told| cluster.nodes.get(&told.node));
+        homes.any(|node| !is_closed(node) && has_room(node, cluster))
+    }
+
+    /// Whether the pods that were told `nodes` differ in what they ask for: none can take the room of two others, or leave half of one.
+    pub fn are_unlike(&self, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> bool {
+        let pods = nodes.iter().flat_map(|node| cluster.expected_at(*node)).filter(|pod| has_no_node(pod));
+        let mut requests = pods.map(|pod| &pod.shape.requests);
+        requests.next().is_some_and(|first| requests.any(|other| other != first))
+    }
+
+    /// What is free on `node` for others than those that know that it is theirs.
+    fn spare_room(&self, node: NodeName, cluster: &Cluster) -> Resources {
+        let mut spare = cluster.nodes.get(&node).map(|node| node.allocatable.clone()).unwrap_or_default();
+        let knows = |pod: &Pod| self.told.get(&pod.uid).is_none_or(|told| told.is_heard);
+        let guests = cluster.guests_of(node).filter(|pod| !pod.is_terminal() && knows(pod));
+        guests.for_each(|pod| spare.subtract(&pod.shape.requests));
+        spare
     }
 
     /// When one of them was last seen to have lost it.
@@ -489,6 +527,8 @@ impl Nominations {
         let mut steps = Steps::default();
         let due: Vec<ObjectKey> =
             self.unheard.iter().filter(|(_, at)| **at <= now).map(|(key, _)| *key).collect();
+        let are_few = self.told.len() <= FEW;
+        let calm = are_few.then(|| self.told.values().filter_map(Told::calm).max()).flatten();
         for key in due {
             let pod = cluster.pods.get(&key).filter(|pod| has_no_node(pod) && cluster.is_expected(key));
             let told = pod.and_then(|pod| Some((pod.uid, self.told.get(&pod.uid)?.node)));
@@ -497,8 +537,13 @@ impl Nominations {
                 self.unheard.remove(&key);
                 continue;
             };
-            self.unheard.insert(key, now + UNHEARD);
             let is_coming = matches!(room, Room::Coming);
+            let is_closed = cluster.nodes.get(&node).is_some_and(|node| is_closed(node));
+            if let Some(calm) = calm.filter(|calm| is_closed && now < *calm) {
+                self.unheard.insert(key, calm);
+                continue;
+            }
+            self.unheard.insert(key, now + UNHEARD);
             let told = self.told.get_mut(&uid).filter(|told| {
                 // What was written first may be on its way.
                 !(is_coming && told.is_before_opening && told.cleared.is_none())
@@ -590,6 +635,7 @@ impl Nominations {
             None if told.is_heard => {
                 told.is_heard = false;
                 told.cleared = Some(now);
+                told.losses += 1;
                 self.unheard.insert(pod.key, now);
                 pod
             }
@@ -619,6 +665,7 @@ impl Nominations {
                 is_before_opening: false,
                 is_heard: true,
                 cleared: None,
+                losses: 0,
             };
             (pod.uid, told)
         }));

@@ -3,7 +3,7 @@
 //! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
 //! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one; the nodes of few pods wait for
-//! each other. A node that comes alone is a wave of its own, and waits for two requests. A node that one of its pods has forgotten
+//! each other, and open in turns if these pods are unlike. A node that comes alone is a wave of its own, and waits for two requests. A node that one of its pods has forgotten
 //! when its wave opens waits for another one. Nodes of a crowd where nobody is told anything open when the others have: larger pods
 //! that are tried meanwhile would take their room.
 
@@ -15,6 +15,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::cluster::Cluster;
 use super::lifecycle;
 use super::nominations::Nominations;
+use super::plans::Plans;
+use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::NodeName;
 use crate::model::node::Node;
 use crate::model::taint::Taint;
@@ -31,6 +33,8 @@ const TAINTED_MOST: SignedDuration = SignedDuration::from_secs(7);
 /// While many others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
 /// start together.
 const LULL: SignedDuration = SignedDuration::from_millis(250);
+/// So long the nodes of few pods wait for machines that were launched and have not joined.
+const BOOTS_DIFFER: SignedDuration = SignedDuration::from_secs(1);
 /// A kubelet that has joined is usually ready within so long: it starts its network first.
 const BOOT_USUAL: SignedDuration = SignedDuration::from_secs(30);
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
@@ -38,6 +42,10 @@ const BOOT_USUAL: SignedDuration = SignedDuration::from_secs(30);
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// kube-scheduler goes over all pods that wait whenever a node changes: when none has forgotten its node for so long, it is through.
 const CALM: SignedDuration = SignedDuration::from_millis(100);
+/// So much longer a wave of few pods waits for those that have just forgotten: they are told again within it.
+const LAST_BREATH: SignedDuration = SignedDuration::from_millis(500);
+/// No more nodes of few pods open one after the other.
+const TURNS_MOST: usize = 5;
 /// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
 const HELD_BACK: usize = 10;
 /// Nodes where nobody is told anything open when no wave was under way for so long.
@@ -52,6 +60,8 @@ pub(crate) struct Openings {
     waiting: VecDeque<NodeName>,
     /// Those that were held back.
     held: BTreeSet<NodeName>,
+    /// Those that wait for the pods of others to be bound.
+    later: BTreeSet<NodeName>,
     /// Those that were put back because their pods had forgotten them.
     returned: BTreeSet<NodeName>,
     /// Those that open when the others have, and since when they could.
@@ -141,9 +151,15 @@ impl Openings {
         admits
     }
 
-    pub fn due(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
+    pub fn due(
+        &mut self,
+        nominations: &Nominations,
+        plans: &Plans,
+        cluster: &Cluster,
+        now: Timestamp,
+    ) -> Due {
         let was_busy = self.is_busy();
-        let due = self.due_in_waves(nominations, cluster, now);
+        let due = self.due_in_waves(nominations, plans, cluster, now);
         if was_busy || self.is_busy() {
             self.busy = Some(now);
         }
@@ -174,18 +190,31 @@ impl Openings {
         self.busy.map_or(since, |busy| busy.max(since)) + LAST
     }
 
-    fn due_in_waves(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
+    fn due_in_waves(
+        &mut self,
+        nominations: &Nominations,
+        plans: &Plans,
+        cluster: &Cluster,
+        now: Timestamp,
+    ) -> Due {
         let wave = self.wave.take().and_then(|wave| wave.remaining(cluster, now));
         let mut wave = wave.unwrap_or_else(|| {
             nominations.put_in_order(&mut self.waiting, cluster);
             Wave::begin(now)
         });
-        let due = self.step(&mut wave, nominations, cluster, now);
+        let due = self.step(&mut wave, nominations, plans, cluster, now);
         self.wave = Some(wave).filter(|wave| !wave.nodes.is_empty());
         due
     }
 
-    fn step(&mut self, wave: &mut Wave, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Due {
+    fn step(
+        &mut self,
+        wave: &mut Wave,
+        nominations: &Nominations,
+        plans: &Plans,
+        cluster: &Cluster,
+        now: Timestamp,
+    ) -> Due {
         if wave.is_open {
             return Due::Nothing;
         }
@@ -200,21 +229,24 @@ impl Openings {
         }
         wave.until = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
         let is_told = wave.has_heard(nominations, cluster, now) || now >= wave.until;
-        let is_full = !self.waiting.is_empty();
+        self.later.retain(|node| wave.nodes.contains(node));
+        let is_full = !self.waiting.is_empty() || !self.later.is_empty();
         if !is_told || (!is_full && wave.gains_others(are_few, cluster, now)) {
             return Due::Nothing;
         }
-        if are_few && wave.nodes.len() > 1 && !wave.is_calm(nominations, cluster, now) {
+        if are_few && !is_full && wave.gains_one_that_joins(plans, cluster, now) {
+            return Due::Nothing;
+        }
+        if are_few && !wave.is_calm(!self.later.is_empty(), nominations, cluster, now) {
             return Due::Nothing;
         }
         (wave.is_open, wave.until) = (true, now + OPENING_MOST);
         let (mut nodes, with_larger) = nominations.in_order_of_opening(&wave.nodes, cluster);
-        if are_few {
-            // Whoever is tried before its node is open finds no room yet that a larger pod may have forgotten.
-            nodes.sort_by_key(|node| nominations.largest_told(*node, cluster));
-        }
         self.hold_back(wave, &mut nodes, with_larger);
-        self.put_back(wave, &mut nodes, nominations, cluster);
+        match are_few {
+            true => self.take_turns(wave, &mut nodes, nominations, cluster),
+            false => self.put_back(wave, &mut nodes, nominations, cluster),
+        }
         match nodes.is_empty() {
             true => Due::Nothing,
             false => Due::Open(nodes),
@@ -239,6 +271,30 @@ impl Openings {
             self.held.insert(node);
             self.waiting.push_front(node);
         }
+    }
+
+    /// Few nodes of unlike pods open one after the other, each when the pods of the last are bound: whoever is tried while its own node is
+    /// closed finds no room on the full ones, which come first. Those that have room for others come last, and together: there whom
+    /// kube-scheduler tries in between is chance.
+    fn take_turns(
+        &mut self,
+        wave: &mut Wave,
+        nodes: &mut Vec<NodeName>,
+        nominations: &Nominations,
+        cluster: &Cluster,
+    ) {
+        if nodes.len() > TURNS_MOST || !nominations.are_unlike(&wave.nodes, cluster) {
+            return;
+        }
+        let is_full = |node: &&NodeName| !nominations.has_room_for_others(**node, &wave.nodes, cluster);
+        let full =
+            nodes.iter().filter(is_full).max_by_key(|node| nominations.told_at(**node, cluster).count());
+        let Some(first) = full.copied() else { return };
+        let (now, later) = nodes.iter().partition(|node| **node == first);
+        *nodes = now;
+        wave.nodes.retain(|node| *node == first);
+        self.later.extend(&later);
+        self.waiting.extend::<Vec<NodeName>>(later);
     }
 
     /// Those of `nodes` that one of their pods has forgotten open with a later wave, each of them once: if others open with them,
@@ -273,7 +329,14 @@ impl Openings {
         if wave.is_open {
             return Some(wave.until);
         }
-        let turns = [wave.joined + LULL, wave.full, wave.calm, wave.until];
+        let turns = [
+            wave.joined + LULL,
+            wave.joined + BOOTS_DIFFER,
+            wave.full,
+            wave.full + LAST_BREATH,
+            wave.calm,
+            wave.until,
+        ];
         turns.into_iter().filter(|at| now < *at).min()
     }
 
@@ -351,6 +414,19 @@ impl Wave {
         are_few && others.any(is_soon_ready)
     }
 
+    /// Whether a machine that was launched for some of few pods may join any moment: those that were bought together boot together.
+    fn gains_one_that_joins(&self, plans: &Plans, cluster: &Cluster, now: Timestamp) -> bool {
+        if now >= self.full.min(self.joined + BOOTS_DIFFER) || plans.places().len() > WAVE_MOST {
+            return false;
+        }
+        let joins = |claim: &Arc<NodeClaim>| {
+            claim.deleted.is_none()
+                && claim.conditions.is_true(ConditionType::Launched)
+                && cluster.nodes_of(claim).next().is_none()
+        };
+        plans.claims().filter_map(|claim| cluster.claims.get(&claim)).any(joins)
+    }
+
     /// Others that keep room and are not open.
     fn others<'c>(&'c self, cluster: &'c Cluster) -> impl Iterator<Item = NodeName> + 'c {
         cluster.hosts().filter(|host| !self.nodes.contains(host) && is_closed(*host, cluster))
@@ -368,11 +444,20 @@ impl Wave {
 
     /// Whether kube-scheduler is through with its pods, or has been at them for too long: one that it tries while the nodes open one
     /// after the other may have to go elsewhere.
-    fn is_calm(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> bool {
+    fn is_calm(
+        &mut self,
+        is_later: bool,
+        nominations: &Nominations,
+        cluster: &Cluster,
+        now: Timestamp,
+    ) -> bool {
         let cleared = self.nodes.iter().filter_map(|node| nominations.last_cleared(*node, cluster)).max();
         self.calm = cleared.map_or(self.calm, |cleared| cleared + CALM);
         let is_forgotten = |node: &NodeName| nominations.is_forgotten_by_some(*node, cluster);
-        now >= self.full || (now >= self.calm && !self.nodes.iter().any(is_forgotten))
+        let is_disturbed = || now < self.calm || self.nodes.iter().any(is_forgotten);
+        let is_early = is_later && nominations.are_some_late(cluster);
+        now >= self.full + LAST_BREATH
+            || !(is_early || ((is_later || self.nodes.len() > 1) && is_disturbed()))
     }
 
     /// Whether all have heard. Of many some have always just lost what they were told: in the end it is enough that they did hear.

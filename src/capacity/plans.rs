@@ -43,6 +43,11 @@ impl Plans {
         self.pods_of.get(&claim).into_iter().flatten().copied()
     }
 
+    /// Claims that pods are planned on.
+    pub fn claims(&self) -> impl Iterator<Item = ClaimName> + '_ {
+        self.pods_of.keys().copied()
+    }
+
     /// `pod` has the place of `other` from now on.
     pub fn take_over(&mut self, other: &ObjectKey, pod: ObjectKey) -> Option<Place> {
         let planned = *self.place_of.get(other)?;

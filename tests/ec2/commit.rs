@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::region::{Others, Region, environment, is_true};
 use crate::bench::{EVICTED_UID, POOLS, Running, text};
+use crate::mixed;
 use crate::plane::collection_of;
 use crate::story::{GROUPS, Story};
 
@@ -96,6 +97,19 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     region.expect_others(&others);
     region.expect_permitted();
     assert_eq!(running.stop(), 130, "asked to end, it ends");
+}
+
+#[test]
+fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
+    let region = Region::new();
+    let bench = &region.bench;
+    let others = region.plant_others();
+    let running = region.start(&["--output", "json"]);
+    bench.wait("pool ready", || is_true(&bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready"));
+    mixed::expect_where_planned(bench, &running);
+    region.expect_one_machine_a_claim();
+    region.expect_others(&others);
+    region.expect_permitted();
 }
 
 /// EventBridge warns of a machine: its pods have a new one before the last of them must leave.

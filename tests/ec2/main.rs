@@ -24,6 +24,8 @@ mod bench;
 mod moments;
 #[path = "../suite/live/story.rs"]
 mod story;
+#[path = "../suite/live/mixed.rs"]
+mod mixed;
 mod userdata;
 mod kubelets;
 mod region;

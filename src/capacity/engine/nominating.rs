@@ -52,7 +52,7 @@ impl Engine {
         if self.openings.is_empty() {
             return;
         }
-        match self.openings.due(&self.nominations, &self.cluster, now) {
+        match self.openings.due(&self.nominations, &self.plans, &self.cluster, now) {
             Due::Nothing => {}
             Due::Tell(nodes) => {
                 let told = self.nominations.tell(&nodes, &self.cluster, now);

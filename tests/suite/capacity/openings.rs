@@ -80,7 +80,16 @@ impl Telling {
             let telling = Self::in_a_crowd(crowd_of(seed, 36, 6), 2, "large", 2)?;
             (!telling.coming().is_empty()).then_some(telling)
         });
-        few.expect("large pods are on two nodes in some of the crowds")
+        let mut few = few.expect("large pods are on two nodes in some of the crowds");
+        // Nobody else is to join, and nobody waits for it.
+        let cluster = few.engine.cluster();
+        let claims = cluster.claims.values().filter(|claim| cluster.node_of(claim).is_none());
+        let claims = claims.map(|claim| Observation::ClaimGone(claim.name));
+        let has_room = |pod: ObjectKey| cluster.nodes.keys().any(|node| few.is_at(pod, *node));
+        let pods = cluster.pods.keys().filter(|pod| !has_room(**pod)).map(|pod| Observation::PodGone(*pod));
+        let gone: Vec<Observation> = pods.chain(claims).collect();
+        gone.into_iter().for_each(|gone| few.engine.observe(few.now, gone));
+        few
     }
 
     /// A wave of ten nodes, each with large pods, and others come.
@@ -258,6 +267,18 @@ impl Telling {
         }
     }
 
+    /// From now on all that wait ask for as much as the smallest.
+    fn make_alike(&mut self) {
+        let waiting: Vec<Arc<Pod>> =
+            self.engine.cluster().pods.values().filter(|pod| pod.node.is_none()).cloned().collect();
+        let requests = waiting.iter().map(|pod| &pod.shape.requests);
+        let least = requests.min_by_key(|requests| requests.cpu()).expect("some wait").clone();
+        for pod in waiting {
+            let shape = Arc::new(PodShape { requests: least.clone(), ..(*pod.shape).clone() });
+            self.engine.observe(self.now, Observation::Pod(Arc::new(Pod { shape, ..(*pod).clone() })));
+        }
+    }
+
     /// kube-scheduler places `pod` on `node`.
     fn binds(&mut self, pod: ObjectKey, node: NodeName) {
         let pod = Pod { node: Some(node), nominated_node: None, ..self.pod(pod) };
@@ -307,6 +328,7 @@ fn a_wave_waits_neither_for_nodes_that_go_nor_for_pods_that_do() {
 #[test]
 fn a_wave_waits_for_nodes_that_are_about_to_be_ready_but_not_for_long() {
     let mut telling = Telling::of("large");
+    telling.make_alike();
     let (nodes, coming) = (telling.nodes(), telling.coming());
     assert!(!coming.is_empty());
     let told = telling.told.clone();
@@ -449,6 +471,7 @@ fn a_node_that_is_ready_waits_for_its_turn_for_five_minutes() {
 #[test]
 fn a_node_that_its_pods_have_forgotten_opens_with_the_next_wave() {
     let mut telling = Telling::of("large");
+    telling.make_alike();
     let forgotten = telling.told[0].1;
     let mut others = telling.nodes();
     others.remove(&forgotten);

@@ -3,6 +3,7 @@
 mod bench;
 mod moments;
 mod story;
+mod mixed;
 mod chronicle;
 mod kubelets;
 mod replicas;

@@ -1,17 +1,14 @@
 //! The whole story once, with what is nobody's of ours beside it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::bench::{Bench, CLASSES, POOLS, environment, is_true, planned, text};
+use super::mixed;
 use super::story::{GROUPS, Story};
-
-/// Pods of three sizes that may go to any node of their zone, and that no one machine holds.
-const MIXED: [(&str, u32, &str, &str); 3] =
-    [("light", 30, "250m", "512Mi"), ("medium", 12, "900m", "2Gi"), ("heavy", 8, "1700m", "3Gi")];
 
 /// So long a commit takes at the most, in the middle of several.
 const SOON: Duration = Duration::from_secs(5);
@@ -124,52 +121,12 @@ fn expect_commits_to_be_applied_soon(bench: &Bench) {
     assert!(times[times.len() / 2] < SOON, "{times:?}\n{}", bench.logs());
 }
 
-/// Pods that may go anywhere in their zone run where they were planned: their nodes open together, once all are ready and the pods have
-/// heard of them. But nobody opens two nodes in the same moment: whom kube-scheduler tries in between takes what is free on the first,
-/// which on a machine without a processor left happens now and then. So one time of three may be inexact, and then not by
-/// much: what was packed tightly may need one node more. Equal pods stand for each other.
 #[test]
 fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     let bench = Bench::new();
     let strangers = bench.plant_strangers();
     let running = bench.start(&["--output", "json"]);
     bench.wait("pool ready", || bench.pool_is_ready());
-    let (mut elsewhere, mut former) = (Vec::new(), 0);
-    for (round, zone) in ["us-east-1a", "us-east-1b", "us-east-1c"].into_iter().enumerate() {
-        for (size, replicas, cpu, memory) in MIXED {
-            let selector = json!({ "topology.kubernetes.io/zone": zone });
-            bench.deploy_on(&format!("{size}-{round}"), replicas, cpu, memory, selector);
-        }
-        bench.wait("all running", || bench.all_run(50 * (round + 1)));
-        bench.wait("all initialized", || bench.claims().iter().all(|claim| is_true(claim, "Initialized")));
-        let all = bench.pods_elsewhere(&running.log());
-        assert!(all >= former, "nobody has moved since");
-        elsewhere.push(all - former);
-        former = all;
-        let planned = planned(&running.log());
-        let of_round = planned.iter().filter(|(pod, _)| pod.contains(&format!("-{round}-")));
-        let claims: BTreeSet<&String> = of_round.filter_map(|(_, claims)| claims.first()).collect();
-        assert!(claims.len() > 1, "one node alone shows nothing: {claims:?}");
-    }
-
-    assert_eq!(bench.deleted_for_taints(), Vec::<String>::new(), "they came to nodes that were not open");
-    let log = running.log();
-    let planned = planned(&log);
-    let planned: BTreeSet<&String> = planned.values().filter_map(|claims| claims.first()).collect();
-    let made = bench.claims_made().len();
-    eprintln!(
-        "of 50 pods {elsewhere:?} run elsewhere than planned; {made} bought, {} planned",
-        planned.len()
-    );
-    let inexact: Vec<usize> = elsewhere.into_iter().filter(|count| *count > 0).collect();
-    assert!(inexact.len() <= 1 && inexact.iter().all(|count| *count <= 10), "{inexact:?}\n{log}");
-    assert!(
-        made <= planned.len() + inexact.len(),
-        "{made} were bought, {} were planned\n{log}",
-        planned.len()
-    );
-    let pods = bench.pods();
-    let used: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
-    assert!(used.len() >= planned.len(), "of {} planned nodes {} are used", planned.len(), used.len());
+    mixed::expect_where_planned(&bench, &running);
     bench.expect_untouched(&strangers);
 }

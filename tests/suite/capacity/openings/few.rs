@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use provisor::model::name::ObjectKey;
+use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
-use provisor::model::pod::PodShape;
+use provisor::model::pod::Pod;
 use provisor::model::taint::{Effect, Taint};
 
-use super::{Telling, opened_by, opened_in_order_by, told_by};
+use super::{Telling, opened_by, told_by};
 
 /// Whom kube-scheduler tries for the first of them would take what is free there, and another place than planned.
 #[test]
 fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
     let mut telling = Telling::of_few();
+    telling.make_alike();
     let (mut all, coming) = (telling.nodes(), telling.coming());
     telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
     let mut alone = telling.engine.clone();
@@ -46,6 +47,7 @@ fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
 #[test]
 fn nodes_of_few_pods_wait_for_one_that_is_ready_and_still_tainted() {
     let mut telling = Telling::of_few();
+    telling.make_alike();
     let (mut all, coming) = (telling.nodes(), telling.coming());
     telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
     let (now, in_vain) = (telling.after(2_900), telling.after(3_000));
@@ -71,7 +73,7 @@ fn nodes_of_few_pods_wait_for_one_that_is_ready_and_still_tainted() {
     for millis in [3_000, 5_000, 9_890] {
         let decision = telling.engine.decide(telling.after(millis));
         assert_eq!(opened_by(&decision), BTreeSet::new(), "{millis} ms");
-        assert_eq!(decision.wake_at, Some(telling.after(9_900)), "{millis} ms");
+        assert!(decision.wake_at.is_some_and(|at| at <= telling.after(9_900)), "{millis} ms");
     }
     let mut forgotten = telling.engine.clone();
     assert_eq!(opened_by(&forgotten.decide(telling.after(9_900))), all, "nobody looks");
@@ -94,6 +96,7 @@ fn nodes_of_few_pods_wait_for_one_that_is_ready_and_still_tainted() {
 #[test]
 fn nodes_of_few_pods_open_when_kube_scheduler_is_through_with_them() {
     let mut telling = Telling::of_few();
+    telling.make_alike();
     let (mut all, coming) = (telling.nodes(), telling.coming());
     for node in &coming {
         telling.gets_ready(node, 10);
@@ -120,27 +123,94 @@ fn nodes_of_few_pods_open_when_kube_scheduler_is_through_with_them() {
         telling.remember(forgetful, millis + 10);
         assert_eq!(telling.opens_at(millis + 40), BTreeSet::new(), "{millis} ms");
     }
-    assert_eq!(telling.opens_at(3_000), all);
+    telling.forget(forgetful, 2_990);
+    assert_eq!(telling.opens_at(3_000), BTreeSet::new(), "it is told again");
+    assert_eq!(telling.opens_at(3_500), all);
 }
 
-/// Whoever is tried in between, and finds its own node closed, finds no room yet that a larger pod has forgotten.
+/// Whoever is tried while its own node is closed finds no room on a full one; when its pods are bound, nobody is left to take what is
+/// free on the last.
 #[test]
-fn of_few_nodes_those_of_the_largest_pods_open_last() {
+fn few_nodes_of_unlike_pods_open_in_turns_and_those_with_room_for_others_last() {
     let mut telling = Telling::of_few();
     for node in telling.coming() {
         telling.gets_ready(&node, 10);
     }
-    // Of all that are larger than the smallest the largest were tried last.
-    let cpu = |pod: ObjectKey| telling.pod(pod).shape.requests.cpu();
-    let (large, last) = telling.told.iter().copied().max_by_key(|(pod, _)| cpu(*pod)).expect("a pod");
-    let mut grown = telling.pod(large);
-    let mut requests = grown.shape.requests.clone();
-    requests.add(&grown.shape.requests);
-    grown.shape = Arc::new(PodShape { requests, ..(*grown.shape).clone() });
-    telling.engine.observe(telling.after(10), Observation::Pod(Arc::new(grown)));
-    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 20));
-    telling.forget(last, 30);
-    telling.remember(last, 40);
-    let order = opened_in_order_by(&telling.engine.decide(telling.after(300)));
-    assert_eq!((order.len(), order.last()), (telling.nodes().len(), Some(&last)));
+    let (all, told) = (telling.nodes(), telling.told.clone());
+    // One has room for whatever the others have, and two have just what they need.
+    let roomy = told[0].1;
+    let mut room = telling.requests_at(roomy);
+    for node in all.iter().filter(|node| **node != roomy) {
+        room.add(&telling.requests_at(*node));
+        telling.tighten(*node);
+    }
+    let node = (*telling.engine.cluster().nodes[&roomy]).clone();
+    telling.engine.observe(telling.now, Observation::Node(Arc::new(Node { allocatable: room, ..node })));
+    told.iter().for_each(|one| telling.hears(*one, 20));
+    let (mut order, mut millis) = (Vec::new(), 300);
+    while order.len() < all.len() {
+        let opened = telling.opens_at(millis);
+        assert_eq!(opened.len(), 1, "{opened:?} of {all:?} at {millis} ms");
+        let node = *opened.first().expect("one");
+        order.push(node);
+        telling.see(&opened, millis);
+        let mut late: Vec<ObjectKey> = told.iter().filter(|one| one.1 == node).map(|one| one.0).collect();
+        let last = late.pop().expect("it has pods");
+        late.into_iter().for_each(|pod| telling.binds(pod, node));
+        let left = order.len() < all.len();
+        assert_eq!(telling.opens_at(millis + 100), BTreeSet::new(), "one is still on its way to {node}");
+        let mut stuck = telling.engine.clone();
+        let too_long = opened_by(&stuck.decide(telling.after(millis + 4_000)));
+        assert_eq!(too_long.is_empty(), !left, "it is not waited for for ever");
+        telling.binds(last, node);
+        millis += 200;
+    }
+    assert_eq!(order.last(), Some(&roomy));
+
+    let pods = |node: &NodeName| told.iter().filter(|one| one.1 == *node).count();
+    assert!(order[..all.len() - 1].is_sorted_by_key(|node| std::cmp::Reverse(pods(node))), "the most first");
+}
+
+/// A pod that loses its nomination frees room in the eyes of kube-scheduler, which tries all others again then.
+#[test]
+fn few_pods_that_forget_are_told_again_together_when_none_has_for_a_while() {
+    let mut telling = Telling::of_few();
+    let told = telling.told.clone();
+    let (one, other) = (told[0], told[1]);
+    told.iter().for_each(|one| telling.hears(*one, 10));
+    let forgets = |telling: &mut Telling, (pod, _): (ObjectKey, NodeName), millis: i64| {
+        let cleared = Pod { nominated_node: None, ..telling.pod(pod) };
+        telling.engine.observe(telling.after(millis), Observation::Pod(Arc::new(cleared)));
+    };
+    let tells = |telling: &mut Telling, millis: i64| told_by(&telling.engine.decide(telling.after(millis)));
+    let mut again = [one, other];
+    again.sort();
+    for (began, waits) in [(20, 100), (200, 200), (600, 400), (1_300, 400)] {
+        forgets(&mut telling, one, began);
+        assert_eq!(tells(&mut telling, began), []);
+        forgets(&mut telling, other, began + 50);
+        assert_eq!(tells(&mut telling, began + 49 + waits), []);
+        let mut told = tells(&mut telling, began + 50 + waits);
+        told.sort();
+        assert_eq!(told, again, "after {waits} ms");
+        again.iter().for_each(|one| telling.hears(*one, began + 60 + waits));
+    }
+}
+
+/// Machines that were bought together boot together.
+#[test]
+fn nodes_of_few_pods_wait_a_second_for_machines_that_are_yet_to_join() {
+    let mut telling = Telling::of_few();
+    telling.make_alike();
+    let all = telling.nodes();
+    let joins: Vec<NodeName> = telling.coming().iter().map(|node| node.name).collect();
+    for node in joins {
+        telling.engine.observe(telling.after(5), Observation::NodeGone(node));
+    }
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 10));
+    let mut bought = telling.engine.clone();
+    for millis in [10, 250, 990] {
+        assert_eq!(opened_by(&bought.decide(telling.after(millis))), BTreeSet::new(), "{millis} ms");
+    }
+    assert_eq!(opened_by(&bought.decide(telling.after(1_000))), all);
 }
