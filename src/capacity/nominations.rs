@@ -436,12 +436,15 @@ impl Nominations {
         requests.next().is_some_and(|first| requests.any(|other| other != first))
     }
 
-    /// What is free on `node` for others than those that know that it is theirs.
+    /// What is free on `node` for others than those that know that it is theirs, and the pods of DaemonSets that it was bought for as well.
     fn spare_room(&self, node: NodeName, cluster: &Cluster) -> Resources {
-        let mut spare = cluster.nodes.get(&node).map(|node| node.allocatable.clone()).unwrap_or_default();
-        let knows = |pod: &Pod| self.told.get(&pod.uid).is_none_or(|told| told.is_heard);
-        let guests = cluster.guests_of(node).filter(|pod| !pod.is_terminal() && knows(pod));
-        guests.for_each(|pod| spare.subtract(&pod.shape.requests));
+        let Some(node) = cluster.nodes.get(&node) else { return Resources::new() };
+        let mut used = used_at(node.name, cluster);
+        used.raise(&cluster.claim_of(node).map(|claim| claim.spec.requests.clone()).unwrap_or_default());
+        let mut spare = node.allocatable.minus(&used);
+        let is_unaware = |pod: &&Arc<Pod>| self.told.get(&pod.uid).is_some_and(|told| !told.is_heard);
+        let unaware = cluster.expected_at(node.name).filter(is_unaware);
+        unaware.for_each(|pod| spare.add(&pod.shape.requests));
         spare
     }
 

@@ -42,8 +42,9 @@ const LOOK: SignedDuration = SignedDuration::from_mins(5);
 const GRACE: SignedDuration = SignedDuration::from_mins(15);
 /// Lives of a cluster, each with other chances. Where they end alike there is little chance in it.
 const LIVES_ALIKE: u64 = 3;
-/// Lives where they do not.
+/// Lives where they do not, unless there are so many pods that each life takes its time.
 const LIVES_MAX: u64 = 9;
+const MANY_PODS: u32 = 1_000;
 /// Patience of pools that counts; beyond it they are taken to be at rest.
 const PATIENCE_MAX: SignedDuration = SignedDuration::from_hours(24);
 /// Who still moves nodes after so long never stops, and nobody waits longer for a window of a budget.
@@ -73,14 +74,15 @@ impl Beginning {
         stage
     }
 
-    /// Lets `before` come to rest, and then `after`, in each of several lives: a few, and more if they do not end alike.
+    /// Lets `before` come to rest, and then `after`, in each of several lives: a few, and more of few pods if they do not end alike.
     pub fn live(&self, before: &DesiredState, after: &DesiredState) -> Lived {
         let mut lives = self.live_each(0..LIVES_ALIKE, before, after);
         let ends: BTreeSet<_> = lives
             .iter()
             .map(|life| [&life.start, &life.with].map(|stage| End::of(stage.cluster())))
             .collect();
-        if ends.len() > 1 {
+        let pods: u32 = self.workloads.iter().map(|workload| workload.replicas).sum();
+        if ends.len() > 1 && pods <= MANY_PODS {
             lives.extend(self.live_each(LIVES_ALIKE..LIVES_MAX, before, after));
         }
         Lived { nothing: self.stage(), lives }

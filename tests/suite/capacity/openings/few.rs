@@ -137,12 +137,21 @@ fn few_nodes_of_unlike_pods_open_in_turns_and_those_with_room_for_others_last() 
         telling.gets_ready(&node, 10);
     }
     let (all, told) = (telling.nodes(), telling.told.clone());
-    // One has room for whatever the others have, and two have just what they need.
+    // One has room for whatever the others have, and these have just what they need: half of each is for pods of DaemonSets that are
+    // yet to be made.
     let roomy = told[0].1;
     let mut room = telling.requests_at(roomy);
     for node in all.iter().filter(|node| **node != roomy) {
-        room.add(&telling.requests_at(*node));
-        telling.tighten(*node);
+        let mut requests = telling.requests_at(*node);
+        room.add(&requests);
+        requests.add(&requests.clone());
+        let mut claim = telling.claim_of(*node);
+        claim.spec.requests = requests.clone();
+        telling.engine.observe(telling.now, Observation::Claim(Arc::new(claim)));
+        let full = (*telling.engine.cluster().nodes[node]).clone();
+        telling
+            .engine
+            .observe(telling.now, Observation::Node(Arc::new(Node { allocatable: requests, ..full })));
     }
     let node = (*telling.engine.cluster().nodes[&roomy]).clone();
     telling.engine.observe(telling.now, Observation::Node(Arc::new(Node { allocatable: room, ..node })));
