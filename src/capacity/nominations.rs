@@ -53,7 +53,7 @@ const TOLD_MAX: usize = 3_000;
 /// As long as no more wait with a nomination, those that lose it are told again together.
 const FEW: usize = 50;
 /// kube-scheduler tries again all that it finds no room for when one of them loses its nomination, for that room is free now; whoever
-/// is told meanwhile loses it again. So they are told when none has lost it for so long, twice as long the second time.
+/// is told meanwhile loses it again. So they are told when none has lost it for so long, and for twice as long each further time.
 const CALM: SignedDuration = SignedDuration::from_millis(100);
 const CALM_MOST: SignedDuration = SignedDuration::from_millis(400);
 /// A nomination that was not seen by then was lost, or cleared at once.
@@ -423,13 +423,15 @@ impl Nominations {
         pods.any(|pod| pod.shape.requests.fits(&spare))
     }
 
-    /// Whether one waits whose node is open by now and has its room: kube-scheduler has yet to come to it, or to come back.
-    pub fn are_some_late(&self, cluster: &Cluster) -> bool {
-        let mut homes = self.told.values().filter_map(|told| cluster.nodes.get(&told.node));
-        homes.any(|node| !is_closed(node) && has_room(node, cluster))
+    /// Whether one waits for whom one of `nodes` keeps its room, and it is open: kube-scheduler has yet to come to it, or to come back.
+    pub fn are_some_late(&self, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> bool {
+        let mut open =
+            nodes.iter().filter_map(|node| cluster.nodes.get(node)).filter(|node| !is_closed(node));
+        open.any(|node| self.keeps_room(node.name, cluster) && has_room(node, cluster))
     }
 
-    /// Whether the pods that were told `nodes` differ in what they ask for: none can take the room of two others, or leave half of one.
+    /// Whether the pods that were told `nodes` differ in what they ask for. Equal ones may take each other's room: only who runs where
+    /// changes by it.
     pub fn are_unlike(&self, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> bool {
         let pods = nodes.iter().flat_map(|node| cluster.expected_at(*node)).filter(|pod| has_no_node(pod));
         let mut requests = pods.map(|pod| &pod.shape.requests);

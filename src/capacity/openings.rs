@@ -46,6 +46,8 @@ const CALM: SignedDuration = SignedDuration::from_millis(100);
 const LAST_BREATH: SignedDuration = SignedDuration::from_millis(500);
 /// No more nodes of few pods open one after the other.
 const TURNS_MOST: usize = 5;
+/// The last of them open together when the first was to open so long ago: a pod may never be bound, and more nodes may come.
+const TURNS_TAKE_MOST: SignedDuration = SignedDuration::from_secs(4);
 /// One in so many nodes of a wave opens with the next one: those whose larger pods kube-scheduler tries while the others open.
 const HELD_BACK: usize = 10;
 /// Nodes where nobody is told anything open when no wave was under way for so long.
@@ -62,6 +64,9 @@ pub(crate) struct Openings {
     held: BTreeSet<NodeName>,
     /// Those that wait for the pods of others to be bound.
     later: BTreeSet<NodeName>,
+    /// Those others, and when the first of them was to open.
+    earlier: BTreeSet<NodeName>,
+    turns_since: Option<Timestamp>,
     /// Those that were put back because their pods had forgotten them.
     returned: BTreeSet<NodeName>,
     /// Those that open when the others have, and since when they could.
@@ -230,6 +235,10 @@ impl Openings {
         wave.until = nominations.last_heard().map_or(wave.until, |last| wave.until.max(last + QUIET));
         let is_told = wave.has_heard(nominations, cluster, now) || now >= wave.until;
         self.later.retain(|node| wave.nodes.contains(node));
+        if self.later.is_empty() {
+            (self.earlier, self.turns_since) = (BTreeSet::new(), None);
+        }
+        let is_late = self.turns_since.is_some_and(|since| now >= since + TURNS_TAKE_MOST);
         let is_full = !self.waiting.is_empty() || !self.later.is_empty();
         if !is_told || (!is_full && wave.gains_others(are_few, cluster, now)) {
             return Due::Nothing;
@@ -237,14 +246,15 @@ impl Openings {
         if are_few && !is_full && wave.gains_one_that_joins(plans, cluster, now) {
             return Due::Nothing;
         }
-        if are_few && !wave.is_calm(!self.later.is_empty(), nominations, cluster, now) {
+        if are_few && !is_late && !wave.is_calm(&self.earlier, nominations, cluster, now) {
             return Due::Nothing;
         }
         (wave.is_open, wave.until) = (true, now + OPENING_MOST);
         let (mut nodes, with_larger) = nominations.in_order_of_opening(&wave.nodes, cluster);
         self.hold_back(wave, &mut nodes, with_larger);
         match are_few {
-            true => self.take_turns(wave, &mut nodes, nominations, cluster),
+            true if is_late => {}
+            true => self.take_turns(wave, &mut nodes, nominations, cluster, now),
             false => self.put_back(wave, &mut nodes, nominations, cluster),
         }
         match nodes.is_empty() {
@@ -282,6 +292,7 @@ impl Openings {
         nodes: &mut Vec<NodeName>,
         nominations: &Nominations,
         cluster: &Cluster,
+        now: Timestamp,
     ) {
         if nodes.len() > TURNS_MOST || !nominations.are_unlike(&wave.nodes, cluster) {
             return;
@@ -290,9 +301,11 @@ impl Openings {
         let full =
             nodes.iter().filter(is_full).max_by_key(|node| nominations.told_at(**node, cluster).count());
         let Some(first) = full.copied() else { return };
-        let (now, later) = nodes.iter().partition(|node| **node == first);
-        *nodes = now;
+        let (turn, later) = nodes.iter().partition(|node| **node == first);
+        *nodes = turn;
         wave.nodes.retain(|node| *node == first);
+        self.earlier.insert(first);
+        self.turns_since.get_or_insert(now);
         self.later.extend(&later);
         self.waiting.extend::<Vec<NodeName>>(later);
     }
@@ -329,6 +342,7 @@ impl Openings {
         if wave.is_open {
             return Some(wave.until);
         }
+        let late = self.turns_since.map(|since| since + TURNS_TAKE_MOST);
         let turns = [
             wave.joined + LULL,
             wave.joined + BOOTS_DIFFER,
@@ -337,7 +351,7 @@ impl Openings {
             wave.calm,
             wave.until,
         ];
-        turns.into_iter().filter(|at| now < *at).min()
+        turns.into_iter().chain(late).filter(|at| now < *at).min()
     }
 
     /// Whether no node waits for anything here.
@@ -446,7 +460,7 @@ impl Wave {
     /// after the other may have to go elsewhere.
     fn is_calm(
         &mut self,
-        is_later: bool,
+        earlier: &BTreeSet<NodeName>,
         nominations: &Nominations,
         cluster: &Cluster,
         now: Timestamp,
@@ -455,7 +469,7 @@ impl Wave {
         self.calm = cleared.map_or(self.calm, |cleared| cleared + CALM);
         let is_forgotten = |node: &NodeName| nominations.is_forgotten_by_some(*node, cluster);
         let is_disturbed = || now < self.calm || self.nodes.iter().any(is_forgotten);
-        let is_early = is_later && nominations.are_some_late(cluster);
+        let (is_later, is_early) = (!earlier.is_empty(), nominations.are_some_late(earlier, cluster));
         now >= self.full + LAST_BREATH
             || !(is_early || ((is_later || self.nodes.len() > 1) && is_disturbed()))
     }

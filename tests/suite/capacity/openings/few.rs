@@ -180,6 +180,30 @@ fn few_nodes_of_unlike_pods_open_in_turns_and_those_with_room_for_others_last() 
     assert!(order[..all.len() - 1].is_sorted_by_key(|node| std::cmp::Reverse(pods(node))), "the most first");
 }
 
+/// More full nodes may come for ever, and a pod may never be bound.
+#[test]
+fn the_last_of_few_nodes_open_together_four_seconds_after_the_first() {
+    let mut telling = Telling::of_few();
+    for node in telling.coming() {
+        telling.gets_ready(&node, 10);
+    }
+    let (all, told) = (telling.nodes(), telling.told.clone());
+    all.iter().for_each(|node| telling.tighten(*node));
+    told.iter().for_each(|one| telling.hears(*one, 20));
+    let first = telling.opens_at(300);
+    assert_eq!(first.len(), 1);
+    telling.see(&first, 310);
+    // Its pods stay where they are.
+    let mut opened = first.clone();
+    for millis in (350..4_300).step_by(50) {
+        let more = telling.opens_at(millis);
+        telling.see(&more, millis);
+        opened.extend(more);
+    }
+    assert!(opened.len() < all.len(), "{opened:?}");
+    assert_eq!(telling.opens_at(4_300), &all - &opened);
+}
+
 /// A pod that loses its nomination frees room in the eyes of kube-scheduler, which tries all others again then.
 #[test]
 fn few_pods_that_forget_are_told_again_together_when_none_has_for_a_while() {
