@@ -50,11 +50,11 @@ const SETTLED_MOST: SignedDuration = SignedDuration::from_mins(1);
 const CROWD: usize = 1_000;
 /// No more wait with a nomination at once.
 const TOLD_MAX: usize = 3_000;
-/// As long as no more wait with a nomination, those that lose it are told again together.
-const FEW: usize = 50;
+/// As long as no more wait with a nomination, those that lose it are told again together; and no more are told in one wave.
+pub(super) const FEW: usize = 50;
 /// kube-scheduler tries again all that it finds no room for when one of them loses its nomination, for that room is free now; whoever
 /// is told meanwhile loses it again. So they are told when none has lost it for so long, and for twice as long each further time.
-const CALM: SignedDuration = SignedDuration::from_millis(100);
+pub(super) const CALM: SignedDuration = SignedDuration::from_millis(100);
 const CALM_MOST: SignedDuration = SignedDuration::from_millis(400);
 /// A nomination that was not seen by then was lost, or cleared at once.
 const UNHEARD: SignedDuration = SignedDuration::from_secs(3);

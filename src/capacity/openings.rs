@@ -3,8 +3,8 @@
 //! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
 //! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one; the nodes of few pods wait for
-//! each other, and open in turns if these pods are unlike. A node that comes alone is a wave of its own, and waits for two requests. A node that one of its pods has forgotten
-//! when its wave opens waits for another one. Nodes of a crowd where nobody is told anything open when the others have: larger pods
+//! each other, and open in turns if these pods are unlike. A node that comes alone is a wave of its own, and waits for two requests. A
+//! node that one of its pods has forgotten when its wave opens waits for another one, if it is a wave of many. Nodes of a crowd where nobody is told anything open when the others have: larger pods
 //! that are tried meanwhile would take their room.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
 use super::lifecycle;
-use super::nominations::Nominations;
+use super::nominations::{CALM, FEW, Nominations};
 use super::plans::Plans;
 use crate::model::claim::{ConditionType, NodeClaim};
 use crate::model::name::NodeName;
@@ -23,7 +23,7 @@ use crate::model::taint::Taint;
 
 /// No more pods are told in one wave, but those of its first node: the longer it takes, the more kube-scheduler tries in vain meanwhile.
 /// With 1,000 in a wave one or four of 2,500 lost their place for good on a busy control plane, with 50 none (performance.md).
-const WAVE_MOST: usize = 50;
+const WAVE_MOST: usize = FEW;
 /// A wave that began so long ago takes no other node and waits for none, nor for pods that have heard and forgotten; a tainted node
 /// gives it more time.
 const GATHERING_MOST: SignedDuration = SignedDuration::from_secs(3);
@@ -40,8 +40,6 @@ const BOOT_USUAL: SignedDuration = SignedDuration::from_secs(30);
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
 /// left takes a second.
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
-/// kube-scheduler goes over all pods that wait whenever a node changes: when none has forgotten its node for so long, it is through.
-const CALM: SignedDuration = SignedDuration::from_millis(100);
 /// So much longer a wave of few pods waits for those that have just forgotten: they are told again within it.
 const LAST_BREATH: SignedDuration = SignedDuration::from_millis(500);
 /// No more nodes of few pods open one after the other.
@@ -164,7 +162,13 @@ impl Openings {
         now: Timestamp,
     ) -> Due {
         let was_busy = self.is_busy();
-        let due = self.due_in_waves(nominations, plans, cluster, now);
+        let wave = self.wave.take().and_then(|wave| wave.remaining(cluster, now));
+        let mut wave = wave.unwrap_or_else(|| {
+            nominations.put_in_order(&mut self.waiting, cluster);
+            Wave::begin(now)
+        });
+        let due = self.step(&mut wave, nominations, plans, cluster, now);
+        self.wave = Some(wave).filter(|wave| !wave.nodes.is_empty());
         if was_busy || self.is_busy() {
             self.busy = Some(now);
         }
@@ -193,23 +197,6 @@ impl Openings {
 
     fn lull_after(&self, since: Timestamp) -> Timestamp {
         self.busy.map_or(since, |busy| busy.max(since)) + LAST
-    }
-
-    fn due_in_waves(
-        &mut self,
-        nominations: &Nominations,
-        plans: &Plans,
-        cluster: &Cluster,
-        now: Timestamp,
-    ) -> Due {
-        let wave = self.wave.take().and_then(|wave| wave.remaining(cluster, now));
-        let mut wave = wave.unwrap_or_else(|| {
-            nominations.put_in_order(&mut self.waiting, cluster);
-            Wave::begin(now)
-        });
-        let due = self.step(&mut wave, nominations, plans, cluster, now);
-        self.wave = Some(wave).filter(|wave| !wave.nodes.is_empty());
-        due
     }
 
     fn step(
