@@ -21,12 +21,12 @@ use super::cluster::Cluster;
 use super::decision::Steps;
 use super::lifecycle::is_closed;
 use super::plans::Plans;
-use super::scheduling::Place;
+use super::scheduling::{Place, could_run};
 use crate::model::action::Action;
 use crate::model::claim::ConditionType;
 use crate::model::name::{ClaimName, NodeName, ObjectKey, Uid};
 use crate::model::node::Node;
-use crate::model::pod::Pod;
+use crate::model::pod::{Pod, PodShape};
 use crate::model::quantity::{Resources, resource};
 
 /// So long after a node is ready for pods kube-scheduler has surely tried it.
@@ -379,14 +379,9 @@ impl Nominations {
     /// Who of those that are expected at `node` may as well go where `pod` was to run, and fits into what is `left` there: best an
     /// equal that kube-scheduler has refused already.
     fn who_moves(&self, pod: &Pod, left: &Resources, node: NodeName, cluster: &Cluster) -> Option<Arc<Pod>> {
-        let is_like = |other: &Pod| {
-            let (one, other) = (&*pod.shape, &*other.shape);
-            let is_as_important =
-                || (one.priority, one.scheduler_name) == (other.priority, other.scheduler_name);
-            one == other || (one.fits_anywhere() && other.fits_anywhere() && is_as_important())
-        };
-        let moves =
-            cluster.expected_at(node).filter(|other| is_like(other) && other.shape.requests.fits(left));
+        let moves = cluster
+            .expected_at(node)
+            .filter(|other| may_swap(&pod.shape, &other.shape) && other.shape.requests.fits(left));
         let moves = moves.max_by_key(|other| {
             let is_heard = self.told.get(&other.uid).is_some_and(|told| told.is_heard);
             let requests = &other.shape.requests;
@@ -417,10 +412,11 @@ impl Nominations {
 
     /// Whether `node` has room for a pod that was told another one of `nodes`.
     pub fn has_room_for_others(&self, node: NodeName, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> bool {
-        let spare = self.spare_room(node, cluster);
+        let Some(host) = cluster.nodes.get(&node) else { return false };
+        let spare = self.spare_room(host, cluster);
         let others = nodes.iter().filter(|other| **other != node);
-        let mut pods = others.flat_map(|other| cluster.expected_at(*other)).filter(|pod| has_no_node(pod));
-        pods.any(|pod| pod.shape.requests.fits(&spare))
+        let mut pods = others.flat_map(|other| waiting_at(*other, cluster));
+        pods.any(|pod| pod.shape.requests.fits(&spare) && could_run(&pod.shape, host))
     }
 
     /// Whether one waits for whom one of `nodes` keeps its room, and it is open: kube-scheduler has yet to come to it, or to come back.
@@ -430,17 +426,28 @@ impl Nominations {
         open.any(|node| self.keeps_room(node.name, cluster) && has_room(node, cluster))
     }
 
-    /// Whether the pods that were told `nodes` differ in what they ask for. Equal ones may take each other's room: only who runs where
-    /// changes by it.
-    pub fn are_unlike(&self, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> bool {
-        let pods = nodes.iter().flat_map(|node| cluster.expected_at(*node)).filter(|pod| has_no_node(pod));
-        let mut requests = pods.map(|pod| &pod.shape.requests);
-        requests.next().is_some_and(|first| requests.any(|other| other != first))
+    /// Those of `nodes` whose pods could take the room of others than their like on another one of them, or lose theirs so. Of those
+    /// that are alike only who runs where changes by it.
+    pub fn those_that_mix(&self, nodes: &BTreeSet<NodeName>, cluster: &Cluster) -> BTreeSet<NodeName> {
+        let takes = |pod: &Pod, host: &Node| {
+            let is_unlike = |other: &Arc<Pod>| {
+                pod.shape.requests != other.shape.requests || !may_swap(&pod.shape, &other.shape)
+            };
+            waiting_at(host.name, cluster).any(is_unlike) && could_run(&pod.shape, host)
+        };
+        let hosts: Vec<&Arc<Node>> = nodes.iter().filter_map(|node| cluster.nodes.get(node)).collect();
+        let mut mixed = BTreeSet::new();
+        for (home, host) in hosts.iter().flat_map(|home| hosts.iter().map(move |host| (home, host))) {
+            if home.name != host.name && waiting_at(home.name, cluster).any(|pod| takes(pod, host)) {
+                mixed.extend([home.name, host.name]);
+            }
+        }
+        mixed
     }
 
-    /// What is free on `node` for others than those that know that it is theirs, and the pods of DaemonSets that it was bought for as well.
-    fn spare_room(&self, node: NodeName, cluster: &Cluster) -> Resources {
-        let Some(node) = cluster.nodes.get(&node) else { return Resources::new() };
+    /// What is free on `node` for others than those that know that it is theirs, once there is what it was bought for at the least: the
+    /// pods of DaemonSets are part of that, and may come later.
+    fn spare_room(&self, node: &Node, cluster: &Cluster) -> Resources {
         let mut used = used_at(node.name, cluster);
         used.raise(&cluster.claim_of(node).map(|claim| claim.spec.requests.clone()).unwrap_or_default());
         let mut spare = node.allocatable.minus(&used);
@@ -532,8 +539,9 @@ impl Nominations {
         let mut steps = Steps::default();
         let due: Vec<ObjectKey> =
             self.unheard.iter().filter(|(_, at)| **at <= now).map(|(key, _)| *key).collect();
-        let are_few = self.told.len() <= FEW;
-        let calm = are_few.then(|| self.told.values().filter_map(Told::calm).max()).flatten();
+        let are_few = cluster.expected() <= FEW;
+        let told = || cluster.hosts().flat_map(|host| self.told_at(host, cluster));
+        let calm = are_few.then(|| told().filter_map(Told::calm).max()).flatten();
         for key in due {
             let pod = cluster.pods.get(&key).filter(|pod| has_no_node(pod) && cluster.is_expected(key));
             let told = pod.and_then(|pod| Some((pod.uid, self.told.get(&pod.uid)?.node)));
@@ -699,6 +707,17 @@ impl Nominations {
             self.bound.told = Some(now);
         }
     }
+}
+
+/// Whether one may run wherever the other may, as far as its room goes.
+fn may_swap(one: &PodShape, other: &PodShape) -> bool {
+    let is_as_important = || (one.priority, one.scheduler_name) == (other.priority, other.scheduler_name);
+    one == other || (one.fits_anywhere() && other.fits_anywhere() && is_as_important())
+}
+
+/// Who has room at `node` and does not run yet.
+fn waiting_at(node: NodeName, cluster: &Cluster) -> impl Iterator<Item = &Arc<Pod>> {
+    cluster.expected_at(node).filter(|pod| has_no_node(pod))
 }
 
 fn has_no_node(pod: &Pod) -> bool {

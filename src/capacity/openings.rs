@@ -33,8 +33,10 @@ const TAINTED_MOST: SignedDuration = SignedDuration::from_secs(7);
 /// While many others are about to be ready, a wave waits so long for the next of them: kubelets of machines that were bought together
 /// start together.
 const LULL: SignedDuration = SignedDuration::from_millis(250);
-/// So long the nodes of few pods wait for machines that were launched and have not joined.
+/// So long the nodes of few pods wait for machines that were bought with them and have not joined.
 const BOOTS_DIFFER: SignedDuration = SignedDuration::from_secs(1);
+/// Claims that were made so soon after one another were bought together: pods are planned for together for as long.
+const TOGETHER: SignedDuration = SignedDuration::from_secs(10);
 /// A kubelet that has joined is usually ready within so long: it starts its network first.
 const BOOT_USUAL: SignedDuration = SignedDuration::from_secs(30);
 /// A wave opens without the pods that were not seen to hear of it, when none was for so long. An API server with next to no processor
@@ -270,9 +272,9 @@ impl Openings {
         }
     }
 
-    /// Few nodes of unlike pods open one after the other, each when the pods of the last are bound: whoever is tried while its own node is
-    /// closed finds no room on the full ones, which come first. Those that have room for others come last, and together: there whom
-    /// kube-scheduler tries in between is chance.
+    /// Few nodes whose pods could run on each other, and differ, open one after the other, each when the pods of the last are bound:
+    /// whoever is tried while its own node is closed finds no room on the full ones, which come first. Those that have room for others
+    /// come last, and together: there whom kube-scheduler tries in between is chance.
     fn take_turns(
         &mut self,
         wave: &mut Wave,
@@ -281,18 +283,20 @@ impl Openings {
         cluster: &Cluster,
         now: Timestamp,
     ) {
-        if nodes.len() > TURNS_MOST || !nominations.are_unlike(&wave.nodes, cluster) {
+        if nodes.len() > TURNS_MOST {
             return;
         }
-        let is_full = |node: &&NodeName| !nominations.has_room_for_others(**node, &wave.nodes, cluster);
+        let mixed = nominations.those_that_mix(&wave.nodes, cluster);
+        let is_full = |node: &&NodeName| !nominations.has_room_for_others(**node, &mixed, cluster);
         let full =
-            nodes.iter().filter(is_full).max_by_key(|node| nominations.told_at(**node, cluster).count());
+            mixed.iter().filter(is_full).max_by_key(|node| nominations.told_at(**node, cluster).count());
         let Some(first) = full.copied() else { return };
-        let (turn, later) = nodes.iter().partition(|node| **node == first);
+        let (turn, later) = nodes.iter().partition(|node| **node == first || !mixed.contains(node));
         *nodes = turn;
-        wave.nodes.retain(|node| *node == first);
+        wave.nodes.retain(|node| nodes.contains(node));
         self.earlier.insert(first);
-        self.turns_since.get_or_insert(now);
+        let since = *self.turns_since.get_or_insert(now);
+        wave.until = wave.until.min(since + TURNS_TAKE_MOST);
         self.later.extend(&later);
         self.waiting.extend::<Vec<NodeName>>(later);
     }
@@ -420,10 +424,16 @@ impl Wave {
         if now >= self.full.min(self.joined + BOOTS_DIFFER) || plans.places().len() > WAVE_MOST {
             return false;
         }
+        let own = self.nodes.iter().filter_map(|node| cluster.claim_of(cluster.nodes.get(node)?)?.created);
+        let made: Vec<Timestamp> = own.collect();
+        let is_with_them = |claim: &NodeClaim| {
+            claim.created.is_some_and(|at| made.iter().any(|own| at.duration_since(*own).abs() <= TOGETHER))
+        };
         let joins = |claim: &Arc<NodeClaim>| {
             claim.deleted.is_none()
                 && claim.conditions.is_true(ConditionType::Launched)
                 && cluster.nodes_of(claim).next().is_none()
+                && is_with_them(claim)
         };
         plans.claims().filter_map(|claim| cluster.claims.get(&claim)).any(joins)
     }

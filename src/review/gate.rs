@@ -158,20 +158,31 @@ pub fn judge(gates: &Gates, environments: &[EnvironmentReview], without_base: &[
             say("max-cost-increase", passed, message);
         }
         if let Some(most) = gates.nodes_replaced {
-            let (passed, message) = match &environment.nodes {
-                Some(nodes) => {
-                    let count = nodes.drifted + nodes.retired + nodes.stuck.len();
-                    (
-                        count <= most,
-                        format!("{name}: {} replaced or removed; {most} allowed", counted(count, "node")),
-                    )
-                }
+            let (passed, message) = match environment.nodes_replaced() {
+                Some(count) => (
+                    count <= most,
+                    format!(
+                        "{name}: {} replaced or removed{}; {most} allowed",
+                        counted(count, "node"),
+                        by_chance(environment, count)
+                    ),
+                ),
                 None => (false, unknown),
             };
             say("max-nodes-replaced", passed, message);
         }
     }
     verdicts
+}
+
+/// Where not every run of the simulated cluster replaces as many nodes.
+fn by_chance(environment: &EnvironmentReview, replaced: usize) -> String {
+    let draws = environment.draws.as_deref().unwrap_or_default();
+    let so_many = draws.iter().filter(|draw| draw.nodes_replaced == replaced).count();
+    match so_many < draws.len() {
+        true => format!(" in {so_many} of {}", counted(draws.len(), "run")),
+        false => String::new(),
+    }
 }
 
 /// Dollars per hour before and after; `None` if they are not known, in part or at all.
@@ -234,6 +245,8 @@ fn touched(environment: &EnvironmentReview, protected: &[String]) -> Vec<String>
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     /// Rows: REV-043
@@ -250,5 +263,35 @@ mod tests {
         assert!(judge_increase("prod", before, UsdPerHour(1_100_000), most).0);
         assert!(!judge_increase("prod", before, UsdPerHour(1_100_001), most).0);
         assert!(!judge_increase("prod", UsdPerHour::ZERO, UsdPerHour(1), five).0);
+    }
+
+    #[test]
+    fn a_roll_is_judged_by_the_largest_that_chance_made_of_it() {
+        let draw = |seed: u64, replaced: usize| {
+            json!({
+                "seed": seed, "isShown": seed == 1, "nodesBefore": 4, "nodesAfter": 4, "nodesGone": replaced,
+                "nodesReplaced": replaced, "blockers": 0, "podsMoved": 9, "podsLost": 0, "podsWaiting": 0,
+                "runningUsdPerHour": "0.4", "reachedUsdPerHour": "0.4",
+            })
+        };
+        let environment: EnvironmentReview = serde_json::from_value(json!({
+            "name": "prod", "change": "changed", "renderedDigest": { "before": null, "after": null },
+            "objects": [], "findings": [], "policies": [],
+            "nodes": {
+                "before": 4, "after": 4, "created": 2, "drifted": 2, "retired": 0, "consolidated": 0,
+                "untouched": 2, "stuck": [], "names": { "drifted": [], "retired": [], "consolidated": [] },
+            },
+            "draws": [draw(1, 2), draw(2, 3), draw(3, 2)],
+        }))
+        .expect("a review");
+        let verdict = |most: usize| {
+            let gates = Gates { nodes_replaced: Some(most), ..Gates::default() };
+            let verdicts = judge(&gates, std::slice::from_ref(&environment), &[]);
+            let verdict = verdicts.into_iter().find(|verdict| verdict.gate == "max-nodes-replaced");
+            verdict.map(|verdict| (verdict.passed, verdict.message))
+        };
+        let said = |most: usize| format!("prod: 3 nodes replaced or removed in 1 of 3 runs; {most} allowed");
+        assert_eq!(verdict(2), Some((false, said(2))));
+        assert_eq!(verdict(3), Some((true, said(3))));
     }
 }

@@ -6,8 +6,8 @@
 use super::report::{DrawReview, EnvironmentReview};
 use crate::model::money::UsdPerHour;
 
-/// The review of the life that stands for all; `None`: there is none. Pods that stay without a node are never left out as bad luck:
-/// of the lives with the most of them it is the one whose cost is in the middle.
+/// The review of the life that stands for all; `None`: there is none. What is bad is never left out as bad luck: of the lives that
+/// are worst off it is the one whose cost is in the middle.
 pub fn typical(lives: Vec<(Option<u64>, EnvironmentReview)>) -> Option<EnvironmentReview> {
     let mut draws: Vec<DrawReview> =
         lives.iter().filter_map(|(seed, review)| draw((*seed)?, review)).collect();
@@ -22,8 +22,9 @@ pub fn typical(lives: Vec<(Option<u64>, EnvironmentReview)>) -> Option<Environme
 
 /// Which of several draws, of which there is at least one.
 fn shown(draws: &[DrawReview]) -> usize {
-    let most = draws.iter().map(|draw| draw.pods_waiting).max().unwrap_or(0);
-    let mut order: Vec<usize> = (0..draws.len()).filter(|at| draws[*at].pods_waiting == most).collect();
+    let harm = |draw: &DrawReview| (draw.pods_lost, draw.blockers, draw.pods_waiting);
+    let worst = draws.iter().map(harm).max();
+    let mut order: Vec<usize> = (0..draws.len()).filter(|at| Some(harm(&draws[*at])) == worst).collect();
     let price = |text: &str| text.parse::<UsdPerHour>().unwrap_or(UsdPerHour::ZERO);
     order.sort_by_key(|at| {
         let draw = &draws[*at];
@@ -41,7 +42,10 @@ fn draw(seed: u64, review: &EnvironmentReview) -> Option<DrawReview> {
         nodes_before: nodes.before,
         nodes_after: nodes.after,
         nodes_gone: nodes.drifted + nodes.retired + nodes.consolidated,
+        nodes_replaced: nodes.replaced(),
+        blockers: review.roll.as_ref().map_or(0, |roll| roll.blockers.len()),
         pods_moved: pods.moved,
+        pods_lost: pods.new_unschedulable.len(),
         pods_waiting: waiting + pods.waiting_anyway,
         running_usd_per_hour: cost.running_usd_per_hour.clone(),
         reached_usd_per_hour: cost.reached_usd_per_hour.clone(),
@@ -52,30 +56,49 @@ fn draw(seed: u64, review: &EnvironmentReview) -> Option<DrawReview> {
 mod tests {
     use super::*;
 
-    fn drawn(price: &str, pods_waiting: usize) -> DrawReview {
+    fn drawn(price: &str) -> DrawReview {
         DrawReview {
             seed: 0,
             is_shown: false,
             nodes_before: 4,
             nodes_after: 4,
             nodes_gone: 3,
+            nodes_replaced: 3,
+            blockers: 0,
             pods_moved: 17,
-            pods_waiting,
+            pods_lost: 0,
+            pods_waiting: 0,
             running_usd_per_hour: "0.40".into(),
             reached_usd_per_hour: price.into(),
         }
     }
 
+    fn waiting(price: &str, pods_waiting: usize) -> DrawReview {
+        DrawReview { pods_waiting, ..drawn(price) }
+    }
+
     #[test]
     fn the_middle_one_is_shown() {
-        assert_eq!(shown(&[drawn("0.5", 0)]), 0);
-        assert_eq!(shown(&[drawn("10", 0), drawn("0.96", 0), drawn("9.5", 0)]), 2);
-        assert_eq!(shown(&[drawn("0.91", 0), drawn("0.842", 0)]), 1);
+        assert_eq!(shown(&[drawn("0.5")]), 0);
+        assert_eq!(shown(&[drawn("10"), drawn("0.96"), drawn("9.5")]), 2);
+        assert_eq!(shown(&[drawn("0.91"), drawn("0.842")]), 1);
     }
 
     #[test]
     fn pods_without_a_node_are_shown_however_rare() {
-        let draws = [drawn("0.5", 0), drawn("0.5", 0), drawn("0.3", 1), drawn("0.5", 0), drawn("0.4", 1)];
+        let draws = [drawn("0.5"), drawn("0.5"), waiting("0.3", 1), drawn("0.5"), waiting("0.4", 1)];
         assert_eq!(shown(&draws), 2);
+    }
+
+    #[test]
+    fn pods_that_lose_their_place_to_the_change_are_shown_before_those_that_wait_anyway() {
+        let draws = [waiting("0.5", 2), DrawReview { pods_lost: 1, ..waiting("0.3", 1) }, waiting("0.5", 2)];
+        assert_eq!(shown(&draws), 1);
+    }
+
+    #[test]
+    fn a_change_that_does_not_end_is_shown_however_rare() {
+        let draws = [drawn("0.5"), DrawReview { blockers: 1, ..drawn("0.9") }, waiting("0.5", 3)];
+        assert_eq!(shown(&draws), 1);
     }
 }

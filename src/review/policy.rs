@@ -82,8 +82,7 @@ fn numbers(review: &EnvironmentReview) -> Value {
     if let Some(nodes) = &review.nodes {
         numbers.insert("nodesBefore".into(), json!(nodes.before));
         numbers.insert("nodesAfter".into(), json!(nodes.after));
-        let replaced = nodes.drifted + nodes.retired + nodes.stuck.len();
-        numbers.insert("nodesReplaced".into(), json!(replaced));
+        numbers.insert("nodesReplaced".into(), json!(review.nodes_replaced()));
     }
     if let Some(pods) = &review.pods {
         numbers.insert("podsMoved".into(), json!(pods.moved));

@@ -93,8 +93,16 @@ pub struct EnvironmentReview {
     /// Pools that use more than their limits allow, or that pods wait for because of them.
     pub limits: Option<Vec<LimitReview>>,
     /// What else chance may make of it: a simulated cluster lives through the change once for each seed. Null where nothing is left to
-    /// chance.
+    /// chance, and where nothing is played.
     pub draws: Option<Vec<DrawReview>>,
+}
+
+impl EnvironmentReview {
+    /// Nodes that are replaced or removed, or should be: the most that any run of the simulated cluster came to. `None`: not known.
+    pub fn nodes_replaced(&self) -> Option<usize> {
+        let drawn = self.draws.iter().flatten().map(|draw| draw.nodes_replaced);
+        self.nodes.iter().map(NodesReview::replaced).chain(drawn).max()
+    }
 }
 
 /// How one life of the simulated cluster went. Machines boot slower or faster in each, and pods meet other nodes.
@@ -105,12 +113,18 @@ pub struct DrawReview {
     pub seed: u64,
     /// All other numbers of the review are those of this life.
     pub is_shown: bool,
-    /// Running when the change arrives, and once it has been carried out.
+    /// Running with the base, and once the change has been carried out.
     pub nodes_before: usize,
     pub nodes_after: usize,
     /// Nodes that go because of the change.
     pub nodes_gone: usize,
+    /// Nodes that are replaced or removed, or should be and are kept by something.
+    pub nodes_replaced: usize,
+    /// Why it never ends by itself: so many causes.
+    pub blockers: usize,
     pub pods_moved: usize,
+    /// Pods that lose their place because of the change.
+    pub pods_lost: usize,
     /// Pods without a node in the end.
     pub pods_waiting: usize,
     pub running_usd_per_hour: String,
@@ -242,6 +256,12 @@ pub struct NodesReview {
     /// Should be replaced, and are kept by something.
     pub stuck: Vec<StuckNode>,
     pub names: NodeNames,
+}
+
+impl NodesReview {
+    pub fn replaced(&self) -> usize {
+        self.drifted + self.retired + self.stuck.len()
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]

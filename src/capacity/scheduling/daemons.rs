@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::pods::required_alternatives;
+use super::pods::{is_selected, required_alternatives, tolerates};
 use crate::capacity::cluster::Cluster;
 use crate::model::name::{ObjectKey, Uid};
 use crate::model::node::Node;
 use crate::model::pod::{Pod, PodShape};
 use crate::model::requirement::{Requirements, Undefined};
-use crate::model::taint::{Effect, Taint, Toleration};
+use crate::model::taint::{Taint, Toleration};
 
 const NETWORK_UNAVAILABLE: &str = "node.kubernetes.io/network-unavailable";
 
@@ -48,13 +48,6 @@ impl Daemon {
     }
 }
 
-fn tolerates<'t>(shape: &PodShape, taints: impl IntoIterator<Item = &'t Taint>) -> bool {
-    taints.into_iter().all(|taint| {
-        taint.effect == Effect::PreferNoSchedule
-            || shape.tolerations.iter().any(|toleration| toleration.tolerates(taint))
-    })
-}
-
 /// Whether a DaemonSet would have its pod on `node` but for the taint that keeps it closed: it may be what makes the node ready.
 pub(crate) fn is_kept_from_daemons(cluster: &Cluster, node: &Node) -> bool {
     let tolerated = Toleration::of_daemons();
@@ -66,11 +59,9 @@ pub(crate) fn is_kept_from_daemons(cluster: &Cluster, node: &Node) -> bool {
         node.taints.iter().filter(matters).partition(|taint| taint.keeps_closed());
     let mut shapes = cluster.daemon_sets.values().map(|set| &set.shape);
     shapes.any(|shape| {
-        tolerates(shape, others.iter().copied()) && !tolerates(shape, closing.iter().copied()) && {
-            let here = Requirements::of_labels(&node.labels);
-            let alternatives = required_alternatives(shape);
-            alternatives.iter().any(|wanted| here.compatible(wanted, Undefined::Nothing).is_ok())
-        }
+        tolerates(shape, others.iter().copied())
+            && !tolerates(shape, closing.iter().copied())
+            && is_selected(node, shape)
     })
 }
 

@@ -64,7 +64,7 @@ pub use pods::{
     Protection, Rejected, blocking_budgets, is_going, is_protected, is_reschedulable, moving_pods,
     protection, provisionable_pods,
 };
-pub(crate) use pods::{judged, moving_from};
+pub(crate) use pods::{could_run, judged, moving_from};
 pub use room::usage_by_pool;
 pub(crate) use search::{
     Beginning, Chain, Differences, Fit, Footing, Link, Relied, To, arrange, begin, go_on, solve_on,

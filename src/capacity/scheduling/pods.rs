@@ -17,9 +17,9 @@ use crate::model::name::{NodeName, ObjectKey, PoolName};
 use crate::model::node::Node;
 use crate::model::offering::CapacityType;
 use crate::model::pod::{NodeTerm, Pod, PodShape, SelectorTerm};
-use crate::model::requirement::{Operator, Requirement, Requirements};
+use crate::model::requirement::{Operator, Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
-use crate::model::taint::{Taint, first_untolerated};
+use crate::model::taint::{Effect, Taint, first_untolerated};
 use crate::model::time::parse_duration;
 use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
 
@@ -160,6 +160,27 @@ pub(super) fn required_alternatives(shape: &PodShape) -> Vec<Requirements> {
     } else {
         shape.node_required.iter().map(with).collect()
     }
+}
+
+/// Whether a pod like this may be on a node with these taints. Soft ones never stop it.
+pub(super) fn tolerates<'t>(shape: &PodShape, taints: impl IntoIterator<Item = &'t Taint>) -> bool {
+    taints.into_iter().all(|taint| {
+        taint.effect == Effect::PreferNoSchedule
+            || shape.tolerations.iter().any(|toleration| toleration.tolerates(taint))
+    })
+}
+
+/// Whether the labels of `node` are what it wants.
+pub(super) fn is_selected(node: &Node, shape: &PodShape) -> bool {
+    let here = Requirements::of_labels(&node.labels);
+    let alternatives = required_alternatives(shape);
+    alternatives.iter().any(|wanted| here.compatible(wanted, Undefined::Nothing).is_ok())
+}
+
+/// Whether labels and lasting taints of `node` let a pod like this run there.
+pub(crate) fn could_run(shape: &PodShape, node: &Node) -> bool {
+    let lasting = node.taints.iter().filter(|taint| !taint.keeps_closed() && !taint.is_ephemeral());
+    tolerates(shape, lasting) && is_selected(node, shape)
 }
 
 /// What node selection goes by, and what topology counts by: the latter never heeds a preference.

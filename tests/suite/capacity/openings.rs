@@ -23,6 +23,7 @@ use super::nominations::{crowd_of, engine, large_crowd};
 use super::town::*;
 
 /// The moment in which the pods of a wave are told.
+#[derive(Clone)]
 struct Telling {
     /// An engine that has yet to decide it.
     before: Engine,
@@ -227,6 +228,21 @@ impl Telling {
         let node =
             Node { allocatable: self.requests_at(node), ..(*self.engine.cluster().nodes[&node]).clone() };
         self.engine.observe(self.now, Observation::Node(Arc::new(node)));
+    }
+
+    /// From now on those that have room at `node` could run nowhere else.
+    fn bind_to(&mut self, node: NodeName) {
+        let label = ("example.com/own", node.as_str());
+        let mut host = (*self.engine.cluster().nodes[&node]).clone();
+        host.labels.insert(label.0.into(), label.1.into());
+        let guests: Vec<Arc<Pod>> = self.engine.cluster().guests_of(node).cloned().collect();
+        for pod in guests {
+            let mut shape = (*pod.shape).clone();
+            shape.node_selector.insert(label.0.into(), label.1.into());
+            let pod = Pod { shape: Arc::new(shape), ..(*pod).clone() };
+            self.engine.observe(self.now, Observation::Pod(Arc::new(pod)));
+        }
+        self.engine.observe(self.now, Observation::Node(Arc::new(host)));
     }
 
     fn is_at(&self, pod: ObjectKey, node: NodeName) -> bool {

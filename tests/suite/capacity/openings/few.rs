@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use provisor::model::claim::NodeClaim;
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
@@ -246,4 +247,63 @@ fn nodes_of_few_pods_wait_a_second_for_machines_that_are_yet_to_join() {
         assert_eq!(opened_by(&bought.decide(telling.after(millis))), BTreeSet::new(), "{millis} ms");
     }
     assert_eq!(opened_by(&bought.decide(telling.after(1_000))), all);
+    let cluster = telling.engine.cluster();
+    let of_others = cluster.claims.values().filter(|claim| cluster.node_of(claim).is_none());
+    for claim in of_others.cloned().collect::<Vec<_>>() {
+        let created = claim.created.map(|created| created - SignedDuration::from_secs(60));
+        let long_ago = NodeClaim { created, ..(*claim).clone() };
+        telling.engine.observe(telling.after(10), Observation::Claim(Arc::new(long_ago)));
+    }
+    assert_eq!(telling.opens_at(250), all, "those have had their time");
+}
+
+/// Whoever could not run there takes nobody's room.
+#[test]
+fn few_nodes_open_together_if_their_pods_could_not_run_on_each_other() {
+    let mut telling = Telling::of_few();
+    for node in telling.coming() {
+        telling.gets_ready(&node, 10);
+    }
+    let all = telling.nodes();
+    all.iter().for_each(|node| telling.tighten(*node));
+    all.iter().for_each(|node| telling.bind_to(*node));
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 20));
+    assert_eq!(telling.opens_at(300), all);
+}
+
+/// Who may run anywhere takes the room of an equal that may not, and nobody can give it another.
+#[test]
+fn few_nodes_of_equal_pods_open_in_turns_if_some_of_these_may_only_run_on_one() {
+    let mut telling = Telling::of_few();
+    telling.make_alike();
+    for node in telling.coming() {
+        telling.gets_ready(&node, 10);
+    }
+    let all = telling.nodes();
+    all.iter().for_each(|node| telling.tighten(*node));
+    let mut alike = telling.clone();
+    telling.bind_to(*all.first().expect("some"));
+    for telling in [&mut telling, &mut alike] {
+        telling.told.clone().into_iter().for_each(|one| telling.hears(one, 20));
+    }
+    assert_eq!(alike.opens_at(300), all);
+    assert_eq!(telling.opens_at(300).len(), 1);
+}
+
+/// Its kubelet may have died, or the API server refuses it.
+#[test]
+fn a_node_that_does_not_open_in_its_turn_holds_the_others_up_for_four_seconds_at_most() {
+    let mut telling = Telling::of_few();
+    for node in telling.coming() {
+        telling.gets_ready(&node, 10);
+    }
+    let all = telling.nodes();
+    all.iter().for_each(|node| telling.tighten(*node));
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 20));
+    let first = telling.opens_at(300);
+    assert_eq!(first.len(), 1);
+    let decision = telling.engine.decide(telling.after(4_290));
+    assert_eq!(opened_by(&decision), BTreeSet::new());
+    assert_eq!(decision.wake_at, Some(telling.after(4_300)));
+    assert_eq!(telling.opens_at(4_300), &all - &first);
 }
