@@ -3,6 +3,7 @@
 //! The world takes `Action`s and gives `Observation`s, like the real one, and never looks into the engine. It moves only when told
 //! to, from one event to the next, so a week takes a second and the same seed always tells the same story.
 
+mod protection;
 mod staffing;
 mod weather;
 
@@ -27,13 +28,13 @@ use crate::model::offering::{CapacityType, InstanceType};
 use crate::model::pod::{Pod, PodPhase, PodShape};
 use crate::model::pool::{NodeOverlay, NodePool};
 use crate::model::taint::{Effect, Toleration, first_untolerated};
-use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
 
 use super::chance;
 use super::cloud::{Cloud, CloudHabits, LaunchAnswer, OfferingKey, SHORTAGE_MEMORY};
 use super::kubelet;
 use super::story::{Happening, Story};
 use super::workload::{Workload, WorkloadKind, new_pod};
+use protection::Protection;
 use staffing::Staffing;
 use weather::{Aftermath, Boot, Weather};
 
@@ -96,6 +97,7 @@ pub struct World {
     /// The pods of each workload that count.
     staff: BTreeMap<ObjectKey, BTreeSet<ObjectKey>>,
     staffing: Staffing,
+    protection: Protection,
     /// What was not fetched yet.
     news: Vec<(Timestamp, Observation)>,
     is_scheduling_due: bool,
@@ -119,6 +121,7 @@ impl World {
             workloads: BTreeMap::new(),
             staff: BTreeMap::new(),
             staffing: Staffing::default(),
+            protection: Protection::default(),
             news: Vec::new(),
             is_scheduling_due: false,
             story: Story::default(),
@@ -509,13 +512,7 @@ impl World {
 
     fn evict(&mut self, key: ObjectKey, uid: crate::model::name::Uid) {
         let Some(pod) = self.objects.pods.get(&key).filter(|pod| pod.uid == uid).cloned() else { return };
-        let blocking = self.objects.budgets.values().find(|budget| {
-            budget.key.namespace == key.namespace
-                && budget.selector.as_ref().is_some_and(|selector| selector.selects(&pod.shape.labels))
-                && self.allowed_disruptions(budget) == 0
-                && (pod.is_ready || !budget.always_allows_unhealthy)
-        });
-        if let Some(budget) = blocking {
+        if let Some(budget) = self.protection.keeps(&pod, &self.workloads) {
             let message = format!("disruption budget {} allows none now", budget.key).into();
             self.publish(Observation::EvictionBlocked { pod: key, why: EvictionBlock::Budget, message });
             return;
@@ -523,36 +520,6 @@ impl World {
         self.publish(Observation::Evicted { pod: key });
         self.tell(Happening::Evicted { pod: key, node: pod.node });
         self.end_pod(key, None);
-    }
-
-    /// How many of a budget's pods may be away now.
-    fn allowed_disruptions(&self, budget: &PodDisruptionBudget) -> i64 {
-        let selected = |pod: &&Arc<Pod>| {
-            pod.key.namespace == budget.key.namespace
-                && budget.selector.as_ref().is_some_and(|selector| selector.selects(&pod.shape.labels))
-                && !pod.is_terminal()
-        };
-        let pods: Vec<&Arc<Pod>> = self.objects.pods.values().filter(selected).collect();
-        let healthy = pods.iter().filter(|pod| pod.is_ready && pod.deleted.is_none()).count() as i64;
-        let owners: BTreeSet<_> =
-            pods.iter().filter_map(|pod| pod.controller().map(|owner| owner.uid)).collect();
-        let wanted: i64 = self
-            .workloads
-            .values()
-            .filter(|workload| owners.contains(&workload.uid()))
-            .map(|workload| i64::from(workload.replicas))
-            .sum();
-        let expected = wanted.max(if wanted == 0 { pods.len() as i64 } else { 0 });
-        let count = |bound: CountOrPercent| match bound {
-            CountOrPercent::Count(count) => count,
-            CountOrPercent::Percent(percent) => (expected * i64::from(percent) + 99) / 100,
-        };
-        let must_stay = match (budget.min_available, budget.max_unavailable) {
-            (Some(least), _) => count(least),
-            (None, Some(most)) => expected - count(most),
-            (None, None) => 0,
-        };
-        (healthy - must_stay).max(0)
     }
 
     fn end_pod(&mut self, key: ObjectKey, grace: Option<SignedDuration>) {
@@ -843,12 +810,18 @@ impl World {
 
     fn publish(&mut self, observation: Observation) {
         match &observation {
-            Observation::Pod(pod) => self.count(pod, false),
+            Observation::Pod(pod) => {
+                self.count(pod, false);
+                self.protection.see(self.objects.pods.get(&pod.key).map(Arc::as_ref), Some(pod));
+            }
             Observation::PodGone(key) => {
                 if let Some(pod) = self.objects.pods.get(key).cloned() {
                     self.count(&pod, true);
+                    self.protection.see(Some(&pod), None);
                 }
             }
+            Observation::Budget(budget) => self.protection.take_in(budget, self.objects.pods.values()),
+            Observation::BudgetGone(key) => self.protection.forget(*key),
             _ => {}
         }
         self.objects.observe(self.now, &observation);

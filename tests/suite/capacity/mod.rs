@@ -37,6 +37,7 @@ mod ahead;
 mod lifetimes;
 mod joining;
 mod ending;
+mod evictions;
 mod repair;
 mod fixed;
 mod replacing;
