@@ -433,7 +433,9 @@ impl Nominations {
             let is_unlike = |other: &Arc<Pod>| {
                 pod.shape.requests != other.shape.requests || !may_swap(&pod.shape, &other.shape)
             };
-            waiting_at(host.name, cluster).any(is_unlike) && could_run(&pod.shape, host)
+            waiting_at(host.name, cluster).any(is_unlike)
+                && pod.shape.requests.fits(&host.allocatable)
+                && could_run(&pod.shape, host)
         };
         let hosts: Vec<&Arc<Node>> = nodes.iter().filter_map(|node| cluster.nodes.get(node)).collect();
         let mut mixed = BTreeSet::new();

@@ -3,7 +3,7 @@
 //! kube-scheduler tries whoever is next: where a node opens while others have not heard of theirs, they take its room; and whom it
 //! tries before its node is open forgets what it was told. So first all pods are told for which there is a node, and then the
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one; the nodes of few pods wait for
-//! each other, and open in turns if these pods are unlike. A node that comes alone is a wave of its own, and waits for two requests. A
+//! each other, and open in turns if pods of one could take the room of unlike ones on another. A node that comes alone is a wave of its own, and waits for two requests. A
 //! node that one of its pods has forgotten when its wave opens waits for another one, if it is a wave of many. Nodes of a crowd where nobody is told anything open when the others have: larger pods
 //! that are tried meanwhile would take their room.
 

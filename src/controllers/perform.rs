@@ -428,7 +428,7 @@ impl<P: CloudProvider> Performer<P> {
     }
 
     fn start(&mut self) {
-        // The first to come begins first.
+        // The first to come is begun first; which of several the runtime takes up first is its own affair.
         let waiting = std::mem::take(&mut self.waiting);
         let (busy, ready): (IndexMap<_, _>, IndexMap<_, _>) =
             waiting.into_iter().partition(|(row, _)| self.busy.contains_key(row));

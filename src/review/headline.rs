@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::report::{
-    Change, Counts, DrawReview, EnvironmentReview, Pause, PolicyReview, PoolCost, PoolRoll, RollReview, Span,
-    decimal,
+    Change, CostReview, Counts, DrawReview, EnvironmentReview, Pause, PolicyReview, PoolCost, PoolRoll,
+    RollReview, Span, WaitingPod, decimal,
 };
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
@@ -98,13 +98,16 @@ fn of_environment(environment: &EnvironmentReview) -> String {
         said.extend(verbs.map(|(verb, count)| format!("{verb} {}", counted(*count, "node"))));
     }
     if let Some(pods) = &environment.pods {
-        let lost = pods.new_unschedulable.iter().filter(|pod| pod.lost_only_pool).count();
-        let waiting = pods.new_unschedulable.len() - lost;
+        let (lost, others): (Vec<&WaitingPod>, Vec<_>) =
+            pods.new_unschedulable.iter().partition(|pod| pod.lost_only_pool);
+        let running = others.iter().filter(|pod| pod.still_runs).count();
+        let (lost, waiting) = (lost.len(), others.len() - running);
         said.extend((pods.moved > 0).then(|| format!("moves {}", counted(pods.moved, "pod"))));
         said.extend((lost > 0).then(|| {
             format!("{} {} their only pool", counted(lost, "pod"), if lost == 1 { "loses" } else { "lose" })
         }));
         said.extend((waiting > 0).then(|| format!("leaves {} pending", counted(waiting, "pod"))));
+        said.extend((running > 0).then(|| format!("leaves {} no room to restart", counted(running, "pod"))));
     }
     // What is saved on pods that no longer run is no saving.
     let all_run = environment.pods.as_ref().is_none_or(|pods| pods.new_unschedulable.is_empty());
@@ -169,9 +172,18 @@ pub fn per_hour(environment: &EnvironmentReview) -> String {
     let Some(cost) = &environment.cost else { return unplayed(environment) };
     let span = &cost.usd_per_hour;
     let partial = if cost.unpriced.is_empty() { "" } else { " (partial)" };
+    let without = without_pods(cost);
     match span.before == span.after {
-        true => format!("${}{partial}", span.after),
-        false => format!("${} → ${}{partial}", span.before, span.after),
+        true => format!("${}{partial}{without}", span.after),
+        false => format!("${} → ${}{partial}{without}", span.before, span.after),
+    }
+}
+
+/// Who is not paid for any more: pods that find no node anew.
+fn without_pods(cost: &CostReview) -> String {
+    match cost.unplaced.after.saturating_sub(cost.unplaced.before) {
+        0 => String::new(),
+        lost => format!(" without {}", counted(lost, "pod")),
     }
 }
 
@@ -188,10 +200,11 @@ pub fn per_month(environment: &EnvironmentReview) -> String {
         .filter(|(_, delta)| delta.as_str() != "0.00")
         .map(|(kind, delta)| format!("{kind} {}", signed_dollars(delta)))
         .collect();
+    let without = without_pods(cost);
     match (cost.delta.as_str(), parts.is_empty()) {
-        ("0.00", true) => "±$0".into(),
-        (delta, true) => signed_dollars(delta),
-        (delta, false) => format!("{} ({})", signed_dollars(delta), parts.join(", ")),
+        ("0.00", true) => format!("±$0{without}"),
+        (delta, true) => format!("{}{without}", signed_dollars(delta)),
+        (delta, false) => format!("{} ({}){without}", signed_dollars(delta), parts.join(", ")),
     }
 }
 

@@ -494,6 +494,7 @@ impl Played {
                 reserved: of_kind(CapacityType::Reserved),
             },
             unpriced: unpriced.into_iter().collect(),
+            unplaced: Counts { before: before.waiting.len(), after: after.waiting.len() },
         }
     }
 

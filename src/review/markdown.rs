@@ -120,12 +120,12 @@ fn table(review: &Review) -> String {
     if !unchanged.is_empty() {
         rows.push_str(&format!("| {} | no change | | | |\n", unchanged.join(", ")));
     }
-    let chances = changed.iter().take(ROWS_MAX).filter_map(|environment| {
-        let chance = headline::chance(environment)?;
-        Some(format!("\n{}: {}.\n", code(&environment.name), text(&chance)))
+    let notes = changed.iter().take(ROWS_MAX).flat_map(|environment| {
+        let notes = [headline::reached(environment), headline::chance(environment)].into_iter().flatten();
+        notes.map(|note| format!("\n{}: {}.\n", code(&environment.name), text(&note)))
     });
-    let chances: String = chances.collect();
-    format!("| Environment | Nodes | Per hour | Per month | Pods |\n|---|---|---|---|---|\n{rows}{chances}")
+    let notes: String = notes.collect();
+    format!("| Environment | Nodes | Per hour | Per month | Pods |\n|---|---|---|---|---|\n{rows}{notes}")
 }
 
 fn needs_action(review: &Review) -> String {
@@ -349,9 +349,6 @@ fn cost(environment: &EnvironmentReview) -> String {
         signed_dollars(&cost.delta)
     ));
     let mut notes = String::new();
-    if let Some(reached) = headline::reached(environment) {
-        notes.push_str(&format!("\nNote: {reached}.\n"));
-    }
     if !cost.unpriced.is_empty() {
         let types: Vec<String> = cost.unpriced.iter().take(ROWS_MAX).map(|kind| code(kind)).collect();
         notes.push_str(&format!("\nWithout a price, and in no sum: {}.\n", types.join(", ")));

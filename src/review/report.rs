@@ -302,6 +302,8 @@ pub struct CostReview {
     pub by_capacity_type: CapacityTypeCost,
     /// Types without a price; the nodes are not in any sum.
     pub unpriced: Vec<String>,
+    /// Pods that find no node anew, and so are in no sum.
+    pub unplaced: Counts,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

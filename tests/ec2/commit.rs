@@ -24,7 +24,7 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
     let bench = &region.bench;
     let (strangers, others) = (bench.plant_strangers(), region.plant_others());
     let (leaked, leaked_since) = (region.plant_leaked(), Timestamp::now());
-    let running = region.start(&["--output", "json"]);
+    let running = region.start_shipped();
 
     bench.wait("pool and class ready", || {
         is_true(&bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready")
@@ -103,11 +103,12 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
 fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     let region = Region::new();
     let bench = &region.bench;
-    let others = region.plant_others();
+    let (strangers, others) = (bench.plant_strangers(), region.plant_others());
     let running = region.start(&["--output", "json"]);
     bench.wait("pool ready", || is_true(&bench.plane.api.get(&format!("{POOLS}/general")).body, "Ready"));
     mixed::expect_where_planned(bench, &running);
     region.expect_one_machine_a_claim();
+    bench.expect_untouched(&strangers);
     region.expect_others(&others);
     region.expect_permitted();
 }

@@ -72,15 +72,25 @@ struct Running {
     renewed: Instant,
 }
 
+/// Where a cluster is, as a kubeconfig says it.
+fn cluster_of(kubeconfig: &Path) -> Value {
+    let file = std::fs::read_to_string(kubeconfig).expect("a kubeconfig");
+    let file: Value = serde_saphyr::from_str(&file).expect("YAML");
+    file["clusters"][0]["cluster"].clone()
+}
+
+/// The address of the API server.
+pub fn endpoint_of(kubeconfig: &Path) -> String {
+    text(&cluster_of(kubeconfig), "/server").to_owned()
+}
+
 impl Floor {
     fn new(url: &str, kubeconfig: &Path) -> Self {
-        let file = std::fs::read_to_string(kubeconfig).expect("a kubeconfig");
-        let file: Value = serde_saphyr::from_str(&file).expect("YAML");
         Self {
             api: Api::of(kubeconfig),
             http: reqwest::blocking::Client::new(),
             url: format!("{url}/_emulator/instances"),
-            cluster: file["clusters"][0]["cluster"].clone(),
+            cluster: cluster_of(kubeconfig),
             types: Catalog::builtin(REGION).expect("a region").instance_types(None).to_vec(),
             nodes: BTreeMap::new(),
         }

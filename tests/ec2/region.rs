@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::emulator::{Emulator, QUEUE, REGION, tag, tagged};
-use super::kubelets::Kubelets;
+use super::kubelets::{Kubelets, endpoint_of};
 use crate::bench::{Bench, Running, text};
 use crate::deploy::{AWS, rendered};
 use crate::plane::AUDITED;
@@ -93,14 +93,36 @@ impl Region {
     /// The same as one of two replicas: both the API server and the account tell them apart.
     pub fn start_as(&self, replica: usize, more: &[&str]) -> Running {
         let said = ["--cloud", "aws", "--cluster-name", CLUSTER, "--interruption-queue", QUEUE];
-        let environment = [
+        let environment = [&self.credentials(replica)[..], &[("AWS_REGION", REGION)]].concat();
+        self.bench.run_as(replica, &[&said, more].concat(), &environment)
+    }
+
+    /// Starts it with the arguments of the chart, but for what says where a test has its things.
+    pub fn start_shipped(&self) -> Running {
+        let endpoint = endpoint_of(self.bench.plane.kubeconfig());
+        let settings = format!(
+            "cloud=aws,aws.clusterName={CLUSTER},aws.clusterEndpoint={endpoint},aws.region={REGION},aws.interruptionQueue={QUEUE}"
+        );
+        let objects = rendered(&["--set", &settings]);
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a deployment");
+        let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array();
+        let arguments = arguments.expect("a list").iter().map(|argument| argument.as_str().expect("text"));
+        let of_the_place =
+            ["run", "--repo", "--env", "--metrics-address", "--health-address", "--log-format"];
+        let is_of_the_place =
+            |argument: &&str| of_the_place.iter().any(|name| argument.split('=').next() == Some(name));
+        let said: Vec<&str> = arguments.filter(|argument| !is_of_the_place(argument)).collect();
+        assert!(said.len() > 5, "{said:?}");
+        self.bench.run_as(0, &said, &self.credentials(0))
+    }
+
+    fn credentials(&self, replica: usize) -> [(&str, &str); 4] {
+        [
             ("AWS_ENDPOINT_URL", self.cloud.url.as_str()),
-            ("AWS_REGION", REGION),
             ("AWS_ACCESS_KEY_ID", AUDITED[replica]),
             ("AWS_SECRET_ACCESS_KEY", "test"),
             ("AWS_EC2_METADATA_DISABLED", "true"),
-        ];
-        self.bench.run_as(replica, &[&said, more].concat(), &environment)
+        ]
     }
 
     pub fn control(&self, name: &str, said: Value) {

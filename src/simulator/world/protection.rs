@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Workload;
-use crate::model::name::{ObjectKey, Uid};
+use crate::model::name::{Namespace, ObjectKey, Uid};
 use crate::model::pod::Pod;
 use crate::model::workload::{CountOrPercent, PodDisruptionBudget};
 
 /// Counted as pods come and go: thousands are evicted one by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Protection {
-    standings: BTreeMap<ObjectKey, Standing>,
+    standings: BTreeMap<Namespace, BTreeMap<ObjectKey, Standing>>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,16 +34,19 @@ impl Protection {
         let budget = budget.clone();
         let mut standing = Standing { budget, pods: 0, healthy: 0, owners: BTreeMap::new() };
         pods.for_each(|pod| standing.count(pod, 1));
-        self.standings.insert(standing.budget.key, standing);
+        let key = standing.budget.key;
+        self.standings.entry(key.namespace).or_default().insert(key, standing);
     }
 
     pub fn forget(&mut self, budget: ObjectKey) {
-        self.standings.remove(&budget);
+        self.standings.get_mut(&budget.namespace).and_then(|standings| standings.remove(&budget));
     }
 
     /// A pod was as `before`, and is as `after` now.
     pub fn see(&mut self, before: Option<&Pod>, after: Option<&Pod>) {
-        for standing in self.standings.values_mut() {
+        let namespace = before.or(after).map(|pod| pod.key.namespace);
+        let standings = namespace.and_then(|namespace| self.standings.get_mut(&namespace));
+        for standing in standings.into_iter().flat_map(BTreeMap::values_mut) {
             before.into_iter().for_each(|pod| standing.count(pod, -1));
             after.into_iter().for_each(|pod| standing.count(pod, 1));
         }
@@ -60,14 +63,16 @@ impl Protection {
                 && (pod.is_ready || !standing.budget.always_allows_unhealthy)
                 && standing.allowed(workloads) == 0
         };
-        self.standings.values().find(keeps).map(|standing| &*standing.budget)
+        let mut standings = self.standings.get(&pod.key.namespace)?.values();
+        standings.find(keeps).map(|standing| &*standing.budget)
     }
 }
 
 impl Standing {
     fn selects(&self, pod: &Pod) -> bool {
+        let selector = self.budget.selector.as_ref();
         pod.key.namespace == self.budget.key.namespace
-            && self.budget.selector.as_ref().is_some_and(|selector| selector.selects(&pod.shape.labels))
+            && selector.is_some_and(|selector| selector.selects(&pod.shape.labels))
     }
 
     fn count(&mut self, pod: &Pod, times: i64) {

@@ -30,11 +30,18 @@ aws eks create-cluster --name shop --role-arn arn:aws:iam::123456789012:role/sho
   --resources-vpc-config "subnetIds=$subnets,securityGroupIds=$group" >/dev/null
 "#;
 
+/// What the program makes of the fleet, which finds no machines here and is not started.
+const OBJECTS: &str = r#"
+provisor render dev --repo fleet | kubectl apply --server-side -f - >/dev/null
+kubectl patch ec2nodeclasses default --type=merge --patch '{"metadata":{"finalizers":["karpenter.k8s.aws/termination"]}}' >/dev/null
+"#;
+
 /// What must be there afterwards.
 const QUESTIONS: &str = r#"
 aws iam list-policies --scope Local --query 'Policies[].PolicyName' --output text
 aws iam get-role --role-name ProvisorController-shop --query Role.AssumeRolePolicyDocument --output json
 aws iam get-role --role-name KarpenterNodeRole-shop --query Role.RoleName --output text
+aws iam list-roles --path-prefix /aws-service-role/ --query 'Roles[].Path' --output text
 aws --endpoint-url "$AWS_ENDPOINT_URL" sqs get-queue-url --queue-name shop --output text
 aws ec2 describe-subnets --filters Name=tag:karpenter.sh/discovery,Values=shop --query 'length(Subnets)' --output text
 git --git-dir "$FLEET" log --format=%s main
@@ -47,7 +54,11 @@ aws iam add-role-to-instance-profile --instance-profile-name shop_of_machines --
 "#;
 
 /// What must be gone in the end.
-const LAST_QUESTION: &str = "aws iam list-instance-profiles --query 'InstanceProfiles[].InstanceProfileName'";
+const LAST_QUESTIONS: &str = r#"
+aws iam list-instance-profiles --query 'InstanceProfiles[].InstanceProfileName' --output text
+timeout 20 kubectl delete ec2nodeclasses --all >/dev/null
+kubectl get ec2nodeclasses --output name
+"#;
 
 /// The commands of a page, in their order.
 fn commands(page: &str) -> String {
@@ -120,14 +131,16 @@ fn every_command_of_the_guide_to_eks_works_as_far_as_emulators_reach() {
     // Of GNU alone: elsewhere the first is told as a missing suffix, and the second is the letter n.
     let edits: Vec<&str> = page.lines().filter(|line| line.starts_with("$ sed ")).collect();
     assert!(edits.iter().all(|line| !line.contains("-i ") && !line.contains("\\n")), "{edits:?}");
-    let (until_away, away) = page.split_once("## Away").expect("how to get rid of it");
+    let (until_there, rest) = page.split_once("## 5.").expect("a program that is there");
+    let (at_work, away) = rest.split_once("## Away").expect("how to get rid of it");
     let address = remote.display().to_string();
     let here = |part: &str| commands(part).replace("https://git.example.com/fleet.git", &address);
     let counted = here(&page).lines().filter(|line| !line.starts_with(' ')).count();
     assert!(counted > 20, "the guide has commands: {counted}");
     let script = format!(
-        "set -euo pipefail\n{STAND_INS}{ACCOUNT}set -x\n{}set +x\necho ---\n{QUESTIONS}{LEFT_BEHIND}echo ---\nset -x\n{}\nset +x\necho ---\n{LAST_QUESTION}",
-        here(until_away),
+        "set -euo pipefail\n{STAND_INS}{ACCOUNT}set -x\n{}set +x\n{OBJECTS}set -x\n{}set +x\necho ---\n{QUESTIONS}{LEFT_BEHIND}echo ---\nset -x\n{}\nset +x\necho ---\n{LAST_QUESTIONS}",
+        here(until_there),
+        here(at_work),
         here(away)
     );
     let path = format!("{}:{}", tools.display(), std::env::var("PATH").unwrap_or_default());
@@ -151,6 +164,10 @@ fn every_command_of_the_guide_to_eks_works_as_far_as_emulators_reach() {
     let (said, told) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{said}\n{told}");
 
+    let seen = said.split("---\n").next().expect("what is seen at work");
+    for expected in ["nodepool.karpenter.sh/", "ec2nodeclass.karpenter.k8s.aws/default"] {
+        assert!(seen.contains(expected), "no `{expected}` in\n{seen}\n{told}");
+    }
     let answers = said.split("---\n").nth(1).expect("what was asked in between");
     for expected in [
         "ProvisorLaunching-shop",
@@ -159,6 +176,7 @@ fn every_command_of_the_guide_to_eks_works_as_far_as_emulators_reach() {
         "pods.eks.amazonaws.com",
         "123456789012:cluster/shop",
         "KarpenterNodeRole-shop",
+        "spot.amazonaws.com",
         "/shop",
         "fleet: where shop is",
     ] {
@@ -166,8 +184,8 @@ fn every_command_of_the_guide_to_eks_works_as_far_as_emulators_reach() {
     }
     assert!(!answers.lines().any(|line| line == "0"), "subnets are found by their tag:\n{answers}");
     // What was installed is gone again.
-    let profiles = said.split("---\n").nth(3).expect("what was asked in the end");
-    assert_eq!(profiles.trim(), "[]", "the role of machines could not be deleted\n{told}");
+    let left = said.split("---\n").nth(3).expect("what was asked in the end");
+    assert_eq!(left.trim(), "", "a role could not be deleted, or a class\n{told}");
     let left = plane.api.get("/apis/apps/v1/namespaces/provisor/deployments").expect("a list");
     assert_eq!(left["items"].as_array().map(Vec::len), Some(0), "{left}");
     let inflate = plane.api.get("/apis/apps/v1/namespaces/default/deployments").expect("a list");

@@ -623,7 +623,7 @@ fn is_ours(request: &Value) -> bool {
 }
 
 fn asks_for_change(request: &Value) -> bool {
-    ["create", "update", "patch", "delete"].contains(&text(request, "/verb"))
+    ["create", "update", "patch", "delete", "deletecollection"].contains(&text(request, "/verb"))
 }
 
 /// Whether a request changed something.
