@@ -470,6 +470,7 @@ fn rev_039_what_a_fork_left_is_escaped_and_goes_to_the_proposal_that_github_name
         "currency": "USD", "hoursPerMonth": "730", "before": "<b>1</b>", "after": "1", "delta": "0",
         "usdPerHour": {"before": "1", "after": "1", "delta": "0"}, "runningUsdPerHour": "1", "reachedUsdPerHour": "1",
         "byPool": [], "byCapacityType": {"spot": "0", "on-demand": "0", "reserved": "0"}, "unpriced": [],
+        "unplaced": {"before": 0, "after": 0},
     });
     let mut late = honest.clone();
     late["dataAsOf"] = "<b>today</b>".into();
