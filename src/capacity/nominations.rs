@@ -470,7 +470,7 @@ impl Nominations {
 
     /// What those were told for whom `node` keeps room.
     pub fn told_at<'a>(&'a self, node: NodeName, cluster: &'a Cluster) -> impl Iterator<Item = &'a Told> {
-        cluster.expected_at(node).filter(|pod| has_no_node(pod)).filter_map(|pod| self.told.get(&pod.uid))
+        waiting_at(node, cluster).filter_map(|pod| self.told.get(&pod.uid))
     }
 
     /// Whose pods are to be told next. kube-scheduler tries pods in the order in which they were made, and whom it tries for the first
@@ -478,7 +478,7 @@ impl Nominations {
     /// which it comes to last.
     pub fn put_in_order(&self, nodes: &mut VecDeque<NodeName>, cluster: &Cluster) {
         let next_tried = |node: &NodeName| {
-            let pods = cluster.expected_at(*node).filter(|pod| has_no_node(pod) && pod.is_unjudged());
+            let pods = waiting_at(*node, cluster).filter(|pod| pod.is_unjudged());
             pods.filter_map(|pod| pod.created).min().map(Reverse)
         };
         nodes.make_contiguous().sort_by_cached_key(next_tried);
@@ -492,7 +492,7 @@ impl Nominations {
         nodes: &BTreeSet<NodeName>,
         cluster: &Cluster,
     ) -> (Vec<NodeName>, usize) {
-        let pods = |node: &NodeName| cluster.expected_at(*node).filter(|pod| has_no_node(pod));
+        let pods = |node: &NodeName| waiting_at(*node, cluster);
         let claims = nodes.iter().filter_map(|node| cluster.claim_of(cluster.nodes.get(node)?));
         let untold = claims.filter_map(|claim| self.crowds.get(&claim.name)?.as_deref());
         let requests = nodes.iter().flat_map(pods).map(|pod| &pod.shape.requests).chain(untold);

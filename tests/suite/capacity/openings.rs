@@ -93,6 +93,15 @@ impl Telling {
         few
     }
 
+    /// The same, and they have joined it.
+    fn of_few_that_are_ready() -> Self {
+        let mut few = Self::of_few();
+        for node in few.coming() {
+            few.gets_ready(&node, 10);
+        }
+        few
+    }
+
     /// A wave of ten nodes, each with large pods, and others come.
     fn of_many() -> Self {
         (0..50)

@@ -133,10 +133,7 @@ fn nodes_of_few_pods_open_when_kube_scheduler_is_through_with_them() {
 /// free on the last.
 #[test]
 fn few_nodes_of_unlike_pods_open_in_turns_and_those_with_room_for_others_last() {
-    let mut telling = Telling::of_few();
-    for node in telling.coming() {
-        telling.gets_ready(&node, 10);
-    }
+    let mut telling = Telling::of_few_that_are_ready();
     let (all, told) = (telling.nodes(), telling.told.clone());
     // One has room for whatever the others have, and these have just what they need: half of each is for pods of DaemonSets that are
     // yet to be made.
@@ -184,10 +181,7 @@ fn few_nodes_of_unlike_pods_open_in_turns_and_those_with_room_for_others_last() 
 /// More full nodes may come for ever, and a pod may never be bound.
 #[test]
 fn the_last_of_few_nodes_open_together_four_seconds_after_the_first() {
-    let mut telling = Telling::of_few();
-    for node in telling.coming() {
-        telling.gets_ready(&node, 10);
-    }
+    let mut telling = Telling::of_few_that_are_ready();
     let (all, told) = (telling.nodes(), telling.told.clone());
     all.iter().for_each(|node| telling.tighten(*node));
     told.iter().for_each(|one| telling.hears(*one, 20));
@@ -260,10 +254,7 @@ fn nodes_of_few_pods_wait_a_second_for_machines_that_are_yet_to_join() {
 /// Whoever could not run there takes nobody's room.
 #[test]
 fn few_nodes_open_together_if_their_pods_could_not_run_on_each_other() {
-    let mut telling = Telling::of_few();
-    for node in telling.coming() {
-        telling.gets_ready(&node, 10);
-    }
+    let mut telling = Telling::of_few_that_are_ready();
     let all = telling.nodes();
     all.iter().for_each(|node| telling.tighten(*node));
     all.iter().for_each(|node| telling.bind_to(*node));
@@ -293,10 +284,7 @@ fn few_nodes_of_equal_pods_open_in_turns_if_some_of_these_may_only_run_on_one() 
 /// Its kubelet may have died, or the API server refuses it.
 #[test]
 fn a_node_that_does_not_open_in_its_turn_holds_the_others_up_for_four_seconds_at_most() {
-    let mut telling = Telling::of_few();
-    for node in telling.coming() {
-        telling.gets_ready(&node, 10);
-    }
+    let mut telling = Telling::of_few_that_are_ready();
     let all = telling.nodes();
     all.iter().for_each(|node| telling.tighten(*node));
     telling.told.clone().into_iter().for_each(|one| telling.hears(one, 20));
