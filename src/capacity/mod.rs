@@ -22,6 +22,7 @@ mod lifecycle;
 mod registration;
 mod consistency;
 pub mod repair;
+mod queue;
 mod nominations;
 mod openings;
 pub mod upkeep;

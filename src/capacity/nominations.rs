@@ -21,6 +21,7 @@ use super::cluster::Cluster;
 use super::decision::Steps;
 use super::lifecycle::is_closed;
 use super::plans::Plans;
+use super::queue::{Queue, Turn};
 use super::scheduling::{Place, could_run};
 use crate::model::action::Action;
 use crate::model::claim::ConditionType;
@@ -69,6 +70,8 @@ pub(crate) struct Nominations {
     unheard: BTreeMap<ObjectKey, Timestamp>,
     /// When waiting pods were last seen without a nomination: then kube-scheduler tried them, or they were made.
     tried: BTreeMap<Uid, Timestamp>,
+    /// Those that it has yet to try.
+    queue: Queue,
     /// When one of those that were told was last seen with it for the first time.
     heard: Option<Timestamp>,
     bound: LastBound,
@@ -220,6 +223,7 @@ impl Nominations {
             told: BTreeMap::new(),
             unheard: BTreeMap::new(),
             tried: BTreeMap::new(),
+            queue: Queue::default(),
             heard: None,
             bound: LastBound::default(),
             crowds: BTreeMap::new(),
@@ -473,15 +477,28 @@ impl Nominations {
         waiting_at(node, cluster).filter_map(|pod| self.told.get(&pod.uid))
     }
 
-    /// Whose pods are to be told next. kube-scheduler tries pods in the order in which they were made, and whom it tries for the first
-    /// time between being told and the opening forgets: so first those whose pods it has tried, and then from the last that were made,
-    /// which it comes to last.
+    /// Whose pods are to be told next. Whom kube-scheduler tries for the first time between being told and the opening forgets: so
+    /// first those whose pods it has tried, and then from those to which it comes last.
     pub fn put_in_order(&self, nodes: &mut VecDeque<NodeName>, cluster: &Cluster) {
-        let next_tried = |node: &NodeName| {
-            let pods = waiting_at(*node, cluster).filter(|pod| pod.is_unjudged());
-            pods.filter_map(|pod| pod.created).min().map(Reverse)
-        };
-        nodes.make_contiguous().sort_by_cached_key(next_tried);
+        nodes.make_contiguous().sort_by_cached_key(|node| self.first_turn(*node, cluster).map(Reverse));
+    }
+
+    /// When kube-scheduler comes to the first of those that wait at `node` and that it has yet to try.
+    fn first_turn(&self, node: NodeName, cluster: &Cluster) -> Option<Turn> {
+        waiting_at(node, cluster).filter_map(|pod| self.queue.turn_of(pod.uid)).min()
+    }
+
+    /// Whether kube-scheduler is about to try one of those that wait at `node`, for the first time.
+    pub fn is_about_to_try(&self, node: NodeName, cluster: &Cluster, now: Timestamp) -> bool {
+        let end = self.queue.end_of_next();
+        let comes_next = |turn: Turn| end.is_none_or(|end| turn < end);
+        self.queue.stalls_at().is_some_and(|stalls| now < stalls)
+            && self.first_turn(node, cluster).is_some_and(comes_next)
+    }
+
+    /// When nobody is waited for any more whom kube-scheduler is about to try.
+    pub fn stalls_at(&self) -> Option<Timestamp> {
+        self.queue.stalls_at()
     }
 
     /// `nodes` open together, which takes the API server a while: last those with larger pods that kube-scheduler tries meanwhile. Whom
@@ -635,6 +652,15 @@ impl Nominations {
         if self.is_wanted && has_no_node(&pod) {
             self.tried.insert(pod.uid, now);
         }
+        let pod = self.without_ours(pod, now);
+        if self.is_wanted {
+            self.queue.see(&pod, now);
+        }
+        pod
+    }
+
+    /// `pod`, as if we had nominated nothing.
+    fn without_ours(&mut self, pod: Arc<Pod>, now: Timestamp) -> Arc<Pod> {
         let Some(told) = self.told.get_mut(&pod.uid) else { return pod };
         match pod.nominated_node {
             Some(node) if node == told.node => {
@@ -697,6 +723,7 @@ impl Nominations {
         let was_told = self.told.remove(&pod.uid).is_some();
         let has_waited = self.tried.remove(&pod.uid).is_some();
         self.unheard.remove(&pod.key);
+        self.queue.forget(pod.uid, now);
         if pod.node.is_none() {
             return;
         }

@@ -5,7 +5,8 @@
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one; the nodes of few pods wait for
 //! each other, and open in turns if pods of one could take the room of unlike ones on another. A node that comes alone is a wave of its own, and waits for two requests. A
 //! node that one of its pods has forgotten when its wave opens waits for another one, if it is a wave of many. Nodes of a crowd where nobody is told anything open when the others have: larger pods
-//! that are tried meanwhile would take their room.
+//! that are tried meanwhile would take their room. And nobody is told whom kube-scheduler is about to try for the first time
+//! (`queue.rs`): it is told afterwards.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub(crate) struct Openings {
     last: BTreeMap<NodeName, Timestamp>,
     /// Those of them whose turn has come.
     admitted: BTreeSet<NodeName>,
+    /// When to look again whether those that wait may go on, if all of them wait for kube-scheduler to try their pods.
+    stalled: Option<Timestamp>,
     /// When a wave was last under way.
     busy: Option<Timestamp>,
 }
@@ -139,6 +142,7 @@ impl Openings {
         self.admitted.remove(&node);
         if !self.waiting.contains(&node) {
             self.waiting.push_back(node);
+            self.stalled = None;
         }
         false
     }
@@ -174,6 +178,7 @@ impl Openings {
         if was_busy || self.is_busy() {
             self.busy = Some(now);
         }
+        self.stalled = nominations.stalls_at().filter(|_| self.wave.is_none());
         if !self.is_busy() && due == Due::Nothing && !self.last.is_empty() {
             return self.due_last(cluster, now);
         }
@@ -328,7 +333,8 @@ impl Openings {
     pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
         let Some(wave) = &self.wave else {
             let lulls = self.last.values().map(|since| self.lull_after(*since)).filter(|at| now < *at);
-            return lulls.chain((!self.waiting.is_empty()).then_some(now)).min();
+            let waits = (!self.waiting.is_empty()).then(|| self.stalled.unwrap_or(now));
+            return lulls.chain(waits).min();
         };
         if wave.is_open {
             return Some(wave.until);
@@ -373,10 +379,14 @@ impl Wave {
         cluster: &Cluster,
         now: Timestamp,
     ) -> Vec<NodeName> {
-        let mut more = Vec::new();
+        let (mut more, mut later) = (Vec::new(), VecDeque::new());
         while let Some(next) = waiting.front().copied()
             && now < self.full
         {
+            if nominations.is_about_to_try(next, cluster, now) {
+                later.extend(waiting.pop_front());
+                continue;
+            }
             let told = self.pods + nominations.told_at(next, cluster).count();
             if told > WAVE_MOST && !self.nodes.is_empty() {
                 break;
@@ -389,6 +399,8 @@ impl Wave {
                 more.push(next);
             }
         }
+        later.append(waiting);
+        *waiting = later;
         more
     }
 

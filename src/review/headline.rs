@@ -160,10 +160,7 @@ pub fn nodes(environment: &EnvironmentReview) -> String {
     ];
     let kinds: Vec<String> =
         kinds.iter().filter(|(_, count)| *count > 0).map(|(kind, count)| format!("{count} {kind}")).collect();
-    let span = match nodes.before == nodes.after {
-        true => nodes.after.to_string(),
-        false => format!("{} → {}", nodes.before, nodes.after),
-    };
+    let span = span(&nodes.before.to_string(), &nodes.after.to_string());
     if kinds.is_empty() { span } else { format!("{span}: {}", kinds.join(", ")) }
 }
 
@@ -341,11 +338,12 @@ pub fn choice(environment: &EnvironmentReview) -> Option<String> {
         })
     };
     let share = &choice.largest_share;
-    is_narrower.then(|| {
-        format!(
-            "offerings {before} → {after}, and the largest holds {} → {} of the nodes",
-            percent(&share.before),
-            percent(&share.after)
-        )
-    })
+    let share = span(&percent(&share.before), &percent(&share.after));
+    let offerings = span(&before.to_string(), &after.to_string());
+    is_narrower.then(|| format!("offerings {offerings}, and the largest holds {share} of the nodes"))
+}
+
+/// `5 → 6`, or `5`.
+pub fn span(before: &str, after: &str) -> String {
+    if before == after { after.to_owned() } else { format!("{before} → {after}") }
 }

@@ -569,7 +569,7 @@ impl Played {
         };
         WaitingPod {
             pod: pod.to_string(),
-            lost_only_pool: !reasons.is_empty() && !reasons.iter().any(|reason| reason.is_limit),
+            lost_only_pool: !reasons.is_empty() && reasons.iter().all(Reason::is_refusal),
             still_runs: self.with.places.contains_key(&pod),
             reasons: reasons.iter().map(said).collect(),
         }

@@ -327,8 +327,8 @@ fn cost(environment: &EnvironmentReview) -> String {
     let Some(cost) = &environment.cost else { return String::new() };
     let mut rows = Vec::new();
     for pool in &cost.by_pool {
-        let nodes = span(&pool.nodes_before.to_string(), &pool.nodes_after.to_string());
-        let offerings = span(&pool.offerings_before.to_string(), &pool.offerings_after.to_string());
+        let nodes = headline::span(&pool.nodes_before.to_string(), &pool.nodes_after.to_string());
+        let offerings = headline::span(&pool.offerings_before.to_string(), &pool.offerings_after.to_string());
         rows.push(format!(
             "| {} | {nodes} | ${} | ${} | {} | {offerings} |",
             cell(&pool.pool),
@@ -360,10 +360,6 @@ fn cost(environment: &EnvironmentReview) -> String {
         text(&environment.name),
         rows.join("\n")
     )
-}
-
-fn span(before: &str, after: &str) -> String {
-    if before == after { after.to_owned() } else { format!("{before} → {after}") }
 }
 
 fn roll(environment: &EnvironmentReview) -> String {

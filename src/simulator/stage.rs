@@ -90,6 +90,13 @@ pub struct Reason {
     pub is_limit: bool,
 }
 
+impl Reason {
+    /// Whether somebody refuses, for whatever the pod asks for.
+    pub fn is_refusal(&self) -> bool {
+        !self.is_limit && self.code != NOT_REACHED
+    }
+}
+
 /// The objects that a repository may add to a stage and take from it, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Managed {
@@ -116,6 +123,9 @@ impl Managed {
 
 /// Why the nodes of a pool that is to go are not what it wants.
 const RETIRED: &str = "PoolRetired";
+
+/// Why a pod waits that no pool refuses.
+const NOT_REACHED: &str = "NotReached";
 
 /// Nobody waits longer for a window of a budget.
 const WINDOW_MAX: SignedDuration = SignedDuration::from_hours(14 * 24);
@@ -389,7 +399,7 @@ impl Stage {
             // It has a place on paper that nothing ever led to: a limit, or a step that was not taken.
             let is_bound = cluster.pods.get(&pod).is_some_and(|pod| pod.node.is_some());
             if self.is_settled && !is_bound {
-                scene.waiting.entry(pod).or_default();
+                scene.waiting.entry(pod).or_insert_with(|| vec![not_reached()]);
             }
         }
         for kept in &plan.disruption.kept {
@@ -468,6 +478,12 @@ fn wants_on_demand(pod: &Pod) -> bool {
     let key = &*label::CAPACITY_TYPE;
     let names = |term: &NodeTerm| term.requirements().get(*key).is_some();
     pod.shape.node_selector.contains_key(key) || pod.shape.node_required.iter().any(names)
+}
+
+/// A pool would take it, and yet nothing that was done gave it a place.
+fn not_reached() -> Reason {
+    let message = "there is room for it on paper, and nothing that can be done leads there";
+    Reason { pool: None, code: NOT_REACHED, message: message.into(), is_limit: false }
 }
 
 fn reason(refusal: &Refusal) -> Reason {

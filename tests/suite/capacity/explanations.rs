@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use provisor::capacity::disruption::stays::{Since, awaited};
 use provisor::capacity::disruption::{Alternative, Command, Kept, Method};
-use provisor::capacity::engine::Engine;
+use provisor::capacity::engine::{Engine, EngineSettings};
 use provisor::model::claim::{Condition, ConditionStatus, ConditionType, NodeClaim};
 use provisor::model::label::{self, annotation};
 use provisor::model::money::UsdPerHour;
@@ -17,6 +17,7 @@ use provisor::model::symbol::Symbol;
 use provisor::model::terms::{Expiration, Return, Word};
 use provisor::model::time::Patience;
 use provisor::model::window::{Days, Window, WindowKind, Windows, zone};
+use provisor::simulator::stage::Stage;
 
 use super::town::*;
 
@@ -407,4 +408,20 @@ fn a_set_that_goes_as_a_whole_says_which_others_it_beat() {
     assert!(sorted, "{:#?}", command.alternatives);
     let all = command.alternatives.iter();
     assert!(all.clone().all(|one| one.nodes != command.nodes || one.savings != command.savings), "{all:#?}");
+}
+
+#[test]
+fn who_waits_at_rest_and_is_refused_by_nobody_has_a_reason() {
+    let mut town = Town::with(|_| ());
+    let waiting = |town: &Town| -> Vec<(&str, bool)> {
+        let settings = EngineSettings::default();
+        let scene = Stage::resting(town.cluster.clone(), town.now, settings, true).scene();
+        scene.waiting.into_values().flatten().map(|reason| (reason.code, reason.is_refusal())).collect()
+    };
+    town.cluster.put_pod(Arc::new(pod("web", None, shape("web", "1900m"))));
+    let reasons = waiting(&town);
+    assert_eq!(reasons, [("NotReached", false)], "a pool would take it");
+    town.cluster.put_pod(Arc::new(pod("large", None, shape("large", "90"))));
+    let reasons = waiting(&town);
+    assert!(reasons.len() > 1 && reasons.iter().any(|(_, is_refusal)| *is_refusal), "{reasons:?}");
 }

@@ -1,6 +1,7 @@
 //! Nodes open in waves, when the pods that they were bought for know of them; and who took another's room leaves its own to it.
 
 mod few;
+mod tried;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,8 +17,7 @@ use provisor::model::node::{Node, NodeCondition};
 use provisor::model::observation::Observation;
 use provisor::model::pod::{Owner, Pod, PodShape};
 use provisor::model::quantity::{Resources, resource};
-use provisor::simulator::workload::{Workload, WorkloadKind};
-use provisor::simulator::world::{Habits, World};
+use provisor::simulator::world::World;
 
 use super::nominations::{crowd_of, engine, large_crowd};
 use super::town::*;
@@ -423,53 +423,6 @@ fn a_node_that_is_forgotten_while_others_are_told_does_not_open_with_them() {
     telling.hears(last, 320);
     others.remove(&forgotten);
     assert_eq!(telling.opens_at(320), others);
-}
-
-/// Whom kube-scheduler tries for the first time just then forgets what it was told.
-#[test]
-fn the_first_wave_is_of_pods_that_were_tried_and_the_next_of_those_that_are_tried_last() {
-    let mut world = World::new(1, at(NOW), catalog(), Habits::default());
-    world.apply(Observation::Class(Arc::new(class("default"))));
-    world.apply(Observation::Pool(Arc::new(pool("default"))));
-    let key = ObjectKey::new("default", "web");
-    world.add_workload(Workload::new(key, WorkloadKind::Deployment, Arc::new(shape("web", "130m")), 172));
-    let (mut engine, mut ready) = (engine(true), BTreeMap::new());
-    while ready.len() < 3 {
-        for (at, seen) in world.take_news() {
-            match seen {
-                Observation::Node(node) if node.is_ready() => drop(ready.insert(node.name, node)),
-                seen => engine.observe(at, seen),
-            }
-        }
-        let decision = engine.decide(world.now());
-        decision.actions.iter().for_each(|planned| world.perform(&planned.action));
-        if decision.actions.is_empty() {
-            world.advance(world.now() + SignedDuration::from_millis(100));
-        }
-    }
-    // More than fifty are to be told at each of them: those of the first were tried, the others not, and were made earlier and later.
-    let now = world.now();
-    let nodes: Vec<NodeName> = ready.keys().copied().collect();
-    for (node, (is_unschedulable, age)) in nodes.iter().zip([(false, 60), (true, 50), (false, 40)]) {
-        let pods: Vec<Arc<Pod>> = engine.cluster().guests_of(*node).cloned().collect();
-        assert!(pods.len() > 50, "{}", pods.len());
-        for pod in pods {
-            let created = Some(now - SignedDuration::from_secs(age));
-            let pod = Pod { is_unschedulable, created, ..(*pod).clone() };
-            engine.observe(now, Observation::Pod(Arc::new(pod)));
-        }
-    }
-    ready.into_values().for_each(|node| engine.observe(now, Observation::Node(node)));
-    let mut telling = Telling { before: engine.clone(), engine, now, told: Vec::new() };
-    let mut order = Vec::new();
-    for millis in (0..6_000).step_by(100) {
-        telling.told = told_first_by(&telling.engine.decide(telling.after(millis)));
-        order.extend(telling.told.first().map(|(_, node)| *node));
-        let told = telling.told.clone();
-        told.into_iter().for_each(|one| telling.hears(one, millis + 50));
-        telling.see(&nodes.iter().copied().collect(), millis + 60);
-    }
-    assert_eq!(order, [nodes[1], nodes[2], nodes[0]]);
 }
 
 /// Of thousands of pods fifty are told at a time.
