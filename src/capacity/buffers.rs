@@ -13,7 +13,7 @@ use super::scheduling::{Place, Refusal, Settings, Solution};
 use crate::model::buffer::{ACTIVE_CAPACITY, BufferCondition, BufferSource, BufferStatus, CapacityBuffer};
 use crate::model::condition::ConditionStatus;
 use crate::model::count::{agreeing, counted};
-use crate::model::name::{NodeName, ObjectKey, PoolName, Uid};
+use crate::model::name::{NodeName, ObjectKey, Uid};
 use crate::model::pod::{Owner, Pod, PodShape};
 use crate::model::quantity::Resources;
 use crate::model::symbol::Symbol;
@@ -171,7 +171,7 @@ impl Hosting {
         }
         for left in &solution.unschedulable {
             if let Some(buffer) = buffers.get(&left.pod) {
-                hosting.refused.entry(*buffer).or_insert_with(|| why(&left.reasons));
+                hosting.refused.entry(*buffer).or_insert_with(|| Refusal::tell(&left.reasons));
             }
         }
         hosting
@@ -225,25 +225,6 @@ impl Hosting {
         let all = own().count();
         (u32::try_from(existing).unwrap_or(u32::MAX), u32::try_from(all - existing).unwrap_or(u32::MAX))
     }
-}
-
-/// What each pool says, pools that say the same together.
-fn why(reasons: &[Refusal]) -> String {
-    let mut said: Vec<(&str, Vec<PoolName>)> = Vec::new();
-    for reason in reasons {
-        match said.iter_mut().find(|(message, _)| *message == reason.message) {
-            Some((_, pools)) => pools.extend(reason.pool),
-            None => said.push((&reason.message, reason.pool.into_iter().collect())),
-        }
-    }
-    let sentence = |(message, pools): &(&str, Vec<PoolName>)| match &pools[..] {
-        [] => (*message).to_owned(),
-        pools => {
-            let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
-            format!("{message} ({})", pools.join(", "))
-        }
-    };
-    said.iter().map(sentence).collect::<Vec<_>>().join("; ")
 }
 
 /// The status of `buffer` after it was looked up at `now`.

@@ -96,14 +96,15 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
     let Some(claim) = cluster.claim_of(node) else {
         return no("NotManaged", "node isn't managed: no NodeClaim belongs to it".into());
     };
-    if is_waiting(claim) {
+    // Its claim is taken for deleted in a round, and its node is not.
+    if is_waiting(claim) && node.deleted.is_none() {
         return no("BeingDisrupted", "node is already being disrupted: it waits for its replacement".into());
     }
     if claim.deleted.is_some()
         || node.deleted.is_some()
         || claim.conditions.is_true(ConditionType::InstanceTerminating)
     {
-        return no("Deleting", "node is deleting or marked for deletion".into());
+        return no("Deleting", leaving(round, node));
     }
     if !claim.conditions.is_true(ConditionType::Initialized) || !is_true(node, *label::INITIALIZED) {
         return no("NotInitialized", "node isn't initialized".into());
@@ -145,12 +146,26 @@ pub(crate) fn is_true(node: &Node, key: crate::model::symbol::Symbol) -> bool {
     node.labels.get(&key).is_some_and(|value| &**value == "true")
 }
 
+/// Why `node`, which goes, is still there.
+fn leaving(round: &Round, node: &Node) -> String {
+    let mut refusals = round.cluster.pods_of(node.name).filter_map(|pod| refusal_of_budgets(round, pod));
+    match refusals.next() {
+        Some(refusal) => format!("node is being drained, and {refusal}"),
+        None => "node is deleting or marked for deletion".into(),
+    }
+}
+
 /// Why `pod` does not let its node go.
 pub(super) fn refusal_of(round: &Round, pod: &Pod) -> Option<KeepReason> {
     if is_protected(pod, round.now) {
         let message = format!("pod has \"karpenter.sh/do-not-disrupt\" annotation (Pod={})", pod.key);
         return Some(KeepReason::new("PodDoNotDisrupt", message));
     }
+    refusal_of_budgets(round, pod)
+}
+
+/// Why it may not be evicted now.
+fn refusal_of_budgets(round: &Round, pod: &Pod) -> Option<KeepReason> {
     if round.cluster.budgets.is_empty() {
         return None;
     }

@@ -23,8 +23,8 @@ use crate::capacity::cluster::{Cluster, Touched};
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
     self, Beginning, Chain, Differences, Fit, Footing, Ground, Link, Mode, NewNode, OfferingKey, Place,
-    Planned, Relied, Request, Solution, Supply, To, Unschedulable, arrange, begin, go_on, moving_from,
-    moving_pods, provisionable_pods, usage_by_pool,
+    Planned, Refusal, Relied, Request, Solution, Supply, To, arrange, begin, go_on, moving_from, moving_pods,
+    provisionable_pods, usage_by_pool,
 };
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::hash::FastSet;
@@ -440,7 +440,7 @@ impl<'a> Round<'a> {
             runs || self.hosting.has_place(pod)
         };
         if let Some(left) = link.left.iter().find(|left| has_place(&left.pod)) {
-            return Err(no_place(&left.pod, &reasons_of(left)));
+            return Err(no_place(&left.pod, &Refusal::tell(&left.reasons)));
         }
         let is_going = |pod: &Pod| pod.node.is_none_or(|node| ground.is_going(node));
         for (pod, to) in &link.moved {
@@ -542,7 +542,7 @@ impl<'a> Round<'a> {
         let beginning = begin(ground, &Request { pods: &pods, ..*request });
         let going: FastSet<ObjectKey> = going.iter().map(|pod| pod.key).collect();
         let left = beginning.solution.unschedulable.iter().filter(|pod| going.contains(&pod.pod));
-        let homeless = left.map(|pod| (pod.pod, reasons_of(pod))).collect();
+        let homeless = left.map(|pod| (pod.pod, Refusal::tell(&pod.reasons))).collect();
         Begun { beginning, homeless }
     }
 
@@ -554,7 +554,7 @@ impl<'a> Round<'a> {
             // Of the others, those that run lose the place that they were about to get.
             let runs = || self.cluster.pods.get(&pod.pod).is_some_and(|pod| pod.node.is_some());
             if own.contains(&pod.pod) || self.hosting.has_place(&pod.pod) || runs() {
-                homeless.push((pod.pod, reasons_of(pod)));
+                homeless.push((pod.pod, Refusal::tell(&pod.reasons)));
             }
         }
         for (place, pods) in &solution.existing {
@@ -706,12 +706,6 @@ impl<'a> Round<'a> {
 
 fn nobody<T>() -> &'static BTreeSet<T> {
     const { &BTreeSet::new() }
-}
-
-/// Why `pod` has no place, for people.
-fn reasons_of(pod: &Unschedulable) -> String {
-    let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
-    why.join("; ")
 }
 
 /// `claim` as its launch would leave it.

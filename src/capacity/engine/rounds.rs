@@ -22,7 +22,7 @@ use crate::capacity::lifecycle;
 use crate::capacity::pool_status;
 use crate::capacity::provisioning;
 use crate::capacity::scheduling::{
-    self, Ground, Mode, NewNode, Place, Protection, Rejected, Request, Solution, Supply,
+    self, Ground, Mode, NewNode, Place, Protection, Refusal, Rejected, Request, Solution, Supply,
 };
 use crate::capacity::static_capacity;
 use crate::model::action::{Action, ClaimChange, Notice, Subject};
@@ -302,8 +302,8 @@ impl Engine {
         }
         solution.unschedulable.iter().for_each(|pod| self.plans.forget(&pod.pod));
         for pod in solution.unschedulable.iter().filter(|pod| waiting.contains(&pod.pod)) {
-            let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
-            steps.push(failed_scheduling(pod.pod, &why.join("; ")), "FailedScheduling", why.join("; "));
+            let why = Refusal::tell(&pod.reasons);
+            steps.push(failed_scheduling(pod.pod, &why), "FailedScheduling", why);
         }
         for (at, refusal) in &purchase.dropped {
             for pod in solution.new_nodes[*at].pods.iter().filter(|pod| waiting.contains(pod)) {
@@ -312,8 +312,8 @@ impl Engine {
             }
         }
         for pod in &rejected {
-            let why: Vec<&str> = pod.reasons.iter().map(|reason| reason.message.as_str()).collect();
-            steps.push(failed_scheduling(pod.pod, &why.join("; ")), "FailedScheduling", why.join("; "));
+            let why = Refusal::tell(&pod.reasons);
+            steps.push(failed_scheduling(pod.pod, &why), "FailedScheduling", why);
         }
         let until = now + (self.settings.batch.longest * 2).max(SignedDuration::from_secs(10));
         for (place, pods) in &solution.existing {

@@ -93,6 +93,27 @@ pub struct Refusal {
     pub message: String,
 }
 
+impl Refusal {
+    /// `its nodes carry taint gpu (gpu, ml); it may have no more nodes (web)`: pools that say the same together.
+    pub fn tell(reasons: &[Self]) -> String {
+        let mut said: Vec<(&str, Vec<PoolName>)> = Vec::new();
+        for reason in reasons {
+            match said.iter_mut().find(|(message, _)| *message == reason.message) {
+                Some((_, pools)) => pools.extend(reason.pool),
+                None => said.push((&reason.message, reason.pool.into_iter().collect())),
+            }
+        }
+        let sentence = |(message, pools): &(&str, Vec<PoolName>)| match &pools[..] {
+            [] => (*message).to_owned(),
+            pools => {
+                let pools: Vec<String> = pools.iter().map(ToString::to_string).collect();
+                format!("{message} ({})", pools.join(", "))
+            }
+        };
+        said.iter().map(sentence).collect::<Vec<_>>().join("; ")
+    }
+}
+
 /// Which rule of topology has no domain left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TopologyRule {
@@ -203,7 +224,7 @@ impl fmt::Display for Refused {
             Self::MinValues { key, wanted, found } => {
                 write!(out, "minValues of {key} is not met: {wanted} distinct values are wanted, {found} would be left")
             }
-            Self::NodesLimit => out.write_str("its limit of nodes is reached"),
+            Self::NodesLimit => out.write_str("it may have no more nodes"),
             Self::Limits => out.write_str("every instance type would exceed its limits"),
             Self::Reserved => {
                 out.write_str("waits for the next round: other nodes may still take the reserved capacity that it could use")

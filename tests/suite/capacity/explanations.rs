@@ -111,6 +111,17 @@ fn what_is_under_way_tells_since_when_and_what_takes_too_long_until_when() {
     let mut town = full(|_| ());
     town.change_claim("n", disrupted);
     assert_eq!(told(&town), says(["BeingDisrupted", "10:25:00Z", "10:35:00Z"]), "patience is ten minutes");
+
+    // Its replacement is ready, and it has begun to go.
+    let deleted = Some(at("2026-03-04T10:29:00Z"));
+    town.change_claim("n", |claim| claim.deleted = deleted);
+    town.change_node("n", |node| node.deleted = deleted);
+    assert_eq!(kept(&town, "n").message, "node is deleting or marked for deletion");
+    town.add_budget(pdb("web", "web", 0));
+    let kept = kept(&town, "n");
+    assert_eq!(kept.code, "Deleting");
+    let message = "node is being drained, and pdb prevents pod evictions (PodDisruptionBudget=[default/web])";
+    assert_eq!(kept.message, message);
 }
 
 #[test]
