@@ -21,7 +21,7 @@ use super::cluster::Cluster;
 use super::decision::Steps;
 use super::lifecycle::is_closed;
 use super::plans::Plans;
-use super::queue::{Queue, Turn};
+use super::queue::Queue;
 use super::scheduling::{Place, could_run};
 use crate::model::action::Action;
 use crate::model::claim::ConditionType;
@@ -478,27 +478,18 @@ impl Nominations {
     }
 
     /// Whose pods are to be told next. Whom kube-scheduler tries for the first time between being told and the opening forgets: so
-    /// first those whose pods it has tried, and then from those to which it comes last.
+    /// first those whose pods it has tried, and then those to which it comes last.
     pub fn put_in_order(&self, nodes: &mut VecDeque<NodeName>, cluster: &Cluster) {
-        nodes.make_contiguous().sort_by_cached_key(|node| self.first_turn(*node, cluster).map(Reverse));
+        let first = |node: &NodeName| {
+            waiting_at(*node, cluster).filter_map(|pod| self.queue.position_of(pod)).min().map(Reverse)
+        };
+        nodes.make_contiguous().sort_by_cached_key(first);
     }
 
-    /// When kube-scheduler comes to the first of those that wait at `node` and that it has yet to try.
-    fn first_turn(&self, node: NodeName, cluster: &Cluster) -> Option<Turn> {
-        waiting_at(node, cluster).filter_map(|pod| self.queue.turn_of(pod.uid)).min()
-    }
-
-    /// Whether kube-scheduler is about to try one of those that wait at `node`, for the first time.
-    pub fn is_about_to_try(&self, node: NodeName, cluster: &Cluster, now: Timestamp) -> bool {
-        let end = self.queue.end_of_next();
-        let comes_next = |turn: Turn| end.is_none_or(|end| turn < end);
-        self.queue.stalls_at().is_some_and(|stalls| now < stalls)
-            && self.first_turn(node, cluster).is_some_and(comes_next)
-    }
-
-    /// When nobody is waited for any more whom kube-scheduler is about to try.
-    pub fn stalls_at(&self) -> Option<Timestamp> {
-        self.queue.stalls_at()
+    /// Nodes of pods that kube-scheduler is about to try for the first time, and until when it counts as about to, if it tries nobody.
+    pub fn tried_next(&self, cluster: &Cluster, now: Timestamp) -> BTreeMap<NodeName, Timestamp> {
+        let next = self.queue.next(now);
+        next.filter_map(|(pod, until)| Some((cluster.expected_on(pod)?, until))).collect()
     }
 
     /// `nodes` open together, which takes the API server a while: last those with larger pods that kube-scheduler tries meanwhile. Whom
@@ -684,7 +675,7 @@ impl Nominations {
         }
     }
 
-    /// Takes over what a former process nominated; pods that count otherwise from now on. Who nominated is not written
+    /// Takes over what a former process nominated; pods that count otherwise from now on, as they are. Who nominated is not written
     /// anywhere, but those whom kube-scheduler puts out are still leaving that node.
     pub fn take_over(&mut self, cluster: &Cluster, now: Timestamp) -> Vec<Arc<Pod>> {
         if !self.is_wanted {
@@ -710,7 +701,7 @@ impl Nominations {
             };
             (pod.uid, told)
         }));
-        ours.into_iter().map(|(pod, _)| self.as_counted(pod, now)).collect()
+        ours.into_iter().map(|(pod, _)| pod).collect()
     }
 
     /// Whether the pod of this uid waits with a nomination from us, or has lost it.
@@ -723,7 +714,7 @@ impl Nominations {
         let was_told = self.told.remove(&pod.uid).is_some();
         let has_waited = self.tried.remove(&pod.uid).is_some();
         self.unheard.remove(&pod.key);
-        self.queue.forget(pod.uid, now);
+        self.queue.forget(pod, now);
         if pod.node.is_none() {
             return;
         }

@@ -5,8 +5,8 @@
 //! nodes open. Those that get ready meanwhile join the wave, within limits, or make the next one; the nodes of few pods wait for
 //! each other, and open in turns if pods of one could take the room of unlike ones on another. A node that comes alone is a wave of its own, and waits for two requests. A
 //! node that one of its pods has forgotten when its wave opens waits for another one, if it is a wave of many. Nodes of a crowd where nobody is told anything open when the others have: larger pods
-//! that are tried meanwhile would take their room. And nobody is told whom kube-scheduler is about to try for the first time
-//! (`queue.rs`): it is told afterwards.
+//! that are tried meanwhile would take their room. And a node of a pod that kube-scheduler is about to try for the first time joins no
+//! wave until it has, or for a while (`queue.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -45,6 +45,8 @@ const BOOT_USUAL: SignedDuration = SignedDuration::from_secs(30);
 const QUIET: SignedDuration = SignedDuration::from_secs(2);
 /// So much longer a wave of few pods waits for those that have just forgotten: they are told again within it.
 const LAST_BREATH: SignedDuration = SignedDuration::from_millis(500);
+/// So long a node waits in all because kube-scheduler is about to try some of its pods: of many pods one always comes next.
+const ASIDE_MOST: SignedDuration = SignedDuration::from_secs(5);
 /// No more nodes of few pods open one after the other.
 const TURNS_MOST: usize = 5;
 /// The last of them open together when the first was to open so long ago: a pod may never be bound, and more nodes may come.
@@ -55,6 +57,9 @@ const HELD_BACK: usize = 10;
 const LAST: SignedDuration = SignedDuration::from_secs(3);
 /// So long the next wave waits for nodes of the last that could not open.
 const OPENING_MOST: SignedDuration = SignedDuration::from_secs(5);
+
+/// Nodes that join no wave, and until when at the latest.
+type Aside = BTreeMap<NodeName, Timestamp>;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Openings {
@@ -74,8 +79,10 @@ pub(crate) struct Openings {
     last: BTreeMap<NodeName, Timestamp>,
     /// Those of them whose turn has come.
     admitted: BTreeSet<NodeName>,
-    /// When to look again whether those that wait may go on, if all of them wait for kube-scheduler to try their pods.
-    stalled: Option<Timestamp>,
+    /// Since when those of them were put aside of whose pods kube-scheduler was about to try some.
+    aside: BTreeMap<NodeName, Timestamp>,
+    /// When to look again, if all that wait are put aside.
+    look_again: Option<Timestamp>,
     /// When a wave was last under way.
     busy: Option<Timestamp>,
 }
@@ -142,7 +149,7 @@ impl Openings {
         self.admitted.remove(&node);
         if !self.waiting.contains(&node) {
             self.waiting.push_back(node);
-            self.stalled = None;
+            self.look_again = None;
         }
         false
     }
@@ -173,12 +180,14 @@ impl Openings {
             nominations.put_in_order(&mut self.waiting, cluster);
             Wave::begin(now)
         });
-        let due = self.step(&mut wave, nominations, plans, cluster, now);
+        let aside = self.put_aside(nominations, cluster, now);
+        let due = self.step(&mut wave, &aside, nominations, plans, cluster, now);
         self.wave = Some(wave).filter(|wave| !wave.nodes.is_empty());
         if was_busy || self.is_busy() {
             self.busy = Some(now);
         }
-        self.stalled = nominations.stalls_at().filter(|_| self.wave.is_none());
+        let are_all_aside = self.waiting.iter().all(|node| aside.contains_key(node));
+        self.look_again = aside.into_values().min().filter(|_| are_all_aside);
         if !self.is_busy() && due == Due::Nothing && !self.last.is_empty() {
             return self.due_last(cluster, now);
         }
@@ -206,9 +215,25 @@ impl Openings {
         self.busy.map_or(since, |busy| busy.max(since)) + LAST
     }
 
+    /// Those that wait and of whose pods kube-scheduler is about to try some, and until when they do if it tries nobody.
+    fn put_aside(&mut self, nominations: &Nominations, cluster: &Cluster, now: Timestamp) -> Aside {
+        self.aside.retain(|node, _| is_closed(*node, cluster));
+        let mut aside = nominations.tried_next(cluster, now);
+        aside.retain(|node, until| {
+            if !self.waiting.contains(node) || !is_closed(*node, cluster) {
+                return false;
+            }
+            let since = *self.aside.entry(*node).or_insert(now);
+            *until = (*until).min(since + ASIDE_MOST);
+            now < *until
+        });
+        aside
+    }
+
     fn step(
         &mut self,
         wave: &mut Wave,
+        aside: &Aside,
         nominations: &Nominations,
         plans: &Plans,
         cluster: &Cluster,
@@ -221,7 +246,7 @@ impl Openings {
         if are_few {
             wave.wait_for_tainted(cluster);
         }
-        let more = wave.gather(&mut self.waiting, nominations, cluster, now);
+        let more = wave.gather(&mut self.waiting, aside, nominations, cluster, now);
         if !more.is_empty() {
             (wave.joined, wave.until) = (now, now + QUIET);
             return Due::Tell(more);
@@ -233,7 +258,8 @@ impl Openings {
             (self.earlier, self.turns_since) = (BTreeSet::new(), None);
         }
         let is_late = self.turns_since.is_some_and(|since| now >= since + TURNS_TAKE_MOST);
-        let is_full = !self.waiting.is_empty() || !self.later.is_empty();
+        let do_others_wait = self.waiting.iter().any(|node| !aside.contains_key(node));
+        let is_full = do_others_wait || !self.later.is_empty();
         if !is_told || (!is_full && wave.gains_others(are_few, cluster, now)) {
             return Due::Nothing;
         }
@@ -249,6 +275,7 @@ impl Openings {
         match are_few {
             true if is_late => {}
             true => self.take_turns(wave, &mut nodes, nominations, cluster, now),
+            false if wave.nodes.len() == 1 && !do_others_wait => {}
             false => self.put_back(wave, &mut nodes, nominations, cluster),
         }
         match nodes.is_empty() {
@@ -316,9 +343,6 @@ impl Openings {
         cluster: &Cluster,
     ) {
         self.returned.retain(|node| is_closed(*node, cluster));
-        if wave.nodes.len() == 1 && self.waiting.is_empty() {
-            return;
-        }
         let goes_back = |node: &&NodeName| {
             !self.returned.contains(*node) && nominations.is_forgotten_by_some(**node, cluster)
         };
@@ -333,7 +357,7 @@ impl Openings {
     pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
         let Some(wave) = &self.wave else {
             let lulls = self.last.values().map(|since| self.lull_after(*since)).filter(|at| now < *at);
-            let waits = (!self.waiting.is_empty()).then(|| self.stalled.unwrap_or(now));
+            let waits = (!self.waiting.is_empty()).then(|| self.look_again.unwrap_or(now));
             return lulls.chain(waits).min();
         };
         if wave.is_open {
@@ -348,7 +372,7 @@ impl Openings {
             wave.calm,
             wave.until,
         ];
-        turns.into_iter().chain(late).filter(|at| now < *at).min()
+        turns.into_iter().chain(late).chain(self.look_again).filter(|at| now < *at).min()
     }
 
     /// Whether no node waits for anything here.
@@ -375,16 +399,17 @@ impl Wave {
     fn gather(
         &mut self,
         waiting: &mut VecDeque<NodeName>,
+        aside: &Aside,
         nominations: &Nominations,
         cluster: &Cluster,
         now: Timestamp,
     ) -> Vec<NodeName> {
-        let (mut more, mut later) = (Vec::new(), VecDeque::new());
+        let (mut more, mut passed) = (Vec::new(), VecDeque::new());
         while let Some(next) = waiting.front().copied()
             && now < self.full
         {
-            if nominations.is_about_to_try(next, cluster, now) {
-                later.extend(waiting.pop_front());
+            if aside.contains_key(&next) {
+                passed.extend(waiting.pop_front());
                 continue;
             }
             let told = self.pods + nominations.told_at(next, cluster).count();
@@ -399,8 +424,8 @@ impl Wave {
                 more.push(next);
             }
         }
-        later.append(waiting);
-        *waiting = later;
+        passed.append(waiting);
+        *waiting = passed;
         more
     }
 

@@ -91,7 +91,7 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// Whether somebody refuses, for whatever the pod asks for.
+    /// Whether a pool refuses what the pod asks for, room below its limits aside.
     pub fn is_refusal(&self) -> bool {
         !self.is_limit && self.code != NOT_REACHED
     }
@@ -124,7 +124,7 @@ impl Managed {
 /// Why the nodes of a pool that is to go are not what it wants.
 const RETIRED: &str = "PoolRetired";
 
-/// Why a pod waits that no pool refuses.
+/// Why a pod waits that some pool would take.
 const NOT_REACHED: &str = "NotReached";
 
 /// Nobody waits longer for a window of a budget.
@@ -482,7 +482,7 @@ fn wants_on_demand(pod: &Pod) -> bool {
 
 /// A pool would take it, and yet nothing that was done gave it a place.
 fn not_reached() -> Reason {
-    let message = "there is room for it on paper, and nothing that can be done leads there";
+    let message = "there is room for it on paper, and it did not get there";
     Reason { pool: None, code: NOT_REACHED, message: message.into(), is_limit: false }
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn admit(round: &Round, node: &Node, class: Class) -> Result<Candidat
     let Some(claim) = cluster.claim_of(node) else {
         return no("NotManaged", "node isn't managed: no NodeClaim belongs to it".into());
     };
-    // Its claim is taken for deleted in a round, and its node is not.
+    // A round takes the claims of nodes that wait for deleted ones; their nodes are deleted only once they really go.
     if is_waiting(claim) && node.deleted.is_none() {
         return no("BeingDisrupted", "node is already being disrupted: it waits for its replacement".into());
     }

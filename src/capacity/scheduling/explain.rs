@@ -94,7 +94,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// `its nodes carry taint gpu (gpu, ml); it may have no more nodes (web)`: pools that say the same together.
+    /// `its nodes carry taint gpu (gpu, ml); the pool may have no more nodes (web)`: pools that say the same together.
     pub fn tell(reasons: &[Self]) -> String {
         let mut said: Vec<(&str, Vec<PoolName>)> = Vec::new();
         for reason in reasons {
@@ -224,7 +224,7 @@ impl fmt::Display for Refused {
             Self::MinValues { key, wanted, found } => {
                 write!(out, "minValues of {key} is not met: {wanted} distinct values are wanted, {found} would be left")
             }
-            Self::NodesLimit => out.write_str("it may have no more nodes"),
+            Self::NodesLimit => out.write_str("the pool may have no more nodes"),
             Self::Limits => out.write_str("every instance type would exceed its limits"),
             Self::Reserved => {
                 out.write_str("waits for the next round: other nodes may still take the reserved capacity that it could use")

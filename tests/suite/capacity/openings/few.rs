@@ -44,6 +44,36 @@ fn nodes_of_few_pods_wait_for_each_other_for_as_long_as_a_wave_may() {
     assert_eq!(telling.opens(2_950), all, "nobody else comes");
 }
 
+/// They are told when kube-scheduler has tried them, and the others open with them.
+#[test]
+fn nodes_of_few_pods_wait_for_one_whose_pods_are_about_to_be_tried() {
+    let mut telling = Telling::of_few();
+    telling.make_alike();
+    let (mut all, coming) = (telling.nodes(), telling.coming());
+    let late = coming[0].name;
+    let pods: Vec<Pod> = telling.engine.cluster().guests_of(late).map(|pod| (**pod).clone()).collect();
+    let judge = |telling: &mut Telling, is_unschedulable: bool, millis: i64| {
+        for pod in &pods {
+            let pod = Pod { is_unschedulable, ..pod.clone() };
+            telling.engine.observe(telling.after(millis), Observation::Pod(Arc::new(pod)));
+        }
+    };
+    judge(&mut telling, false, 5);
+    for node in &coming {
+        telling.gets_ready(node, 10);
+        all.insert(node.name);
+    }
+    assert!(!telling.nodes().contains(&late), "its pods are told later");
+    telling.told.clone().into_iter().for_each(|one| telling.hears(one, 20));
+    for millis in [20, 300, 1_000, 1_900] {
+        assert_eq!(telling.opens_at(millis), BTreeSet::new(), "{millis} ms");
+    }
+    judge(&mut telling, true, 1_950);
+    telling.told.extend(told_by(&telling.engine.decide(telling.after(1_950))));
+    telling.remember(late, 1_960);
+    assert_eq!(telling.opens_at(2_300), all);
+}
+
 /// The node controller looks every five seconds which nodes are ready.
 #[test]
 fn nodes_of_few_pods_wait_for_one_that_is_ready_and_still_tainted() {

@@ -1,13 +1,14 @@
 //! Whom kube-scheduler tries for the first time while its node is about to open forgets what it was told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
 use provisor::model::name::{NodeName, ObjectKey};
 use provisor::model::node::Node;
 use provisor::model::observation::Observation;
-use provisor::model::pod::Pod;
+use provisor::model::pod::{Pod, PodShape};
 use provisor::simulator::workload::{Workload, WorkloadKind};
 use provisor::simulator::world::{Habits, World};
 
@@ -70,10 +71,10 @@ fn three(known: [Known; 3]) -> (Telling, [NodeName; 3]) {
 }
 
 impl Telling {
-    /// Nodes whose pods are told from now on until `until` milliseconds, in this order; they hear of it, and the nodes open.
-    fn told_until(&mut self, millis: std::ops::Range<i64>) -> Vec<NodeName> {
+    /// Nodes whose pods are told in `span`, in milliseconds, in this order; they hear of it, and the nodes open.
+    fn told_in(&mut self, span: Range<i64>) -> Vec<NodeName> {
         let mut order = Vec::new();
-        for millis in millis.step_by(100) {
+        for millis in span.step_by(100) {
             self.told = told_first_by(&self.engine.decide(self.after(millis)));
             order.extend(self.nodes());
             let told = self.told.clone();
@@ -94,9 +95,9 @@ impl Telling {
 #[test]
 fn the_first_wave_is_of_pods_that_were_tried_and_the_next_of_those_that_are_tried_last() {
     let (mut telling, nodes) = three([Known { age: 60, ..UNTRIED }, TRIED, Known { age: 40, ..UNTRIED }]);
-    assert_eq!(telling.told_until(0..6_000), [nodes[1], nodes[2], nodes[0]]);
+    assert_eq!(telling.told_in(0..6_000), [nodes[1], nodes[2], nodes[0]]);
     let (mut telling, nodes) = three([Known { age: 40, ..UNTRIED }, TRIED, Known { age: 60, ..UNTRIED }]);
-    assert_eq!(telling.told_until(0..6_000), [nodes[1], nodes[0], nodes[2]]);
+    assert_eq!(telling.told_in(0..6_000), [nodes[1], nodes[0], nodes[2]]);
 }
 
 /// The API server says in whole seconds when they were made.
@@ -105,29 +106,65 @@ fn of_pods_that_were_made_in_one_second_those_that_were_seen_first_are_tried_fir
     for (seen, order) in [([20, 0, 700], [1, 2, 0]), ([700, 0, 20], [1, 0, 2])] {
         let known = |index: usize| Known { seen: seen[index], ..UNTRIED };
         let (mut telling, nodes) = three([known(0), TRIED, known(2)]);
-        assert_eq!(telling.told_until(0..6_000), order.map(|index: usize| nodes[index]));
+        assert_eq!(telling.told_in(0..6_000), order.map(|index: usize| nodes[index]));
     }
 }
 
 #[test]
 fn pods_that_are_tried_next_are_told_afterwards() {
     let (mut telling, nodes) = three([UNTRIED, TRIED, TRIED]);
-    assert_eq!(telling.told_until(0..1_000), [nodes[1], nodes[2]]);
+    assert_eq!(telling.told_in(0..1_000), [nodes[1], nodes[2]]);
     let pods: Vec<ObjectKey> = telling.engine.cluster().guests_of(nodes[0]).map(|pod| pod.key).collect();
     let mut through = telling.clone();
     pods.iter().for_each(|pod| through.is_tried(*pod, 1_000));
-    assert_eq!(through.told_until(1_000..1_100), [nodes[0]], "all were tried");
+    assert_eq!(through.told_in(1_000..1_100), [nodes[0]], "all were tried");
 
-    // As long as it goes from one to the next.
-    for (index, pod) in pods.iter().take(6).enumerate() {
-        let millis = 1_000 * (index as i64 + 1);
+    // Not while it goes from one to the next, and not for ever.
+    for (index, pod) in pods.iter().take(8).enumerate() {
+        let millis = 500 * (index as i64 + 2);
         telling.is_tried(*pod, millis);
-        assert_eq!(telling.told_until(millis..millis + 1_000), [], "{millis} ms");
+        assert_eq!(telling.told_in(millis..millis + 500), [], "{millis} ms");
     }
-    let wake = telling.engine.decide(telling.after(7_000)).wake_at.expect("nobody is waited for for ever");
-    assert!(telling.after(7_000) < wake && wake <= telling.after(8_000), "{wake}");
-    assert_eq!(telling.told_until(7_000..8_000), []);
-    assert_eq!(telling.told_until(8_000..8_100), [nodes[0]]);
+    assert_eq!(telling.told_in(5_000..5_100), [nodes[0]]);
+}
+
+#[test]
+fn nobody_is_waited_for_whom_kube_scheduler_does_not_try_for_two_seconds() {
+    let (mut telling, nodes) = three([UNTRIED, TRIED, TRIED]);
+    let pods: Vec<ObjectKey> = telling.engine.cluster().guests_of(nodes[0]).map(|pod| pod.key).collect();
+    assert_eq!(telling.told_in(0..1_000), [nodes[1], nodes[2]]);
+    telling.is_tried(pods[0], 1_000);
+    assert_eq!(telling.told_in(1_000..2_500), []);
+    // It did not do that.
+    let deleted = Some(telling.after(2_500));
+    let going = Pod { deleted, ..telling.pod(pods[1]) };
+    telling.engine.observe(telling.after(2_500), Observation::Pod(Arc::new(going)));
+    telling.engine.observe(telling.after(2_500), Observation::PodGone(pods[2]));
+    let wake = telling.engine.decide(telling.after(2_500)).wake_at.expect("it is looked at again");
+    assert!(telling.after(2_500) < wake && wake <= telling.after(3_000), "{wake}");
+    assert_eq!(telling.told_in(2_500..3_000), []);
+    assert_eq!(telling.told_in(3_000..3_100), [nodes[0]]);
+}
+
+#[test]
+fn each_scheduler_tries_its_own() {
+    let (mut telling, nodes) = three([UNTRIED, TRIED, Known { age: 60, ..TRIED }]);
+    let others: Vec<Arc<Pod>> = telling.engine.cluster().guests_of(nodes[2]).cloned().collect();
+    for pod in others {
+        let shape = PodShape { scheduler_name: "other".into(), ..(*pod.shape).clone() };
+        let pod = Pod { shape: Arc::new(shape), is_unschedulable: false, ..(*pod).clone() };
+        telling.engine.observe(telling.now, Observation::Pod(Arc::new(pod)));
+    }
+    let pods: Vec<ObjectKey> = telling.engine.cluster().guests_of(nodes[0]).map(|pod| pod.key).collect();
+    let mut told = Vec::new();
+    for (index, pod) in pods.iter().take(6).enumerate() {
+        let millis = 500 * index as i64;
+        telling.is_tried(*pod, millis);
+        told.push(telling.told_in(millis..millis + 500));
+    }
+    assert_eq!(told[0], [nodes[1]]);
+    assert_eq!(told[1..4].concat(), [], "both may be about to");
+    assert_eq!(told[4..].concat(), [nodes[2]], "the other one does nothing");
 }
 
 /// Sixteen are about as many as it tries while some are told.
@@ -139,7 +176,7 @@ fn pods_that_are_not_tried_soon_are_told_before() {
     for (index, pod) in next.iter().take(10).enumerate() {
         let millis = 500 * index as i64;
         telling.is_tried(*pod, millis);
-        told.extend(telling.told_until(millis..millis + 500));
+        told.extend(telling.told_in(millis..millis + 500));
     }
     assert_eq!(told, [nodes[1], nodes[2]]);
 }
@@ -151,10 +188,9 @@ fn the_most_important_pods_are_tried_first() {
     let important: Vec<Arc<Pod>> = telling.engine.cluster().guests_of(nodes[2]).cloned().collect();
     for pod in important {
         telling.is_tried(pod.key, 0);
-        let mut shape = (*pod.shape).clone();
-        shape.priority = 100;
+        let shape = PodShape { priority: 100, ..(*pod.shape).clone() };
         let pod = Pod { shape: Arc::new(shape), is_unschedulable: false, ..(*pod).clone() };
         telling.engine.observe(telling.now, Observation::Pod(Arc::new(pod)));
     }
-    assert_eq!(telling.told_until(0..6_000), [nodes[1], nodes[0], nodes[2]]);
+    assert_eq!(telling.told_in(0..6_000), [nodes[1], nodes[0], nodes[2]]);
 }
