@@ -194,3 +194,25 @@ fn the_most_important_pods_are_tried_first() {
     }
     assert_eq!(telling.told_in(0..6_000), [nodes[1], nodes[0], nodes[2]]);
 }
+
+/// Nobody else opens, so nobody is tried for another.
+#[test]
+fn the_last_node_of_many_pods_opens_although_one_has_forgotten_it() {
+    let (mut telling, _) = three([TRIED; 3]);
+    let (mut opened, mut millis) = (0, 0);
+    let last = loop {
+        telling.told = told_first_by(&telling.engine.decide(telling.after(millis)));
+        opened += telling.nodes().len();
+        if opened == 3 {
+            break telling.told[0].1;
+        }
+        telling.told.clone().into_iter().for_each(|one| telling.hears(one, millis + 50));
+        let all: BTreeSet<NodeName> = telling.engine.cluster().nodes.keys().copied().collect();
+        telling.see(&all, millis + 60);
+        millis += 100;
+    };
+    telling.remember(last, millis + 2_950);
+    telling.forget(last, millis + 2_960);
+    assert_eq!(telling.opens_at(millis + 2_990), BTreeSet::new(), "they may know again");
+    assert_eq!(telling.opens_at(millis + 3_000), [last].into());
+}
