@@ -378,6 +378,7 @@ impl Played {
         let (surplus, retired): (Vec<_>, Vec<_>) = nodes.names.retired.iter().partition(is_static);
         let rolling = by_pool(&mut nodes.names.drifted.iter().chain(stuck).chain(retired));
         let surplus = by_pool(&mut surplus.into_iter());
+        let with_stuck: BTreeSet<&str> = nodes.stuck.iter().filter_map(|node| node.pool.as_deref()).collect();
         let start = self.arriving.now();
         let mut ends = start;
         let mut pools: Vec<PoolRoll> = Vec::new();
@@ -392,13 +393,14 @@ impl Played {
                 from: from.to_string(),
                 until: until.to_string(),
             };
+            let is_stuck = with_stuck.contains(pool.as_str());
             pools.push(PoolRoll {
                 pool: pool.to_string(),
                 reason: if self.leaving.contains(&pool) { "retired" } else { "drifted" }.into(),
                 nodes,
                 at_once,
-                waves: (table.left == 0).then_some(table.waves.len()),
-                ends: table.end().map(|end| end.to_string()),
+                waves: (table.left == 0 && !is_stuck).then_some(table.waves.len()),
+                ends: table.end().filter(|_| !is_stuck).map(|end| end.to_string()),
                 pauses: table.pauses.iter().map(pause).collect(),
             });
         }
