@@ -222,6 +222,33 @@ fn a_proposal_does_not_choose_its_own_demand() {
     assert_eq!(review["diagnostics"][0]["code"], "DemandChanges");
 }
 
+/// Whoever comes after it is not blamed, nor whoever mends it.
+#[test]
+fn a_proposal_that_breaks_the_simulation_is_not_valid() {
+    let many = WEB.replace("replicas: 4", "replicas: many");
+    for (file, broken, whole) in [
+        ("web.yaml", None, WEB),
+        ("web.yaml", Some(many.as_str()), WEB),
+        ("simulation.toml", Some("environment = 3\n"), SCRIPT),
+    ] {
+        let mut proposal = fleet();
+        proposal.commit(&[(file, broken)]);
+        let output = proposal.review("--base HEAD~1");
+        assert_eq!(output.status.code(), Some(2), "{file}: {}", said(&output));
+        assert!(said(&output).contains(file), "{}", said(&output));
+        proposal.git(&["branch", "broken"]);
+        proposal.commit(&[("environments/prod.toml", Some(&format!("# A remark.\n{PROD}")))]);
+        let is_told = |proposal: &Proposal| {
+            let review = proposal.json("--base broken", 0);
+            assert_eq!(review["diagnostics"][0]["code"], "DemandNotValid", "{file}");
+            assert!(review["diagnostics"][0]["message"].as_str().unwrap().len() > 80, "it says why");
+        };
+        is_told(&proposal);
+        proposal.commit(&[(file, Some(whole))]);
+        is_told(&proposal);
+    }
+}
+
 #[test]
 fn a_proposal_does_not_bring_the_first_demand_either() {
     let two = format!("{PROD}[pools.more]\nstrategy = \"on-demand\"\n");

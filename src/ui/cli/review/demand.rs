@@ -25,7 +25,7 @@ use crate::simulator::stage::Stage;
 use crate::simulator::workload::{Workload, WorkloadKind};
 use crate::ui::cli::plan::Picture;
 use crate::ui::console::Console;
-use crate::ui::exit::Failure;
+use crate::ui::exit::{Exit, Failure};
 use crate::ui::play::{price_notice, script_of};
 use crate::ui::script::{self, SCRIPT};
 
@@ -104,19 +104,45 @@ pub fn source(
             let message = "simulation.toml comes with the proposal and is not played: reviews play it once it is merged";
             remarks.push(note("DemandIsNew", message));
         }
-        return Ok(Source {
-            played: Played::Nothing,
-            sentence:
-                "No snapshot was given and the base has no simulation.toml: only objects are compared, nothing was played."
-                    .into(),
-            data_as_of: None,
-            remarks,
-            prices: None,
-        });
+        let sentence = "No snapshot was given and the base has no simulation.toml: only objects are compared, nothing was played.";
+        return Ok(unplayed(sentence, remarks));
     }
     let only = (args.env != "all").then_some(args.env.as_str());
-    let script = script_of(base, only)?.script;
-    of_script(args, &script, base, remarks)
+    let (script, objects) = match scripted(base, only) {
+        Ok(scripted) => scripted,
+        // The proposal is not blamed for it, least of all one that mends it.
+        Err(failure) if failure.exit == Exit::Input => {
+            let why = failure.diagnostics.iter().map(|mistake| mistake.message.clone());
+            let why: Vec<String> = Some(failure.message.clone()).into_iter().chain(why).collect();
+            let why: Vec<String> = why.into_iter().filter(|text| !text.is_empty()).collect();
+            let message =
+                format!("the simulation of the base is not valid, and is not played: {}", why.join("; "));
+            let sentence = "No snapshot was given and the base's simulation is not valid: only objects are compared, nothing was played.";
+            return Ok(unplayed(sentence, vec![note("DemandNotValid", &message)]));
+        }
+        Err(failure) => return Err(failure),
+    };
+    if head.files.contains_key(SCRIPT) {
+        scripted(head, None)?;
+    }
+    of_script(args, &script, objects, remarks)
+}
+
+fn unplayed(sentence: &str, remarks: Vec<Remark>) -> Source {
+    Source { played: Played::Nothing, sentence: sentence.into(), data_as_of: None, remarks, prices: None }
+}
+
+/// The script, and what its manifests hold.
+fn scripted(repository: &Repository, only: Option<&str>) -> Result<(Script, Vec<Object>), Failure> {
+    let script = script_of(repository, only)?.script;
+    let mut objects = Vec::new();
+    for path in &script.workloads {
+        let text = script::workload(repository, path)?;
+        let read = api::snapshot::read(&text, path)
+            .map_err(|error| Failure::input(error.to_string()).help(script::MANIFESTS))?;
+        objects.extend(read.objects);
+    }
+    Ok((script, objects))
 }
 
 fn note(code: &str, message: &str) -> Remark {
@@ -126,7 +152,7 @@ fn note(code: &str, message: &str) -> Remark {
 fn of_script(
     args: &Args,
     script: &Script,
-    repository: &Repository,
+    manifests: Vec<Object>,
     remarks: Vec<Remark>,
 ) -> Result<Source, Failure> {
     let catalog = args.catalog.open(|| Some(script.region.clone()))?;
@@ -135,25 +161,20 @@ fn of_script(
     let (mut workloads, mut objects) = (Vec::new(), Vec::new());
     let peaks = peaks(script);
     let mut said: Vec<(u32, String)> = Vec::new();
-    for path in &script.workloads {
-        let text = script::workload(repository, path)?;
-        let read = api::snapshot::read(&text, path)
-            .map_err(|error| Failure::input(error.to_string()).help(script::MANIFESTS))?;
-        for object in read.objects {
-            match object {
-                Object::Workload(workload) => {
-                    let pods = peaks.get(&workload.key).copied().unwrap_or(0).max(workload.pods);
-                    if pods > 0 {
-                        said.push((pods, workload.key.to_string()));
-                    }
-                    // At its peak all of it runs at once, and a Job as long as anything else.
-                    let kind = WorkloadKind::Deployment;
-                    workloads.push(Workload::new(workload.key, kind, workload.shape, pods));
+    for object in manifests {
+        match object {
+            Object::Workload(workload) => {
+                let pods = peaks.get(&workload.key).copied().unwrap_or(0).max(workload.pods);
+                if pods > 0 {
+                    said.push((pods, workload.key.to_string()));
                 }
-                // Pods of a controller are made from the controller, as often as they are needed.
-                Object::Pod(pod) if pod.controller().is_some() => {}
-                other => objects.extend(other.into_observation()),
+                // At its peak all of it runs at once, and a Job as long as anything else.
+                let kind = WorkloadKind::Deployment;
+                workloads.push(Workload::new(workload.key, kind, workload.shape, pods));
             }
+            // Pods of a controller are made from the controller, as often as they are needed.
+            Object::Pod(pod) if pod.controller().is_some() => {}
+            other => objects.extend(other.into_observation()),
         }
     }
     said.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
