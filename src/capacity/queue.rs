@@ -13,7 +13,7 @@ use crate::model::pod::Pod;
 use crate::model::symbol::Symbol;
 
 /// So many come next: about as many as kube-scheduler looks at while pods are told and their nodes open, because each of them that it
-/// finds no place for takes it 60 to 100 ms. With 16 and with 50 equally few pods were bound elsewhere than planned (performance.md).
+/// finds no place for takes it 60 to 100 ms. With 16 and with 50 about as few pods were bound elsewhere than planned (performance.md).
 const NEXT: usize = 16;
 /// If none was looked at for so long, the scheduler has something else to do, and nobody comes next.
 const STALL: SignedDuration = SignedDuration::from_secs(2);

@@ -112,9 +112,9 @@ pub fn source(
         Ok(scripted) => scripted,
         // The proposal is not blamed for it, least of all one that mends it.
         Err(failure) if failure.exit == Exit::Input => {
-            let why = failure.diagnostics.iter().map(|mistake| mistake.message.clone());
-            let why: Vec<String> = Some(failure.message.clone()).into_iter().chain(why).collect();
-            let why: Vec<String> = why.into_iter().filter(|text| !text.is_empty()).collect();
+            let mistakes = failure.diagnostics.iter().map(|mistake| mistake.message.as_str());
+            let why = Some(failure.message.as_str()).into_iter().chain(mistakes);
+            let why: Vec<&str> = why.filter(|text| !text.is_empty()).collect();
             let message =
                 format!("the simulation of the base is not valid, and is not played: {}", why.join("; "));
             let sentence = "No snapshot was given and the base's simulation is not valid: only objects are compared, nothing was played.";

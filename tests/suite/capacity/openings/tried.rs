@@ -85,6 +85,15 @@ impl Telling {
         order
     }
 
+    /// Those that are told in each half second from `millis` on, while kube-scheduler tries one of `pods` in each.
+    fn told_while_tried(&mut self, pods: &[ObjectKey], millis: i64) -> Vec<Vec<NodeName>> {
+        let told = pods.iter().zip((millis..).step_by(500)).map(|(pod, millis)| {
+            self.is_tried(*pod, millis);
+            self.told_in(millis..millis + 500)
+        });
+        told.collect()
+    }
+
     /// kube-scheduler finds no place for the pod.
     fn is_tried(&mut self, pod: ObjectKey, millis: i64) {
         let pod = Pod { is_unschedulable: true, ..self.pod(pod) };
@@ -120,11 +129,7 @@ fn pods_that_are_tried_next_are_told_afterwards() {
     assert_eq!(through.told_in(1_000..1_100), [nodes[0]], "all were tried");
 
     // Not while it goes from one to the next, and not for ever.
-    for (index, pod) in pods.iter().take(8).enumerate() {
-        let millis = 500 * (index as i64 + 2);
-        telling.is_tried(*pod, millis);
-        assert_eq!(telling.told_in(millis..millis + 500), [], "{millis} ms");
-    }
+    assert_eq!(telling.told_while_tried(&pods[..8], 1_000).concat(), []);
     assert_eq!(telling.told_in(5_000..5_100), [nodes[0]]);
 }
 
@@ -156,12 +161,7 @@ fn each_scheduler_tries_its_own() {
         telling.engine.observe(telling.now, Observation::Pod(Arc::new(pod)));
     }
     let pods: Vec<ObjectKey> = telling.engine.cluster().guests_of(nodes[0]).map(|pod| pod.key).collect();
-    let mut told = Vec::new();
-    for (index, pod) in pods.iter().take(6).enumerate() {
-        let millis = 500 * index as i64;
-        telling.is_tried(*pod, millis);
-        told.push(telling.told_in(millis..millis + 500));
-    }
+    let told = telling.told_while_tried(&pods[..6], 0);
     assert_eq!(told[0], [nodes[1]]);
     assert_eq!(told[1..4].concat(), [], "both may be about to");
     assert_eq!(told[4..].concat(), [nodes[2]], "the other one does nothing");
@@ -172,13 +172,7 @@ fn each_scheduler_tries_its_own() {
 fn pods_that_are_not_tried_soon_are_told_before() {
     let (mut telling, nodes) = three([Known { age: 60, ..UNTRIED }, TRIED, Known { age: 40, ..UNTRIED }]);
     let next: Vec<ObjectKey> = telling.engine.cluster().guests_of(nodes[0]).map(|pod| pod.key).collect();
-    let mut told = Vec::new();
-    for (index, pod) in next.iter().take(10).enumerate() {
-        let millis = 500 * index as i64;
-        telling.is_tried(*pod, millis);
-        told.extend(telling.told_in(millis..millis + 500));
-    }
-    assert_eq!(told, [nodes[1], nodes[2]]);
+    assert_eq!(telling.told_while_tried(&next[..10], 0).concat(), [nodes[1], nodes[2]]);
 }
 
 #[test]
