@@ -125,6 +125,7 @@ pub struct Console {
     out_color: bool,
     err_color: bool,
     err_is_terminal: bool,
+    is_of_real_machines: bool,
 }
 
 impl Console {
@@ -147,7 +148,18 @@ impl Console {
             out_color: colored(io::stdout().is_terminal()) && output == Output::Text,
             err_color: colored(err_is_terminal) && output == Output::Text,
             err_is_terminal,
+            is_of_real_machines: false,
         }
+    }
+
+    /// The same streams, for what is told of machines that cost money.
+    pub fn of_real_machines(self) -> Self {
+        Self { is_of_real_machines: true, ..self }
+    }
+
+    /// Whether the machines of which is told exist in memory only.
+    pub fn is_simulated(&self) -> bool {
+        !self.is_of_real_machines
     }
 
     pub fn is_json(&self) -> bool {

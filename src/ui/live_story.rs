@@ -37,14 +37,12 @@ impl Consent {
 /// Prints decisions as they are made.
 pub struct LiveStory<'c> {
     console: &'c Console,
-    /// The machines are.
-    is_simulated: bool,
     consent: Consent,
 }
 
 impl<'c> LiveStory<'c> {
-    pub fn new(console: &'c Console, is_simulated: bool, consent: Consent) -> Self {
-        Self { console, is_simulated, consent }
+    pub fn new(console: &'c Console, consent: Consent) -> Self {
+        Self { console, consent }
     }
 
     pub fn tell(&self, report: &Report) -> Result<(), Failure> {
@@ -109,8 +107,7 @@ impl<'c> LiveStory<'c> {
         message: &str,
     ) -> Result<(), Failure> {
         if self.console.is_json() {
-            let event = LineDocument::event(at, kind, subject.to_owned(), message.to_owned());
-            return LineDocument { simulated: self.is_simulated, ..event }.tell(self.console);
+            return LineDocument::event(at, kind, subject.to_owned(), message.to_owned()).tell(self.console);
         }
         let word = self.console.paint(tone, &format!("{word:<10}"));
         let about = if subject.is_empty() { String::new() } else { format!("{subject}: ") };

@@ -117,21 +117,22 @@ impl Emulator {
             .send()
             .await
             .expect("a security group");
-        let amd64 = cloud.image("al2023-amd64", ArchitectureValues::X8664).await;
-        let arm64 = cloud.image("al2023-arm64", ArchitectureValues::Arm64).await;
-        let folder = format!("/aws/service/eks/optimized-ami/{version}/amazon-linux-2023");
-        cloud
-            .control(
-                "parameters",
-                json!({
-                    format!("{folder}/x86_64/standard/recommended/image_id"): amd64,
-                    format!("{folder}/arm64/standard/recommended/image_id"): arm64,
-                }),
-            )
-            .await;
+        cloud.offer_images(version).await;
         cloud
             .raw("iam", &[("Action", "CreateRole"), ("RoleName", role), ("AssumeRolePolicyDocument", "{}")])
             .await;
+    }
+
+    /// What Amazon has for everybody: images of AL2023 for a version of Kubernetes.
+    pub async fn offer_images(&self, version: &str) {
+        let amd64 = self.image("al2023-amd64", ArchitectureValues::X8664).await;
+        let arm64 = self.image("al2023-arm64", ArchitectureValues::Arm64).await;
+        let folder = format!("/aws/service/eks/optimized-ami/{version}/amazon-linux-2023");
+        let named = json!({
+            format!("{folder}/x86_64/standard/recommended/image_id"): amd64,
+            format!("{folder}/arm64/standard/recommended/image_id"): arm64,
+        });
+        self.control("parameters", named).await;
     }
 
     pub async fn image(&self, name: &str, arch: ArchitectureValues) -> String {

@@ -30,6 +30,7 @@ mod userdata;
 mod kubelets;
 mod region;
 mod belongings;
+mod guide;
 mod commit;
 mod scarcity;
 mod families;

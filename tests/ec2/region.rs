@@ -11,7 +11,7 @@ use super::emulator::{Emulator, QUEUE, REGION, tag, tagged};
 use super::kubelets::{Kubelets, endpoint_of};
 use crate::bench::{Bench, Running, text};
 use crate::deploy::{AWS, rendered};
-use crate::plane::AUDITED;
+use crate::plane::{AUDITED, Plane};
 
 /// A launch template as Karpenter names them.
 const KARPENTERS: &str = "karpenter.k8s.aws/1234567890";
@@ -19,7 +19,7 @@ const KARPENTERS: &str = "karpenter.k8s.aws/1234567890";
 pub const CLUSTER: &str = "east";
 
 /// Enough to choose from.
-const FAMILIES: &str = "m5,m6i,m6g,c5,c6i,c6g,r5,r6i";
+pub const FAMILIES: &str = "m5,m6i,m6g,c5,c6i,c6g,r5,r6i";
 
 /// What is somebody else's in the account, as it was when it was made.
 pub struct Others {
@@ -70,8 +70,7 @@ impl Region {
             .build()
             .expect("a runtime");
         let bench = Bench::with_rights(environment, rendered(&AWS));
-        let version = bench.plane.api.get("/version").expect("a version");
-        let version = format!("{}.{}", text(&version, "/major"), text(&version, "/minor"));
+        let version = version_of(&bench.plane);
         let (cloud, queue) = runtime.block_on(async {
             let cloud = Emulator::selling(FAMILIES).await;
             let role = format!("KarpenterNodeRole-{CLUSTER}");
@@ -370,6 +369,12 @@ impl Region {
             .filter(|call| call["action"] == "TerminateInstances" && call.to_string().contains(instance));
         ends.next().and_then(|call| call["at"].as_f64())
     }
+}
+
+/// That of Kubernetes, such as `1.36`.
+pub fn version_of(plane: &Plane) -> String {
+    let version = plane.api.get("/version").expect("a version");
+    format!("{}.{}", text(&version, "/major"), text(&version, "/minor"))
 }
 
 fn specification(kind: ResourceType, tags: &[(&str, &str)]) -> TagSpecification {

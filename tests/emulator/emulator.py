@@ -14,6 +14,8 @@ Everything that is not about a fault goes through to moto unchanged. Control, as
     POST /_emulator/delays        {"running": 0.5, "terminated": 0.5, "visible": 0.5}   seconds until a machine gets there;
                                   "answered": until who buys is told, "listed": until the price list answers
     POST /_emulator/parameters    {"/aws/service/...": "ami-..."}   adds public parameters of Systems Manager
+    POST /_emulator/cluster       {"name": "shop", "endpoint": "https://...", "group": "sg-..."}   where the API server of a
+                                  cluster of EKS is, and the security group that EKS made for it
     GET  /_emulator/calls         [{"who", "service", "action", "parameters", "at"}, ...] in the order of arrival: `who`
                                   is an access key, `at` in seconds since 1970
     GET  /_emulator/instances     [{"id", "type", "zone", "state", "tags", "user_data", "lifecycle", "token"}, ...] of all
@@ -41,6 +43,7 @@ os.environ.setdefault("MOTO_EC2_LOAD_DEFAULT_AMIS", "false")
 
 from moto.ec2.models import ec2_backends  # noqa: E402
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES  # noqa: E402
+from moto.eks.models import eks_backends  # noqa: E402
 from moto.iam.models import ManagedPolicy  # noqa: E402
 from moto.moto_server.werkzeug_app import (  # noqa: E402
     DomainDispatcherApplication,
@@ -430,6 +433,12 @@ class Emulator:
                 self.delays, answer = said, {}
             elif name == "parameters":
                 self.parameters.update(said)
+                answer = {}
+            elif name == "cluster":
+                clusters = [each.clusters.get(said["name"]) for each in eks_backends[ACCOUNT].values()]
+                for cluster in filter(None, clusters):
+                    cluster.endpoint = said["endpoint"]
+                    cluster.resources_vpc_config["clusterSecurityGroupId"] = said["group"]
                 answer = {}
             else:
                 return "404 NOT FOUND", "text/plain", f"{method} {name} is not known here"

@@ -174,8 +174,9 @@ impl LineDocument {
     }
 
     /// Writes it to stdout.
-    pub fn tell(&self, console: &Console) -> Result<(), Failure> {
-        console.json_text(&format!("{}\n", json!(self)))
+    pub fn tell(self, console: &Console) -> Result<(), Failure> {
+        let line = Self { simulated: console.is_simulated(), ..self };
+        console.json_text(&format!("{}\n", json!(line)))
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod chart;
 mod conform;
-mod eks;
 mod image;
 mod kinds;
 mod pipelines;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -111,7 +111,7 @@ impl Bench {
     /// Decides again what was recorded, and says what came of it; every decision has to be the same.
     #[track_caller]
     pub fn replay(&self) -> Value {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_provisor"))
+        let output = Command::new(env!("CARGO_BIN_EXE_provisor"))
             .args(["replay", "--output", "json"])
             .arg(self.recording())
             .output()
@@ -129,7 +129,6 @@ impl Bench {
         let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
         let count = self.started.fetch_add(1, Ordering::Relaxed);
         let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
-        let file = File::options().create(true).append(true).open(&log).expect("a log");
         command
             .args(["run", "--env", "dev", "--namespace", HOME, "--interval", "10s", "--kubeconfig"])
             .arg(&self.kubeconfigs[replica])
@@ -138,11 +137,8 @@ impl Bench {
             .args(more)
             .env("XDG_CACHE_HOME", self.fleet.cache())
             .env_remove("AWS_REGION")
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stderr(file.try_clone().expect("a log"))
-            .stdout(file);
-        Running { child: bound::spawn(command).expect("provisor starts"), log }
+            .envs(environment.iter().copied());
+        Running::start(command, log)
     }
 
     /// What every process said that was started here, in their order.
@@ -654,6 +650,13 @@ pub struct Running {
 }
 
 impl Running {
+    /// What the command says goes to `log`.
+    pub fn start(mut command: Command, log: PathBuf) -> Self {
+        let file = File::options().create(true).append(true).open(&log).expect("a log");
+        command.stdin(Stdio::null()).stderr(file.try_clone().expect("a log")).stdout(file);
+        Self { child: bound::spawn(command).expect("provisor starts"), log }
+    }
+
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -681,7 +684,7 @@ impl Running {
 
     fn signal(&self, signal: &str) {
         let pid = self.child.id().to_string();
-        std::process::Command::new("kill").args([signal, &pid]).status().expect("kill runs");
+        Command::new("kill").args([signal, &pid]).status().expect("kill runs");
     }
 
     /// Asks it to end, as a cluster asks its pods.

@@ -234,7 +234,7 @@ async fn on_ec2(
     console: &Console,
     commits: Commits,
 ) -> Result<Exit, Failure> {
-    let live = &args.live;
+    let (live, console) = (&args.live, &console.of_real_machines());
     let account = Account::of_environment(live.catalog.region_alone()?).await?;
     let Some(region) = account.region().map(str::to_owned) else {
         return Err(Failure::usage("nothing says in which region machines are bought")
@@ -434,7 +434,7 @@ async fn keep<P: CloudProvider>(
     };
     let mut living = std::pin::pin!(living);
     let consent = Consent { environment: environment.clone(), can_type: std::io::stdin().is_terminal() };
-    let story = LiveStory::new(console, cloud == CloudKind::Simulated, consent);
+    let story = LiveStory::new(console, consent);
     loop {
         tokio::select! {
             outcome = &mut living => return outcome,
