@@ -321,9 +321,9 @@ pub fn expiring(roll: &RollReview) -> Option<String> {
     Some(format!("{nodes} become too old meanwhile, the first at {}; no budget holds them", first.at))
 }
 
-/// How the choice of machines gets narrower, if it does.
+/// How the choice of machines gets narrower, if it does, and somebody is left to choose.
 pub fn choice(environment: &EnvironmentReview) -> Option<String> {
-    let choice = environment.choice.as_ref()?;
+    let choice = environment.choice.as_ref().filter(|_| environment.change != Change::Removed)?;
     let Counts { before, after } = choice.offerings;
     // That a part of fewer nodes is larger says nothing.
     let nodes = |count: fn(&PoolCost) -> usize| -> usize {

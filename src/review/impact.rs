@@ -590,16 +590,18 @@ impl Played {
         for (pool, (used, allowed)) in
             self.with.limits.iter().filter(|(pool, _)| !self.leaving.contains(pool))
         {
-            let is_old = self.without.excess(*pool).is_some();
-            if let Some((resource, used, limit)) = self.with.excess(*pool).filter(|_| !is_old) {
-                limits.push(LimitReview {
+            let old = self.without.excesses(*pool);
+            let mut exceeded = self.with.excesses(*pool);
+            exceeded.retain(|resource, _| !old.contains_key(resource));
+            if !exceeded.is_empty() {
+                limits.extend(exceeded.into_iter().map(|(resource, (used, limit))| LimitReview {
                     pool: pool.to_string(),
                     resource: resource.to_string(),
                     used: resource.render(used),
                     limit: resource.render(limit),
                     is_exceeded: true,
                     waiting_pods: waits_for(&self.with, *pool),
-                });
+                }));
                 continue;
             }
             let waiting = waits_for(&self.with, *pool);

@@ -463,13 +463,11 @@ impl Scene {
         self.nodes.values().filter_map(|node| node.price).sum()
     }
 
-    /// The resource of which `pool` uses more than its limit, if there is one.
-    pub fn excess(&self, pool: PoolName) -> Option<(ResourceName, i64, i64)> {
-        let (used, limits) = self.limits.get(&pool)?;
-        limits.iter().find_map(|(name, limit)| {
-            let used = used.get(name);
-            (used > limit).then_some((name, used, limit))
-        })
+    /// Every resource of which `pool` uses more than its limit: how much, and the limit.
+    pub fn excesses(&self, pool: PoolName) -> BTreeMap<ResourceName, (i64, i64)> {
+        let (used, limits) = self.limits.get(&pool).cloned().unwrap_or_default();
+        let amounts = limits.iter().map(|(name, limit)| (name, (used.get(name), limit)));
+        amounts.filter(|(_, (used, limit))| used > limit).collect()
     }
 }
 

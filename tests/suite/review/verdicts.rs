@@ -134,6 +134,21 @@ fn a_pool_or_an_environment_that_goes_where_nobody_knows_of_pods_is_no_pass() {
     );
 }
 
+/// Nobody is left there to choose a machine.
+#[test]
+fn of_an_environment_that_goes_no_narrower_choice_is_told() {
+    let mut proposal = fleet();
+    let script = SCRIPT.replace("prod", "dev");
+    proposal.commit(&[
+        ("environments/prod.toml", None),
+        ("environments/dev.toml", Some(PROD)),
+        ("simulation.toml", Some(&script)),
+    ]);
+    let comment = said(&proposal.review("--base HEAD~1 --output markdown"));
+    assert!(comment.contains("is removed") && comment.contains("a month"), "{comment}");
+    assert!(!comment.contains("the largest holds"), "{comment}");
+}
+
 #[test]
 fn a_proposal_that_is_not_valid_is_an_error_with_its_place() {
     let mut proposal = fleet();
