@@ -160,6 +160,8 @@ pub struct NodeDocument {
     /// US dollars an hour.
     pub usd_per_hour: String,
     pub pods: usize,
+    /// It is to go, and was not told to end yet.
+    pub leaving: bool,
 }
 
 /// What was paid, in US dollars.
@@ -391,16 +393,16 @@ fn pending(cluster: &Cluster) -> usize {
     cluster.pods.values().filter(|pod| pod.node.is_none() && pod.is_active()).count()
 }
 
-/// Machines that run at the end, by pool and name.
+/// Machines that are paid for at the end, by pool and name.
 pub(super) fn nodes_of(play: &Play) -> Vec<NodeDocument> {
     let world = play.reconciler.cluster().world();
     let cluster = world.objects();
     let mut nodes: Vec<NodeDocument> = cluster
         .claims
         .values()
-        .filter(|claim| claim.deleted.is_none())
         .filter_map(|claim| {
-            let machine = world.cloud().machine(claim.provider_id?)?;
+            let machine =
+                world.cloud().machine(claim.provider_id?).filter(|machine| machine.ended.is_none())?;
             let node = cluster.node_of(claim);
             let pods =
                 node.map_or(0, |node| cluster.pods_of(node.name).filter(|pod| !pod.is_daemon()).count());
@@ -412,6 +414,7 @@ pub(super) fn nodes_of(play: &Play) -> Vec<NodeDocument> {
                 capacity_type: machine.instance.capacity_type.to_string(),
                 usd_per_hour: machine.price.to_string(),
                 pods,
+                leaving: claim.deleted.is_some(),
             })
         })
         .collect();
@@ -511,8 +514,9 @@ pub fn in_hours(seconds: i64) -> String {
 pub(super) fn nodes_table(nodes: &[NodeDocument]) -> Table {
     let mut table = Table::new(&["NODE", "POOL", "TYPE", "ZONE", "CAPACITY", "USD/H", "PODS"]);
     for node in nodes {
+        let leaving = if node.leaving { " (leaving)" } else { "" };
         table.row([
-            node.name.clone(),
+            format!("{}{leaving}", node.name),
             node.pool.clone(),
             node.instance_type.clone(),
             node.zone.clone(),

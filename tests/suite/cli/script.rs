@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use provisor::model::money::UsdPerHour;
+use serde_json::Value;
+
 use super::{code, err, fleet, json, out, run};
 
 fn write(fleet: &Path, path: &str, text: &str) {
@@ -247,6 +250,27 @@ fn as_many_machines_are_taken_back_as_the_script_says() {
         let played = run(&fleet, &format!("simulate --repo . --seed {seed} -o json"));
         assert_eq!(json(&out(&played))["counts"]["SpotWarning"], 6, "seed {seed}: {}", err(&played));
     }
+}
+
+/// One that is to go is paid for until it is told to end.
+#[test]
+fn the_nodes_in_the_end_cost_as_much_an_hour_as_is_said() {
+    let (_dir, fleet) = fleet();
+    write(&fleet, "workload/web.yaml", &WEB.replace("replicas: 1", "replicas: 9"));
+    let script = "environment = \"dev\"\nduration = \"10m\"\nregion = \"us-west-2\"\nworkloads = [\"workload/web.yaml\"]\n\
+                  [[events]]\nat = \"4m\"\nreclaim = 1\n";
+    write(&fleet, "simulation.toml", script);
+    let mut leaving = 0;
+    for second in (225..375).step_by(15) {
+        let told = json(&out(&run(&fleet, &format!("simulate --repo . --for {second}s -o json"))));
+        let nodes = told["nodes"].as_array().expect("a list");
+        leaving += nodes.iter().filter(|node| node["leaving"] == true).count();
+        let price =
+            |price: &Value| price.as_str().and_then(|usd| usd.parse::<UsdPerHour>().ok()).expect("money");
+        let sum: UsdPerHour = nodes.iter().map(|node| price(&node["usdPerHour"])).sum();
+        assert_eq!(sum, price(&told["cost"]["usdPerHourAtEnd"]), "after {second} s: {nodes:#?}");
+    }
+    assert!(leaving > 0, "one drains for a while");
 }
 
 #[test]
