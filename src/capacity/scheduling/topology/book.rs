@@ -16,6 +16,7 @@ use crate::model::hash::FastMap;
 use crate::model::label::{self, Labels};
 use crate::model::name::{Namespace, NodeName};
 use crate::model::node::Node;
+use crate::model::offering::InstanceType;
 use crate::model::pod::{Pod, PodShape, SelectorTerm};
 use crate::model::requirement::{Operator, Requirement, Requirements, Undefined};
 use crate::model::symbol::Symbol;
@@ -123,6 +124,26 @@ impl Base {
     }
 }
 
+/// Domains of one key, with the templates whose nodes may be there.
+type Offered = BTreeMap<Symbol, Vec<usize>>;
+
+/// What the nodes of a template may be.
+struct Sold {
+    requirements: Requirements,
+    taints: Vec<Taint>,
+    types: Arc<Vec<InstanceType>>,
+}
+
+impl Sold {
+    fn of(template: &Template) -> Self {
+        Self {
+            requirements: template.requirements.clone(),
+            taints: template.taints().to_vec(),
+            types: template.types.clone(),
+        }
+    }
+}
+
 /// What pods have to do with rules: some of one shape, or of several that are alike in this.
 #[derive(Clone)]
 pub(in super::super) struct Standing {
@@ -162,10 +183,10 @@ pub(in super::super) struct RuleBook {
     by_label: FastMap<(Symbol, Symbol), Vec<RuleId>>,
     by_nothing: Vec<RuleId>,
     classes_by_label: FastMap<(Symbol, Symbol), Vec<ClassId>>,
-    /// Domains that pools offer, with the templates that offer each.
-    offered: BTreeMap<Symbol, BTreeMap<Symbol, Vec<usize>>>,
-    /// By template: what its nodes may be, and their taints.
-    sold: Vec<(Requirements, Vec<Taint>)>,
+    /// By template.
+    sold: Vec<Sold>,
+    /// Domains that pools offer, with the templates that offer each, by key: as far as rules asked.
+    offered: FastMap<Symbol, Offered>,
 }
 
 impl RuleBook {
@@ -173,11 +194,7 @@ impl RuleBook {
     pub fn new(cluster: &Cluster, templates: &[Template]) -> Self {
         Self {
             namespaces: cluster.known_namespaces().collect(),
-            offered: offered_domains(templates),
-            sold: templates
-                .iter()
-                .map(|template| (template.requirements.clone(), template.taints().to_vec()))
-                .collect(),
+            sold: templates.iter().map(Sold::of).collect(),
             ..Self::default()
         }
     }
@@ -535,10 +552,12 @@ impl RuleBook {
         let mut offered: BTreeMap<DomainId, Vec<usize>> = BTreeMap::new();
         let mut givers = Vec::new();
         if !table.is_by_host {
-            for (domain, templates) in self.offered.get(&rule.key).into_iter().flatten() {
+            let sold = &self.sold;
+            let offers = self.offered.entry(rule.key).or_insert_with(|| offered_domains(sold, rule.key));
+            for (domain, templates) in offers.iter() {
                 // A node there that the pod's own demands keep it from is none that the rule looks at.
                 let is_seen = |template: &usize| {
-                    let (requirements, taints) = &self.sold[*template];
+                    let Sold { requirements, taints, .. } = &sold[*template];
                     let mut there = requirements.clone();
                     there.add(rule.key, Requirement::one(*domain));
                     rule.filter.accepts(&there, taints, Undefined::WellKnown)
@@ -601,31 +620,33 @@ fn asked_labels(rule: &Rule) -> Option<&SelectorTerm> {
     rule.selector.as_ref()?.terms.iter().find(|term| term.operator == Operator::In)
 }
 
-/// Values of every key that the pools could give a node: what the types they may use leave of their requirements.
-fn offered_domains(templates: &[Template]) -> BTreeMap<Symbol, BTreeMap<Symbol, Vec<usize>>> {
-    let mut offered: BTreeMap<Symbol, BTreeMap<Symbol, Vec<usize>>> = BTreeMap::new();
-    for (at, template) in templates.iter().enumerate() {
-        let mut offer = |key: Symbol, requirement: &Requirement| {
+/// Values of a key that the pools could give a node: what the types they may use leave of their requirements.
+fn offered_domains(sold: &[Sold], key: Symbol) -> Offered {
+    let mut offered = Offered::new();
+    for (at, Sold { requirements, types, .. }) in sold.iter().enumerate() {
+        let mut offer = |requirement: &Requirement| {
             for value in requirement.listed().into_iter().flatten() {
-                let templates = offered.entry(key).or_default().entry(*value).or_default();
+                let templates = offered.entry(*value).or_default();
                 if templates.last() != Some(&at) {
                     templates.push(at);
                 }
             }
         };
-        let mut seen: BTreeSet<(Symbol, &Requirement)> = BTreeSet::new();
-        for (key, requirement) in template.requirements.iter() {
-            offer(key, requirement);
+        let of_pool = requirements.get(key);
+        if let Some(requirement) = of_pool {
+            offer(requirement);
         }
-        for kind in
-            template.types.iter().filter(|kind| kind.requirements.intersects(&template.requirements).is_ok())
-        {
-            for (key, requirement) in kind.requirements.iter() {
-                if seen.insert((key, requirement)) {
-                    match template.requirements.get(key) {
-                        Some(pool) => offer(key, &pool.intersection(requirement)),
-                        None => offer(key, requirement),
-                    }
+        // Most types say the same of a key: whether one may be used is asked of the first that says it.
+        let mut seen: BTreeSet<&Requirement> = BTreeSet::new();
+        for kind in types.iter() {
+            let Some(requirement) = kind.requirements.get(key).filter(|said| !seen.contains(said)) else {
+                continue;
+            };
+            if kind.requirements.intersects(requirements).is_ok() {
+                seen.insert(requirement);
+                match of_pool {
+                    Some(pool) => offer(&pool.intersection(requirement)),
+                    None => offer(requirement),
                 }
             }
         }
