@@ -69,19 +69,18 @@ impl<'b> Killer<'b> {
     pub fn strike(&mut self, running: Running, stage: Option<Stage>) {
         let mut read = 0;
         self.bench.plane.audit_after(&mut read);
-        let least = if stage.is_some() { 1 } else { 1 + self.draw(3) };
+        let least = if stage.is_some() { 1 } else { 1 + self.draw(3) as usize };
         let start = Instant::now();
         let mut deeds = 0;
         let under_way = loop {
             deeds += self.bench.deeds_after(&mut read);
-            let seen = self.under_way();
-            let is_time = stage.map_or(!seen.is_empty(), |stage| seen.contains(&stage));
-            if deeds as u64 >= least && is_time {
+            let seen = if deeds < least { BTreeSet::new() } else { self.under_way() };
+            if stage.map_or(!seen.is_empty(), |stage| seen.contains(&stage)) {
                 break seen;
             }
             let logs = || format!("{seen:?} after {deeds} deeds\n{}", self.bench.logs());
             assert!(start.elapsed() < PATIENCE, "kill {}: not {stage:?}, {}", self.struck.len() + 1, logs());
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(10));
         };
         if stage.is_none() {
             std::thread::sleep(Duration::from_millis(self.draw(300)));
@@ -103,17 +102,28 @@ impl<'b> Killer<'b> {
         eprintln!("killed {after:?} after it was started");
     }
 
-    /// Kills `running`, which was started just now, at a moment before `longest` that nothing but chance decides.
+    /// Kills `running`, which was started just now, at a moment that nothing but chance decides: before `longest` after it began, or
+    /// so long after its first deed.
     pub fn strike_at_chance(&mut self, running: Running, longest: Duration) {
         let mut read = 0;
         self.bench.plane.audit_after(&mut read);
         let after = Duration::from_millis(self.draw(longest.as_millis() as u64));
+        let (start, mut deeds) = (Instant::now(), 0);
+        // On a busy machine a process takes most of that time to begin.
+        if self.draw(2) == 0 {
+            while deeds == 0 && start.elapsed() < longest {
+                std::thread::sleep(Duration::from_millis(20));
+                deeds = self.bench.deeds_after(&mut read);
+            }
+        }
         std::thread::sleep(after);
         running.kill();
-        let (deeds, under_way) = (self.bench.deeds_after(&mut read), self.under_way());
+        deeds += self.bench.deeds_after(&mut read);
+        let under_way = self.under_way();
         eprintln!(
-            "kill {} {after:?} and {deeds} deeds after the start: {under_way:?}",
-            self.struck.len() + 1
+            "kill {} {:?} and {deeds} deeds after the start: {under_way:?}",
+            self.struck.len() + 1,
+            start.elapsed()
         );
         self.struck.push(under_way);
         self.at_work += usize::from(deeds > 0);
