@@ -25,7 +25,8 @@ test: tools ## run all tests; those of EC2 build its SDK (minutes, once) and an 
 	trap 'kill $$sdk 2>/dev/null' EXIT; \
 	echo "$(CARGO) test --locked" && $(CARGO) test --locked && { wait $$sdk; true; }
 	$(CARGO) test $(AWS) --lib io::cloud::aws
-	$(CARGO) test $(AWS) --test ec2
+	@# These wait more than the others do.
+	RUST_TEST_THREADS=$$(($(RUST_TEST_THREADS) + 1)) $(CARGO) test $(AWS) --test ec2
 
 check: ## what must hold before a commit: format, lints, all tests
 	$(CARGO) fmt --check

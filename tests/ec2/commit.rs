@@ -88,7 +88,6 @@ fn a_commit_becomes_machines_for_pods_and_nothing_is_left_running() {
 
     // Without pods there are no nodes, claims or machines.
     GROUPS.iter().for_each(|(name, ..)| bench.scale(name, 0));
-    // Within the budget they go in turns; that a machine has ended is seen when all are listed, every two minutes.
     let is_going = |claim: &Value| claim.pointer("/metadata/deletionTimestamp").is_some();
     bench.wait("all on their way out", || bench.claims().iter().all(is_going));
     bench.wait("empty", || region.is_empty());

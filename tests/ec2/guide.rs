@@ -271,11 +271,11 @@ fn the_guide_to_eks_leads_from_an_account_to_pods_on_machines_and_back() {
     let is_idle = || reader.list(CLAIMS).is_empty() && reader.list("/api/v1/nodes").len() == 1;
     reader.waits("all machines given back", &running, is_idle);
     assert_eq!(reader.machines(), [1, 0], "that of the cluster itself stays");
-    reader.types(&commands(&format!("$ helm uninstall{}", last.split('\n').next().expect("one command"))));
-    // Its pods are gone by then.
     let log = running.log();
     assert!(log.contains("\"simulated\":false") && !log.contains("\"simulated\":true"), "all of it is real");
-    assert!(!running.log().to_lowercase().contains("forbidden"), "it lacks a right:\n{}", running.log());
+    assert!(!log.to_lowercase().contains("forbidden"), "it lacks a right:\n{log}");
+    reader.types(&commands(&format!("$ helm uninstall{}", last.split('\n').next().expect("one command"))));
+    // Its pods are gone by then.
     assert_eq!(running.stop(), 130, "asked to end, it ends");
     reader.types(&commands(last));
     let profiles = reader.types(PROFILES);

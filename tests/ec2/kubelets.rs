@@ -22,7 +22,7 @@ use super::userdata::{self, Told};
 use crate::bench::text;
 use crate::plane::{Answer, Api};
 
-const TURN: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(200);
 const RENEWAL: Duration = Duration::from_secs(10);
 
 /// They end with the value.

@@ -38,6 +38,11 @@ pub struct Bench {
     started: AtomicU32,
 }
 
+/// Whoever has waited long looks less often: looking takes a processor that the others need.
+pub fn pause_after(waited: Duration) -> Duration {
+    (waited / 20).clamp(Duration::from_millis(25), Duration::from_millis(200))
+}
+
 /// The environment `dev` with one pool whose nodes carry `generation` as a label.
 pub fn environment(generation: &str) -> String {
     format!(
@@ -184,7 +189,7 @@ impl Bench {
     }
 
     /// How often Provisor changed a claim, a node or a pod after so much of the API server's log was read.
-    pub fn deeds_after(&self, read: &mut usize) -> usize {
+    pub fn deeds_after(&self, read: &mut u64) -> usize {
         let is_deed = |request: &&Value| {
             let resource = text(request, "/objectRef/resource");
             is_ours(request) && is_write(request) && ["nodeclaims", "nodes", "pods"].contains(&resource)
@@ -352,7 +357,7 @@ impl Bench {
                     .collect::<BTreeSet<_>>(),
                 self.logs()
             );
-            std::thread::sleep(Duration::from_millis(25));
+            std::thread::sleep(pause_after(start.elapsed()));
         }
         eprintln!("{what} after {:?}", start.elapsed());
         start.elapsed()

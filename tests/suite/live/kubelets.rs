@@ -19,7 +19,7 @@ pub const BROKEN: &str = "broken";
 /// A pod with this label does not hear that it shall end: its containers are killed when their time is over.
 pub const DEAF: &str = "deaf";
 
-const TURN: Duration = Duration::from_millis(100);
+const TURN: Duration = Duration::from_millis(200);
 const RENEWAL: Duration = Duration::from_secs(10);
 
 /// They end with the value.
