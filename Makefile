@@ -3,8 +3,8 @@
 CARGO ?= cargo
 # The EC2 SDK takes minutes to build. What is built with it shares the crates of the others, but is nobody else's `target/debug/provisor`.
 AWS := --locked --features aws --target-dir target/aws --config 'build.build-dir="{workspace-root}/target"'
-# Many tests wait for other processes most of the time: one more at once than there are processors.
-export RUST_TEST_THREADS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Many tests wait for other processes most of the time: two more at once than there are processors.
+export RUST_TEST_THREADS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .PHONY: help demo test check accept bench aws tools fuzz
 
@@ -25,8 +25,7 @@ test: tools ## run all tests; those of EC2 build its SDK (minutes, once) and an 
 	trap 'kill $$sdk 2>/dev/null' EXIT; \
 	echo "$(CARGO) test --locked" && $(CARGO) test --locked && { wait $$sdk; true; }
 	$(CARGO) test $(AWS) --lib io::cloud::aws
-	@# These wait more than the others do.
-	RUST_TEST_THREADS=$$(($(RUST_TEST_THREADS) + 1)) $(CARGO) test $(AWS) --test ec2
+	$(CARGO) test $(AWS) --test ec2
 
 check: ## what must hold before a commit: format, lints, all tests
 	$(CARGO) fmt --check
