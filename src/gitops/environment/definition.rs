@@ -48,7 +48,10 @@ fn spec() -> Schema {
         ("reason", Schema::text("Why; people read it wherever the environment is shown.").not_empty()),
         ("until", Schema::moment("When it ends by itself.")),
     ];
-    let suspension = Schema::object("That nothing is to be written, why and by whom.", suspension);
+    let suspension = Schema::object(
+        "That nothing is to be written, why and by whom. `provisor run` does not read it here.",
+        suspension,
+    );
     let fields = [
         ("source", source()),
         ("path", Schema::text("The directory of the fleet inside the repository; unset: its top.")),
@@ -87,8 +90,11 @@ fn source() -> Schema {
 fn verification() -> Schema {
     let mode = Schema::text("What must be signed by a trusted key.").one_of(&VERIFICATION).default("none");
     let fields = [("mode", mode), ("secretRef", secret("The trusted keys."))];
-    Schema::object("Whose signature a commit needs before it is looked at.", fields)
-        .rule("trusted keys are needed: set secretRef", "self.mode == 'none' || has(self.secretRef)")
+    Schema::object(
+        "Whose signature a commit needs before it is looked at. `provisor run` does not read it here.",
+        fields,
+    )
+    .rule("trusted keys are needed: set secretRef", "self.mode == 'none' || has(self.secretRef)")
 }
 
 fn sync() -> Schema {
@@ -118,7 +124,10 @@ fn sync() -> Schema {
         ("ignore", Schema::list("Fields that somebody else may keep.", ignored).items_max(100).atomic()),
         ("limits", limits()),
     ];
-    Schema::object("The most that a sync may do; the repository may only be stricter.", fields)
+    Schema::object(
+        "The most that a sync may do; the repository may only be stricter. `provisor run` does not read it here.",
+        fields,
+    )
 }
 
 fn limits() -> Schema {
@@ -161,7 +170,11 @@ fn windows() -> Schema {
         ("overrun", Schema::boolean("Whether a sync that runs already may finish.").default(false)),
     ];
     let window = Schema::object("A time in which changes may or may not pass.", fields);
-    Schema::list("When changes may pass.", window.required(&["kind", "schedule", "duration"])).atomic()
+    Schema::list(
+        "When changes may pass. `provisor run` does not read it here.",
+        window.required(&["kind", "schedule", "duration"]),
+    )
+    .atomic()
 }
 
 // ----------------------------------------------------------------------------------------------------------- status
