@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::region::{Region, environment};
+use super::region::Region;
 use crate::bench::{LEASE, POOLS, text};
 use crate::plane::AUDITED;
 
@@ -16,8 +16,7 @@ fn callers(region: &Region) -> Vec<String> {
 
 #[test]
 fn of_two_replicas_one_asks_ec2_for_anything_and_the_other_takes_over() {
-    // Empty ones go together: one after the other, each would take the fifteen seconds in which it is looked at twice.
-    let region = Region::of(&environment("one").replace(r#"nodes = "40%""#, r#"nodes = "100%""#));
+    let region = Region::new();
     let bench = &region.bench;
     let (strangers, others) = (bench.plant_strangers(), region.plant_others());
     let first = region.start_as(0, &[]);

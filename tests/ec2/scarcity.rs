@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-use super::region::{Region, environment, is_true, quantiles};
+use super::region::{Region, is_true, quantiles};
 use crate::bench::{POOLS, text};
 
 /// Pods that need a machine each.
@@ -48,8 +48,7 @@ fn bought_for(region: &Region, name: &str) -> Value {
 
 #[test]
 fn what_has_no_capacity_is_passed_over_and_orders_leave_soon() {
-    // Empty ones go together: one after the other, each would take the fifteen seconds in which it is looked at twice.
-    let region = Region::of(&environment("one").replace(r#"nodes = "40%""#, r#"nodes = "100%""#));
+    let region = Region::new();
     let (strangers, others) = (region.bench.plant_strangers(), region.plant_others());
     let running = region.start(&[]);
     region.bench.wait("pool ready", || {

@@ -39,7 +39,7 @@ pub struct Bench {
 }
 
 /// Whoever has waited long looks less often: looking takes a processor that the others need.
-pub fn pause_after(waited: Duration) -> Duration {
+fn pause_after(waited: Duration) -> Duration {
     (waited / 20).clamp(Duration::from_millis(25), Duration::from_millis(200))
 }
 
