@@ -414,7 +414,6 @@ impl Engine {
                 self.note_blocked_eviction(*pod, *why, message);
                 self.endings.refused(*pod, at);
                 self.touch_node_of(*pod);
-                self.revision += 1;
             }
             Observation::Evicted { pod } => {
                 self.note_eviction(*pod);
@@ -843,7 +842,13 @@ impl Engine {
             repair::advance(&self.cluster, node, now, &mut steps);
         }
         if node.deleted.is_some() && steps.is_idle() && self.owns_node(node) {
-            steps.append(termination::terminate_node(&self.cluster, &mut self.endings, node, now));
+            steps.append(termination::terminate_node(
+                &self.cluster,
+                &self.plans,
+                &mut self.endings,
+                node,
+                now,
+            ));
         }
         steps
     }

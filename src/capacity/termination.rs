@@ -3,6 +3,8 @@
 //! Each call finds the next step from the objects. Only two things are remembered: which machines are known to be gone, and
 //! when an eviction is worth another try.
 
+pub(crate) mod notice;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::cluster::Cluster;
 use super::decision::Steps;
+use super::plans::Plans;
 use super::scheduling::is_protected;
 use crate::model::action::{Action, ClaimChange, NodeChange, Notice, Subject};
 use crate::model::claim::{ConditionStatus, ConditionType, Conditions, NodeClaim};
@@ -47,6 +50,8 @@ pub(crate) struct Endings {
     retry_at: BTreeMap<ProviderId, Timestamp>,
     gone: BTreeSet<ProviderId>,
     evictions: Tries,
+    /// Nodes whose pods stay until there is room for them elsewhere.
+    waiting: BTreeSet<NodeName>,
     /// Of pods that are deleted past their budgets: an eviction that waits for its answer, or its turn, does not hold them up.
     deletions: Tries,
 }
@@ -55,6 +60,11 @@ pub(crate) struct Endings {
 type Tries = BTreeMap<(ObjectKey, Uid), (u32, Timestamp)>;
 
 impl Endings {
+    /// Nodes that may have waited for what is there now; those that go on waiting say so anew.
+    pub fn take_waiting(&mut self) -> BTreeSet<NodeName> {
+        std::mem::take(&mut self.waiting)
+    }
+
     /// The cloud said that the machine is gone.
     pub fn ended(&mut self, instance: ProviderId) {
         self.retry_at.remove(&instance);
@@ -183,7 +193,13 @@ fn note_terminating(claim: &NodeClaim, now: Timestamp, steps: &mut Steps) {
 }
 
 /// The next steps of a node of ours that is being deleted.
-pub(crate) fn terminate_node(cluster: &Cluster, endings: &mut Endings, node: &Node, now: Timestamp) -> Steps {
+pub(crate) fn terminate_node(
+    cluster: &Cluster,
+    plans: &Plans,
+    endings: &mut Endings,
+    node: &Node,
+    now: Timestamp,
+) -> Steps {
     let mut steps = Steps::default();
     let claim = cluster.claim_of(node).cloned();
     if node.deleted.is_none() || !node.has_finalizer {
@@ -223,7 +239,7 @@ pub(crate) fn terminate_node(cluster: &Cluster, endings: &mut Endings, node: &No
     shield(node, &mut steps);
     let mut conditions = claim.as_ref().map(|claim| claim.conditions.clone()).unwrap_or_default();
     let is_drained =
-        drain(cluster, endings, node, claim.is_some(), deadline, now, &mut conditions, &mut steps);
+        drain(cluster, plans, endings, node, claim.is_some(), deadline, now, &mut conditions, &mut steps);
     let is_detached = is_drained && detach(cluster, node, deadline, now, &mut conditions, &mut steps);
     let instance = node.provider_id.filter(|_| claim.is_some());
     let is_gone = is_detached
@@ -279,6 +295,7 @@ fn shield(node: &Node, steps: &mut Steps) {
 #[expect(clippy::too_many_arguments, reason = "one step of one pass over one node")]
 fn drain(
     cluster: &Cluster,
+    plans: &Plans,
     endings: &mut Endings,
     node: &Node,
     has_claim: bool,
@@ -318,10 +335,20 @@ fn drain(
             steps.wake(forced_at(pod, deadline));
         }
     }
+    let period = notice::Period::of(cluster, plans, conditions, deadline);
+    let stays_until = |pod: &Pod| period.as_ref().and_then(|period| period.stays_until(pod, now));
+    let staying: Vec<Timestamp> = others.iter().filter_map(|pod| stays_until(pod)).collect();
     let first = others.iter().map(|pod| tier(pod)).min();
-    for pod in others.iter().filter(|pod| Some(tier(pod)) == first) {
+    for pod in others.iter().filter(|pod| Some(tier(pod)) == first && stays_until(pod).is_none()) {
         evict(endings, pod, now, steps);
     }
+    if let Some(latest) = staying.iter().min() {
+        endings.waiting.insert(node.name);
+        steps.wake(*latest);
+        tell_staying(node, staying.len(), steps);
+        return false;
+    }
+    conditions.set(ConditionType::Drained, ConditionStatus::Unknown, "Draining", "", now);
     let message = format!(
         "{} {} waiting to be evicted",
         counted(waiting.len(), "pod"),
@@ -336,6 +363,21 @@ fn drain(
     };
     steps.push(Action::Publish(notice), "Draining", message);
     false
+}
+
+fn tell_staying(node: &Node, pods: usize, steps: &mut Steps) {
+    let message = format!(
+        "{} {} as long as the cloud lets the machine run and there is no room elsewhere that is ready",
+        counted(pods, "pod"),
+        agreeing(pods, "stays", "stay")
+    );
+    let notice = Notice {
+        subject: Subject::Node(node.name),
+        is_warning: false,
+        reason: notice::AWAITING.into(),
+        message: message.as_str().into(),
+    };
+    steps.push(Action::Publish(notice), notice::AWAITING, message);
 }
 
 /// Neither tolerates being on a disrupted node, nor is static, nor hangs.

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use super::region::{Others, Region, environment, is_true};
 use crate::bench::{EVICTED_UID, POOLS, Running, text};
 use crate::mixed;
-use crate::plane::collection_of;
 use crate::story::{GROUPS, Story};
 
 /// So old a machine is before the lack of a claim counts. EC2 tells in whole seconds when it was bought.
@@ -112,48 +111,39 @@ fn fifty_mixed_pods_run_on_what_was_planned_for_them() {
     region.expect_permitted();
 }
 
-/// EventBridge warns of a machine: its pods have a new one before the last of them must leave.
+/// EventBridge warns of a machine: its pods, which nothing protects, have a new one before the first of them leaves.
 fn a_spot_machine_is_taken_back(region: &Region) {
     let bench = &region.bench;
-    let budget = json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": { "name": "large", "namespace": bench.namespace },
-        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "large" } } },
-    });
-    bench.plane.api.post(&collection_of(&budget), &budget).expect("a budget");
-    bench.wait("budget counted", || {
-        let path = format!("{}/large", collection_of(&budget));
-        bench.plane.api.get(&path).body["status"]["disruptionsAllowed"] == 1
-    });
-    let on = |node: &Value, app: &str| {
+    let on = |node: &Value| {
         let name = text(node, "/metadata/name").to_owned();
         let mut pods = bench.pods();
-        pods.retain(|pod| text(pod, "/spec/nodeName") == name && text(pod, "/metadata/labels/app") == app);
+        pods.retain(|pod| {
+            text(pod, "/spec/nodeName") == name && text(pod, "/metadata/labels/app") == "large"
+        });
         pods
     };
-    let crowded = bench.nodes().into_iter().max_by_key(|node| on(node, "large").len());
-    let crowded = crowded.expect("there are nodes");
-    let leaving: BTreeSet<String> = ["large", "small"]
-        .iter()
-        .flat_map(|app| on(&crowded, app))
-        .map(|pod| text(&pod, "/metadata/uid").to_owned())
-        .collect();
+    let crowded = bench.nodes().into_iter().max_by_key(|node| on(node).len()).expect("there are nodes");
+    let leaving: BTreeSet<String> =
+        on(&crowded).iter().map(|pod| text(pod, "/metadata/uid").to_owned()).collect();
+    assert!(leaving.len() > 1, "it runs pods that go nowhere else: {leaving:?}");
     let instance = id_of(&crowded);
     let before: BTreeSet<String> =
         region.living().iter().map(|machine| text(machine, "/id").to_owned()).collect();
     region.warn_of_spot(&instance);
-    let ready: Cell<Option<Timestamp>> = Cell::new(None);
-    bench.wait("taken back", || {
-        let is_replacement = |claim: &&Value| {
-            let id = text(claim, "/status/providerID").rsplit('/').next().unwrap_or_default();
-            is_true(claim, "Initialized") && !before.contains(id)
-        };
-        if ready.get().is_none() && bench.claims().iter().any(|claim| is_replacement(&claim)) {
-            ready.set(Some(Timestamp::now()));
-        }
-        !["running", "pending"].contains(&&*region.state_of(&instance))
+    bench.wait("taken back", || !["running", "pending"].contains(&&*region.state_of(&instance)));
+    let mut claims = bench.claims();
+    claims.retain(|claim| {
+        !before.contains(text(claim, "/status/providerID").rsplit('/').next().unwrap_or_default())
     });
-    let ready = ready.get().unwrap_or_else(|| panic!("nothing took its place\n{}", bench.logs()));
+    let [replacement] = claims.as_slice() else {
+        panic!("one takes its place: {claims:#?}\n{}", bench.logs())
+    };
+    let conditions = replacement["status"]["conditions"].as_array().expect("it says how far it is");
+    let initialized =
+        conditions.iter().find(|one| one["type"] == "Initialized").expect("it says whether it is");
+    assert_eq!(initialized["status"], "True");
+    // In whole seconds.
+    let ready: Timestamp = text(initialized, "/lastTransitionTime").parse().expect("a moment");
     let mut evicted = bench.evictions_granted();
     evicted.retain(|request| leaving.contains(text(request, EVICTED_UID)));
     let asked = || {
@@ -163,8 +153,8 @@ fn a_spot_machine_is_taken_back(region: &Region) {
     assert_eq!(each.len(), leaving.len(), "each of its pods was asked");
     assert_eq!(evicted.len(), leaving.len(), "none was asked twice: {:#?}", asked().collect::<Vec<_>>());
     let moment = |request: &Value| text(request, "/requestReceivedTimestamp").parse().expect("a moment");
-    let last: Timestamp = evicted.iter().map(moment).max().expect("it had pods");
-    assert!(ready < last, "ready at {ready}, and the last pod was asked to leave at {last}");
+    let first: Timestamp = evicted.iter().map(moment).min().expect("it had pods");
+    assert!(ready <= first, "ready at {ready}, and the first pod was asked to leave at {first}");
     bench.wait("all running after the warning", || bench.all_run(50) && region.are_one_to_one());
     assert!(region.ended_at(&instance).is_some(), "it was ended by us");
 }

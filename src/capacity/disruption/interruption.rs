@@ -6,6 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::capacity::cluster::Cluster;
 use crate::capacity::decision::Steps;
 use crate::capacity::shortages::Shortages;
+use crate::capacity::termination;
 use crate::model::action::{Action, ClaimChange, NodeChange, Notice, Subject};
 use crate::model::claim::{ConditionStatus, ConditionType, NodeClaim};
 use crate::model::label::{self, Labels, annotation};
@@ -54,6 +55,12 @@ fn deadline_of(notice: InterruptionNotice, now: Timestamp) -> Option<Timestamp> 
     }
 }
 
+/// Whether the machine goes on running for a while, so that what takes its place can be there before its pods leave.
+fn leaves_time(notice: InterruptionNotice) -> bool {
+    use InterruptionNotice::{ReservationReclaim, ScheduledChange, SpotReclaim};
+    matches!(notice, SpotReclaim { .. } | ReservationReclaim | ScheduledChange)
+}
+
 /// `deadline`, if `claim` has none that comes before it: a deadline is never put off.
 fn sooner(claim: &NodeClaim, deadline: Timestamp) -> Option<Timestamp> {
     let agreed = claim.annotations.get(&*annotation::TERMINATION_TIMESTAMP);
@@ -83,7 +90,7 @@ pub(crate) fn respond(
         steps.push(Action::Publish(notice), word, message.clone());
     }
     if !is_advice {
-        drain(cluster, claim, deadline_of(notice, now), (kind, &message), now, steps);
+        drain(cluster, claim, notice, (kind, &message), now, steps);
     }
 }
 
@@ -132,11 +139,12 @@ pub(crate) fn note_shortage(
     }
 }
 
-/// Taints the node at once, so that nothing new lands there, and asks for the claim's end with a deadline.
+/// Taints the node at once, so that nothing new lands there, and asks for the claim's end with a deadline; where there is time for it, its
+/// pods wait for their new places.
 fn drain(
     cluster: &Cluster,
     claim: &NodeClaim,
-    deadline: Option<Timestamp>,
+    notice: InterruptionNotice,
     (kind, message): (&'static str, &str),
     now: Timestamp,
     steps: &mut Steps,
@@ -148,8 +156,11 @@ fn drain(
     }
     let mut conditions = claim.conditions.clone();
     conditions.set(ConditionType::DisruptionReason, ConditionStatus::True, code, code, now);
+    if leaves_time(notice) {
+        termination::notice::begin(&mut conditions, now);
+    }
     let mut annotations = Labels::new();
-    if let Some(deadline) = deadline.and_then(|deadline| sooner(claim, deadline)) {
+    if let Some(deadline) = deadline_of(notice, now).and_then(|deadline| sooner(claim, deadline)) {
         annotations.insert(*annotation::TERMINATION_TIMESTAMP, Symbol::new(&deadline.to_string()));
     }
     let change = ClaimChange { annotations, conditions: Some(conditions), ..ClaimChange::default() };

@@ -335,6 +335,7 @@ impl Engine {
             self.touch_closed_nodes();
         }
         self.provisioning.last = Some((now, self.revision));
+        self.touch_drains();
         let disruption = self.plan.disruption.clone();
         self.leave_out_stand_ins(&mut solution);
         self.plan =

@@ -26,6 +26,12 @@ impl Engine {
     /// Something is seen of a claim or a node for which some may wait.
     pub(super) fn touch_waiting(&mut self) {
         self.waiting.iter().for_each(|name| self.claims_due.touch(*name));
+        self.touch_drains();
+    }
+
+    /// Drains that wait for places elsewhere may go on.
+    pub(super) fn touch_drains(&mut self) {
+        self.endings.take_waiting().into_iter().for_each(|node| self.nodes_due.touch(node));
     }
 
     /// What was decided about these claims and others did not come to pass: whatever relied on it is open again.

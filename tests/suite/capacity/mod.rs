@@ -32,6 +32,7 @@ mod unreadable;
 mod kept;
 mod explanations;
 mod warnings;
+mod notice;
 mod ways;
 mod ahead;
 mod lifetimes;
