@@ -4,7 +4,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::capacity::disruption::budgets::{allowed, next_change};
+use crate::capacity::disruption::budgets::{allowed, next_change_for};
 use crate::model::pool::{DisruptionReason, NodePool};
 
 /// What one wave takes: a machine boots, its node becomes ready, and the old one is drained.
@@ -52,7 +52,7 @@ pub fn timetable(
             now += WAVE;
             continue;
         }
-        let Some(change) = next_change(pool, now) else { break };
+        let Some(change) = next_change_for(pool, DisruptionReason::Drifted, now) else { break };
         match table.pauses.last_mut() {
             Some((_, until)) if *until == now => *until = change,
             _ => table.pauses.push((now, change)),

@@ -218,18 +218,23 @@ fn is_active(budget: &Budget, now: Timestamp) -> Result<bool, String> {
 
 /// The next moment at which a budget of `pool`, or a window, opens or closes.
 pub fn next_change(pool: &NodePool, now: Timestamp) -> Option<Timestamp> {
-    let edges =
-        pool.disruption.budgets.iter().filter_map(|budget| budget.window.as_ref()).filter_map(|window| {
-            let next = |after: Timestamp| window.schedule.next_after(after).ok()?;
-            let opens = next(now);
-            let closes = now
-                .checked_sub(window.duration)
-                .ok()
-                .and_then(next)
-                .and_then(|begun| begun.checked_add(window.duration).ok());
-            [opens, closes].into_iter().flatten().filter(|edge| *edge > now).min()
-        });
+    let edges = pool.disruption.budgets.iter().filter_map(|budget| next_edge(budget, now));
     edges.chain(windows::next_change(pool, now)).min()
+}
+
+/// The same, without budgets that have nothing to say about `reason`.
+pub fn next_change_for(pool: &NodePool, reason: DisruptionReason, now: Timestamp) -> Option<Timestamp> {
+    let budgets = pool.disruption.budgets.iter().filter(|budget| budget.applies_to(reason));
+    let edges = budgets.filter_map(|budget| next_edge(budget, now));
+    edges.chain(windows::next_change(pool, now)).min()
+}
+
+fn next_edge(budget: &Budget, now: Timestamp) -> Option<Timestamp> {
+    let window = budget.window.as_ref()?;
+    let next = |after: Timestamp| window.schedule.next_after(after).ok()?;
+    let begun = now.checked_sub(window.duration).ok().and_then(next);
+    let closes = begun.and_then(|begun| begun.checked_add(window.duration).ok());
+    [next(now), closes].into_iter().flatten().filter(|edge| *edge > now).min()
 }
 
 #[cfg(test)]

@@ -556,6 +556,28 @@ fn ter_036_a_deadline_ends_what_budgets_protect() {
     assert_eq!(late.last(), Some(&1), "past the deadline a second is granted");
 }
 
+#[test]
+fn an_eviction_that_is_refused_again_makes_nobody_judge_the_cluster_anew() {
+    let town = draining(|town| town.run("web", "n", shape("web", "100m")));
+    let mut engine = town.engine();
+    let blocked =
+        || Observation::EvictionBlocked { pod: key("web"), why: EvictionBlock::Budget, message: "no".into() };
+    let (mut asked, mut judged) = (0, 0);
+    for second in 0..240 {
+        let now = town.now + seconds(second);
+        let before = Arc::as_ptr(engine.plan());
+        let (evicted, _) = pods(&engine.decide(now));
+        if second < 5 {
+            echo(&mut engine, now);
+        }
+        asked += evicted.len();
+        judged += usize::from(second >= 60 && before != Arc::as_ptr(engine.plan()));
+        evicted.iter().for_each(|_| engine.observe(now, blocked()));
+    }
+    assert!(asked > 20, "it is asked every ten seconds: {asked}");
+    assert!(judged <= 1, "{judged} times in three minutes in which nothing changed");
+}
+
 /// Rows: TER-037
 #[test]
 fn ter_037_a_deadline_that_comes_later_ends_an_eviction_that_waits() {

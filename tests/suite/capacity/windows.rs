@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 use provisor::capacity::disruption::Method;
+use provisor::capacity::disruption::budgets::{next_change, next_change_for};
 use provisor::model::action::Action;
 use provisor::model::claim::{ConditionStatus, ConditionType};
 use provisor::model::name::{ClaimName, NodeName};
@@ -234,4 +235,25 @@ fn static_pools_have_windows_too() {
     assert_eq!((town.gone(), town.kept("n")), (vec![], "OutsideWindow"));
     town.now += minutes(30);
     assert_eq!(town.command().method, Method::StaticDrift);
+}
+
+#[test]
+fn the_next_change_for_a_reason_is_not_that_of_a_budget_about_others() {
+    let budget = |schedule: &str, reasons: &[DisruptionReason]| Budget {
+        nodes: BudgetNodes::Count(0),
+        reasons: reasons.to_vec(),
+        window: Some(BudgetWindow { schedule: schedule.into(), duration: SignedDuration::from_hours(1) }),
+    };
+    let (drifted, underutilized) = (DisruptionReason::Drifted, DisruptionReason::Underutilized);
+    let mut pool = pool("default");
+    pool.disruption.budgets = vec![
+        budget("0 13 * * *", &[underutilized]),
+        budget("0 16 * * *", &[drifted, DisruptionReason::Empty]),
+    ];
+    let noon = at("2026-06-15T12:00:00Z");
+    assert_eq!(next_change_for(&pool, underutilized, noon), Some(at("2026-06-15T13:00:00Z")));
+    assert_eq!(next_change_for(&pool, drifted, noon), Some(at("2026-06-15T16:00:00Z")));
+    assert_eq!(next_change(&pool, noon), Some(at("2026-06-15T13:00:00Z")));
+    pool.disruption.budgets.truncate(1);
+    assert_eq!(next_change_for(&pool, drifted, noon), None);
 }

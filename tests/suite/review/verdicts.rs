@@ -311,6 +311,17 @@ fn what_expires_while_a_change_waits_for_its_window_would_have_expired_without_i
     );
 }
 
+/// Nodes that live half an hour are replaced for ever; hours of that are enough to see it, and nobody lives through two weeks.
+#[test]
+fn a_cluster_that_never_comes_to_rest_is_said_to_be_none() {
+    let mut proposal = fleet();
+    let brief = format!("{PROD}expire-after = \"30m\"\n");
+    proposal.commit(&[("environments/prod.toml", Some(&brief))]);
+    let review = proposal.json("--base HEAD~1 --head HEAD", 0);
+    let stays = environment(&review, "prod")["nodes"]["stuck"].to_string();
+    assert!(review.to_string().contains("does not come to rest"), "{stays} {review:#}");
+}
+
 #[test]
 fn a_proposal_does_not_write_its_own_prices() {
     let mut proposal = fleet();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::capacity::cluster::Cluster;
-use crate::capacity::disruption::budgets::next_change;
+use crate::capacity::disruption::budgets::next_change_for;
 use crate::capacity::engine::{EngineSettings, LEFT_ALONE};
 use crate::controllers::reconciler::Reconciler;
 use crate::gitops::desired::DesiredState;
@@ -28,6 +28,7 @@ use crate::model::name::{ClaimName, NodeName, ObjectKey, PoolName, Uid};
 use crate::model::node::Node;
 use crate::model::observation::Observation;
 use crate::model::pod::Pod;
+use crate::model::pool::DisruptionReason;
 use crate::model::symbol::Symbol;
 use crate::review::impact::{Life, Lived};
 use crate::simulator::cloud::CloudHabits;
@@ -47,8 +48,12 @@ const LIVES_MAX: u64 = 9;
 const MANY_PODS: u32 = 1_000;
 /// Patience of pools that counts; beyond it they are taken to be at rest.
 const PATIENCE_MAX: SignedDuration = SignedDuration::from_hours(24);
-/// Who still moves nodes after so long never stops, and nobody waits longer for a window of a budget.
+/// No roll is followed for longer, and nobody waits longer for a window of a budget.
 const LIFE_MAX: SignedDuration = SignedDuration::from_hours(14 * 24);
+/// Nodes that come and go for so long, and for so many times the patience of pools, while no more of those go that were there at first, never
+/// stop.
+const CHURN_MAX: SignedDuration = SignedDuration::from_hours(6);
+const CHURN_PATIENCE: i32 = 4;
 /// What rests goes on resting for so long at least, if nothing expires.
 const BRIEF: SignedDuration = SignedDuration::from_hours(3);
 /// Windows that are waited for.
@@ -196,6 +201,8 @@ impl Picture {
 fn come_to_rest(life: &mut Reconciler) -> bool {
     let began = life.now();
     let mut windows = 0;
+    let first: BTreeSet<ClaimName> = life.cluster().world().objects().claims.keys().copied().collect();
+    let (mut left, mut progressed) = (first.len(), began);
     let (mut seen, mut since) = (Picture::of(life.cluster().world().objects()), began);
     while life.now().duration_since(began) < LIFE_MAX {
         let next = life.now() + LOOK;
@@ -204,6 +211,13 @@ fn come_to_rest(life: &mut Reconciler) -> bool {
         let cluster = life.cluster().world().objects();
         let picture = Picture::of(cluster);
         if picture != seen {
+            let still = first.iter().filter(|name| cluster.claims.contains_key(name)).count();
+            if still < left {
+                (left, progressed) = (still, now);
+            }
+            if now.duration_since(progressed) > CHURN_MAX.max(patience(cluster) * CHURN_PATIENCE) {
+                return false;
+            }
             (seen, since) = (picture, now);
             continue;
         }
@@ -214,7 +228,7 @@ fn come_to_rest(life: &mut Reconciler) -> bool {
         let Some(window) = window.filter(|at| at.duration_since(began) < LIFE_MAX) else { return true };
         windows += 1;
         life.run_until(window, |_, _| ());
-        since = life.now();
+        (since, progressed) = (life.now(), life.now());
     }
     false
 }
@@ -234,12 +248,15 @@ fn patience(cluster: &Cluster) -> SignedDuration {
     waits.max().unwrap_or(SignedDuration::ZERO).min(PATIENCE_MAX).max(LEFT_ALONE) + GRACE
 }
 
-/// When a budget of a pool that still has drifted nodes next allows more, or less.
+/// When a budget of a pool next allows more, or less, that still has drifted nodes which are not on their way out.
 fn next_window(cluster: &Cluster, now: Timestamp) -> Option<Timestamp> {
-    let drifted = cluster.claims.values().filter(|claim| claim.conditions.is_true(ConditionType::Drifted));
+    let drifted = cluster
+        .claims
+        .values()
+        .filter(|claim| claim.deleted.is_none() && claim.conditions.is_true(ConditionType::Drifted));
     let pools: BTreeSet<PoolName> = drifted.filter_map(|claim| claim.pool()).collect();
     let pools = pools.iter().filter_map(|pool| cluster.pools.get(pool));
-    pools.filter_map(|pool| next_change(pool, now)).min()
+    pools.filter_map(|pool| next_change_for(pool, DisruptionReason::Drifted, now)).min()
 }
 
 /// The cluster with its pods under the names that they had: a pod that moves is made anew, and nobody would know it again.
