@@ -255,6 +255,31 @@ pub fn reached(environment: &EnvironmentReview) -> Option<String> {
     })
 }
 
+/// What it takes to get there, if that is more than is to be seen in the end.
+pub fn course(environment: &EnvironmentReview) -> Option<String> {
+    let draws = environment.draws.as_ref()?;
+    let is_plain = |draw: &DrawReview| {
+        let more = draw.nodes_after.saturating_sub(draw.nodes_before);
+        draw.evictions <= draw.pods_moved && draw.machines_bought <= draw.nodes_replaced + more
+    };
+    if draws.iter().all(is_plain) {
+        return None;
+    }
+    let (evictions, machines) =
+        (draws.iter().map(|draw| draw.evictions), draws.iter().map(|draw| draw.machines_bought));
+    Some(format!(
+        "until all is at rest: evictions {}, machines bought {}",
+        least_to_most(evictions)?,
+        least_to_most(machines)?
+    ))
+}
+
+/// `3`, or `3 to 5`.
+fn least_to_most(counts: impl Iterator<Item = usize> + Clone) -> Option<String> {
+    let (least, most) = (counts.clone().min()?, counts.max()?);
+    Some(if least < most { format!("{least} to {most}") } else { least.to_string() })
+}
+
 /// How far the numbers are chance, if they are: `in 9 runs of the simulated cluster 4 to 6 nodes after`.
 pub fn chance(environment: &EnvironmentReview) -> Option<String> {
     let draws = environment.draws.as_ref()?;

@@ -75,6 +75,23 @@ pub struct Life {
     /// As late as `with`, had nobody proposed anything. In both pods have the names of `start`.
     pub without: Stage,
     pub with: Stage,
+    pub course: Course,
+}
+
+/// What is done until a proposal is carried out, and would not have been done without it. A pod that moves twice counts twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Course {
+    pub evictions: usize,
+    pub machines_bought: usize,
+}
+
+impl Course {
+    pub fn without(self, anyway: Self) -> Self {
+        Self {
+            evictions: self.evictions.saturating_sub(anyway.evictions),
+            machines_bought: self.machines_bought.saturating_sub(anyway.machines_bought),
+        }
+    }
 }
 
 /// Compares what two revisions want for one environment; `None`: it does not exist on that side.
@@ -133,8 +150,8 @@ pub fn compare(
             ..review.clone()
         }
     };
-    let lives: Vec<(Option<u64>, EnvironmentReview)> =
-        played.iter().map(|played| (played.seed, told(played))).collect();
+    let lives: Vec<(Option<(u64, Course)>, EnvironmentReview)> =
+        played.iter().map(|played| (played.chance, told(played))).collect();
     typical(lives).unwrap_or_else(|| {
         review.objects = found.iter().map(object_review).collect();
         review
@@ -213,8 +230,8 @@ fn word(impact: NodeImpact) -> &'static str {
 
 /// The same question, asked of the base and of the head.
 struct Played {
-    /// What chance began with; `None`: nothing is left to it.
-    seed: Option<u64>,
+    /// What chance began with, and what was done on the way; `None`: nothing is left to it.
+    chance: Option<(u64, Course)>,
     /// What runs when the change arrives.
     start: Scene,
     /// What the base makes of it.
@@ -257,25 +274,27 @@ impl Played {
         let (steady_before, steady_after) = (base_fresh.scene(), head_fresh.scene());
         let (choices_before, choices_after) = (base_fresh.choices(), head_fresh.choices());
         let played =
-            |seed: Option<u64>, start: &Stage, arriving: Stage, without: &Stage, with: &Stage| Self {
-                seed,
-                start: start.scene(),
-                without: without.scene(),
-                with: with.scene(),
-                steady_before: steady_before.clone(),
-                steady_after: steady_after.clone(),
-                choices_before: choices_before.clone(),
-                choices_after: choices_after.clone(),
-                leaving: leaving.clone(),
-                wave: arriving.first_wave(),
-                arriving,
+            |chance: Option<(u64, Course)>, start: &Stage, arriving: Stage, without: &Stage, with: &Stage| {
+                Self {
+                    chance,
+                    start: start.scene(),
+                    without: without.scene(),
+                    with: with.scene(),
+                    steady_before: steady_before.clone(),
+                    steady_after: steady_after.clone(),
+                    choices_before: choices_before.clone(),
+                    choices_after: choices_after.clone(),
+                    leaving: leaving.clone(),
+                    wave: arriving.first_wave(),
+                    arriving,
+                }
             };
         let start = match demand {
             Demand::None => return Vec::new(),
             Demand::Lived(lived) => {
                 let of_life = |life: &Life| {
                     let arriving = life.start.wanting(&after, &managed);
-                    played(Some(life.seed), &life.start, arriving, &life.without, &life.with)
+                    played(Some((life.seed, life.course)), &life.start, arriving, &life.without, &life.with)
                 };
                 return lived.lives.iter().map(of_life).collect();
             }

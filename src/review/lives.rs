@@ -3,14 +3,15 @@
 //! A scheduler that knows no plan may put a pod onto the room of another, and which of them comes first is chance. So the same
 //! change may leave another node more, or none; a single life would call its own luck a fact.
 
+use super::impact::Course;
 use super::report::{DrawReview, EnvironmentReview};
 use crate::model::money::UsdPerHour;
 
 /// The review of the life that stands for all; `None`: there is none. What is bad is never left out as bad luck: of the lives that
 /// are worst off it is the one whose cost is in the middle.
-pub fn typical(lives: Vec<(Option<u64>, EnvironmentReview)>) -> Option<EnvironmentReview> {
+pub fn typical(lives: Vec<(Option<(u64, Course)>, EnvironmentReview)>) -> Option<EnvironmentReview> {
     let mut draws: Vec<DrawReview> =
-        lives.iter().filter_map(|(seed, review)| draw((*seed)?, review)).collect();
+        lives.iter().filter_map(|(chance, review)| draw((*chance)?, review)).collect();
     let mut reviews = lives.into_iter().map(|(_, review)| review);
     if draws.is_empty() {
         return reviews.next();
@@ -33,7 +34,7 @@ fn shown(draws: &[DrawReview]) -> usize {
     order[(order.len() - 1) / 2]
 }
 
-fn draw(seed: u64, review: &EnvironmentReview) -> Option<DrawReview> {
+fn draw((seed, course): (u64, Course), review: &EnvironmentReview) -> Option<DrawReview> {
     let (nodes, pods, cost) = (review.nodes.as_ref()?, review.pods.as_ref()?, review.cost.as_ref()?);
     let waiting = pods.new_unschedulable.iter().filter(|pod| !pod.still_runs).count();
     Some(DrawReview {
@@ -45,6 +46,8 @@ fn draw(seed: u64, review: &EnvironmentReview) -> Option<DrawReview> {
         nodes_replaced: nodes.replaced(),
         blockers: review.roll.as_ref().map_or(0, |roll| roll.blockers.len()),
         pods_moved: pods.moved,
+        evictions: course.evictions,
+        machines_bought: course.machines_bought,
         pods_lost: pods.new_unschedulable.len(),
         pods_waiting: waiting + pods.waiting_anyway,
         running_usd_per_hour: cost.running_usd_per_hour.clone(),
@@ -66,6 +69,8 @@ mod tests {
             nodes_replaced: 3,
             blockers: 0,
             pods_moved: 17,
+            evictions: 17,
+            machines_bought: 3,
             pods_lost: 0,
             pods_waiting: 0,
             running_usd_per_hour: "0.40".into(),

@@ -122,7 +122,14 @@ pub struct DrawReview {
     pub nodes_replaced: usize,
     /// Why it never ends by itself: so many causes.
     pub blockers: usize,
+    /// Pods that are on another node in the end, however often they moved.
     pub pods_moved: usize,
+    /// How often pods were evicted until the change was carried out, and how many machines were bought: more than is to be seen in the end,
+    /// where one move made another worth it.
+    #[serde(default)]
+    pub evictions: usize,
+    #[serde(default)]
+    pub machines_bought: usize,
     /// Pods that lose their place because of the change.
     pub pods_lost: usize,
     /// Pods without a node in the end.

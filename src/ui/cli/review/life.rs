@@ -30,9 +30,10 @@ use crate::model::observation::Observation;
 use crate::model::pod::Pod;
 use crate::model::pool::DisruptionReason;
 use crate::model::symbol::Symbol;
-use crate::review::impact::{Life, Lived};
+use crate::review::impact::{Course, Life, Lived};
 use crate::simulator::cloud::CloudHabits;
 use crate::simulator::stage::Stage;
+use crate::simulator::story::Happening;
 use crate::simulator::workload::Workload;
 use crate::simulator::world::Habits;
 use crate::ui::play::scripted_policy;
@@ -112,25 +113,28 @@ impl Beginning {
         let is_settled = come_to_rest(&mut life);
         let cluster = life.cluster().world().objects().clone();
         let start = Stage::resting(cluster, life.now(), self.settings(), is_settled);
+        let told = life.cluster().world().story().len();
         commit(&mut life, after);
         let is_settled = come_to_rest(&mut life);
+        let course = course_since(&life, told);
         let cluster = with_old_names(life.cluster().world().objects(), start.cluster());
         let with = Stage::resting(cluster, life.now(), self.settings(), is_settled);
-        let without = match may_change_by(start.cluster(), start.now(), with.now()) {
+        let (without, anyway) = match may_change_by(start.cluster(), start.now(), with.now()) {
             true => self.live_on(before, &start, with.now()),
-            false => start.clone(),
+            false => (start.clone(), Course::default()),
         };
-        Life { seed: self.seed, start, without, with }
+        Life { seed: self.seed, start, without, with, course: course.without(anyway) }
     }
 
     /// `start`, which is `before` at rest, at a later moment: the same life again, and no proposal in it.
-    fn live_on(&self, before: DesiredState, start: &Stage, until: Timestamp) -> Stage {
+    fn live_on(&self, before: DesiredState, start: &Stage, until: Timestamp) -> (Stage, Course) {
         let mut life = self.begin();
         commit(&mut life, before);
         life.run_until(start.now(), |_, _| ());
+        let told = life.cluster().world().story().len();
         life.run_until(until, |_, _| ());
         let cluster = with_old_names(life.cluster().world().objects(), start.cluster());
-        Stage::resting(cluster, until, self.settings(), true)
+        (Stage::resting(cluster, until, self.settings(), true), course_since(&life, told))
     }
 
     fn settings(&self) -> EngineSettings {
@@ -158,6 +162,17 @@ impl Beginning {
 fn commit(life: &mut Reconciler, state: DesiredState) {
     let proof = RenderProof::Twice { digest: state.digest.clone() };
     life.observe(GitEvent::Rendered { desired: Arc::new(state), proof });
+}
+
+/// What was done since so much had been told.
+fn course_since(life: &Reconciler, told: usize) -> Course {
+    let story = life.cluster().world().story().since(told);
+    let count =
+        |is_it: fn(&Happening) -> bool| story.iter().filter(|(_, happening)| is_it(happening)).count();
+    Course {
+        evictions: count(|happening| matches!(happening, Happening::Evicted { .. })),
+        machines_bought: count(|happening| matches!(happening, Happening::Launched { .. })),
+    }
 }
 
 /// How a life ends, as far as anybody pays or waits for it.

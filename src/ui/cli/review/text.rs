@@ -140,8 +140,8 @@ pub fn render(review: &Review, console: &Console) -> String {
             }
         }
         let expiring = environment.roll.as_ref().and_then(headline::expiring);
-        let chance = headline::chance(environment);
-        for note in [chance, expiring, headline::choice(environment)].into_iter().flatten() {
+        let (course, chance) = (headline::course(environment), headline::chance(environment));
+        for note in [course, chance, expiring, headline::choice(environment)].into_iter().flatten() {
             parts.push(format!("{}: {note}\n", environment.name));
         }
         if let Some(reached) = headline::reached(environment) {
