@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use provisor::io::git::{Limits, Symlinks, read_directory};
 use provisor::model::label::NODEPOOL;
 use provisor::model::money::UsdPerHour;
-use provisor::model::name::PoolName;
+use provisor::model::name::{ObjectKey, PoolName};
 use provisor::model::repository::Repository;
 use provisor::review::markdown::markdown;
 use provisor::simulator::script::{Scale, ScriptEvent};
@@ -210,7 +210,7 @@ fn reviewed(pair: &Pair) -> (Proposal, Value) {
 }
 
 /// What a cluster is, as far as a review foretells it.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 struct Foretold {
     /// Dollars an hour before the commit, and once it has been carried out.
     before: String,
@@ -221,6 +221,9 @@ struct Foretold {
     /// Of the pods that ran, so many are not where they were.
     moved: usize,
     waiting: usize,
+    /// What it takes: each eviction counts, and each machine.
+    evictions: usize,
+    bought: usize,
 }
 
 impl Foretold {
@@ -233,14 +236,16 @@ impl Foretold {
             nodes: count(&draw["nodesAfter"]),
             moved: count(&draw["podsMoved"]),
             waiting: count(&draw["podsWaiting"]),
+            evictions: count(&draw["evictions"]),
+            bought: count(&draw["machinesBought"]),
         }
     }
 
-    fn counts(&self) -> [i64; 6] {
+    fn counts(&self) -> [i64; 8] {
         let micros = |text: &str| text.parse::<UsdPerHour>().expect("money").0;
-        let [gone, nodes, moved, waiting] =
-            [self.gone, self.nodes, self.moved, self.waiting].map(|count| count as i64);
-        [micros(&self.before), micros(&self.after), gone, nodes, moved, waiting]
+        let counts = [self.gone, self.nodes, self.moved, self.waiting, self.evictions, self.bought];
+        let [gone, nodes, moved, waiting, evictions, bought] = counts.map(|count| count as i64);
+        [micros(&self.before), micros(&self.after), gone, nodes, moved, waiting, evictions, bought]
     }
 
     /// Whether each number is as in one of `draws`, or between them.
@@ -263,6 +268,9 @@ fn comes_true(pair: &Pair) -> Value {
     let one = environment(&review, pair.environment);
     let (cost, pods, nodes) = (&one["cost"], &one["pods"], &one["nodes"]);
     let still_run = |pod: &&Value| pod["stillRuns"] == false;
+    let draws = one["draws"].as_array().expect("draws");
+    let of_shown: Vec<_> = draws.iter().filter(|draw| draw["isShown"] == true).map(Foretold::of).collect();
+    let [of_shown] = of_shown.as_slice() else { panic!("one is shown: {of_shown:?}") };
     let shown = Foretold {
         before: cost["runningUsdPerHour"].as_str().expect("money").into(),
         after: cost["reachedUsdPerHour"].as_str().expect("money").into(),
@@ -271,19 +279,23 @@ fn comes_true(pair: &Pair) -> Value {
         moved: count(&pods["moved"]),
         waiting: pods["newUnschedulable"].as_array().expect("a list").iter().filter(still_run).count()
             + count(&pods["waitingAnyway"]),
+        // Nowhere but there.
+        evictions: of_shown.evictions,
+        bought: of_shown.bought,
     };
-    let draws = one["draws"].as_array().expect("draws");
-    let of_shown: Vec<_> = draws.iter().filter(|draw| draw["isShown"] == true).map(Foretold::of).collect();
-    assert_eq!(of_shown, [shown], "{}", pair.name);
+    assert_eq!(of_shown, &shown, "{}", pair.name);
     let rolls = one["roll"]["pools"].as_array().into_iter().flatten().filter(|roll| roll["atOnce"] != 0);
     let rolls: BTreeSet<&str> = rolls.filter_map(|roll| roll["pool"].as_str()).collect();
     let lives = Lives::of(&proposal, pair);
-    for draw in draws {
-        let seed = draw["seed"].as_u64().expect("a seed");
-        let (lived, _) = lives.live(seed);
-        assert_eq!(lived, Foretold::of(draw), "{} with seed {seed}", pair.name);
-    }
+    let seeds: Vec<u64> = draws.iter().map(|draw| draw["seed"].as_u64().expect("a seed")).collect();
     let draws: Vec<Foretold> = draws.iter().map(Foretold::of).collect();
+    for (seed, draw) in seeds.into_iter().zip(&draws) {
+        let (lived, _) = lives.live(seed);
+        // The proposal arrives at another moment here, and another pod may have to move twice.
+        let alike = Foretold { evictions: draw.evictions, bought: draw.bought, ..lived.clone() };
+        assert_eq!(&alike, draw, "{} with seed {seed}", pair.name);
+        assert!(lived.is_among(&draws), "{} with seed {seed}: {lived:?}, and foretold {draws:?}", pair.name);
+    }
     for seed in OTHER_SEEDS {
         let (other, gone) = lives.live(seed);
         let said = format!("{} with seed {seed}: {other:?}, and foretold {draws:?}", pair.name);
@@ -361,15 +373,15 @@ impl Lives {
         play.take_commit(after).expect("the proposal renders");
         play.reconciler.run_until(start + BASE_RESTS_AFTER + PROPOSAL_RESTS_AFTER, |_, _| ());
         let world = play.reconciler.cluster().world();
-        let evicted: BTreeSet<_> = world
-            .story()
-            .since(told)
+        let story = world.story().since(told);
+        let evicted: Vec<ObjectKey> = story
             .iter()
             .filter_map(|(_, happening)| match happening {
                 Happening::Evicted { pod, .. } => Some(*pod),
                 _ => None,
             })
             .collect();
+        let bought = story.iter().filter(|(_, happening)| matches!(happening, Happening::Launched { .. }));
         let objects = world.objects();
         let gone = ran.iter().filter(|(node, _)| !objects.nodes.contains_key(node));
         let pools = gone.clone().filter_map(|(_, pool)| *pool).collect();
@@ -378,8 +390,10 @@ impl Lives {
             after: world.cloud().price_now().to_string(),
             gone: gone.count(),
             nodes: objects.nodes.len(),
-            moved: evicted.intersection(&pods).count(),
+            moved: evicted.iter().collect::<BTreeSet<_>>().intersection(&pods.iter().collect()).count(),
             waiting: objects.pods.values().filter(|pod| pod.node.is_none() && pod.is_active()).count(),
+            evictions: evicted.len(),
+            bought: bought.count(),
         };
         (foretold, pools)
     }
