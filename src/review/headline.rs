@@ -88,14 +88,12 @@ fn of_environment(environment: &EnvironmentReview) -> String {
         Change::Changed | Change::Unchanged | Change::Unknown => {}
     }
     if let Some(nodes) = &environment.nodes {
-        let verbs = [
-            ("replaces", nodes.drifted),
-            ("removes", nodes.retired),
-            ("gives back", nodes.consolidated),
-            ("cannot replace", nodes.stuck.len()),
-        ];
+        let verbs =
+            [("replaces", nodes.drifted), ("removes", nodes.retired), ("gives back", nodes.consolidated)];
         let verbs = verbs.iter().filter(|(_, count)| *count > 0);
         said.extend(verbs.map(|(verb, count)| format!("{verb} {}", counted(*count, "node"))));
+        let stuck = nodes.stuck.len();
+        said.extend((stuck > 0).then(|| format!("keeps {} that should be replaced", counted(stuck, "node"))));
     }
     if let Some(pods) = &environment.pods {
         let (lost, others): (Vec<&WaitingPod>, Vec<_>) =

@@ -311,13 +311,13 @@ fn field_row(name: &str, object: &ObjectReview, field: &FieldReview) -> String {
     )
 }
 
-/// What a change does to nodes, in words.
+/// What a change asks for, in words; whether it comes to pass is another question.
 pub fn effect(impact: &str, nodes: Option<u32>) -> String {
     let count = nodes.map_or_else(|| "nodes".to_owned(), |nodes| counted(nodes as usize, "node"));
     match impact {
         "may-roll-nodes" => format!("may replace {count}"),
-        "rolls-nodes" => format!("replaces {count}"),
-        "destructive" => format!("removes {count}"),
+        "rolls-nodes" => format!("{count} to replace"),
+        "destructive" => format!("{count} to remove"),
         _ => "none".into(),
     }
 }
