@@ -71,6 +71,8 @@ fn drained(engine: &Engine) -> String {
     claim.conditions.get(ConditionType::Drained).map_or("-".into(), |drained| drained.reason.to_string())
 }
 
+type Change<'a> = &'a dyn Fn(&mut NodeClaim, &mut Node);
+
 /// The claim that was made for the pods, and its node, which serves but for `change`.
 fn replacement(engine: &Engine, change: impl FnOnce(&mut NodeClaim, &mut Node)) -> [Observation; 2] {
     let made = engine.cluster().claims.values().find(|claim| claim.name != ClaimName::new("n-claim"));
@@ -98,7 +100,7 @@ fn pods_of_a_spot_machine_stay_until_what_takes_its_place_is_ready() {
     // A moment later, and before pods are planned anew.
     let now = now + SignedDuration::from_millis(100);
     let startup = Taint { key: "example.com/starting".into(), value: "".into(), effect: Effect::NoSchedule };
-    let unfit: [(&str, &dyn Fn(&mut NodeClaim, &mut Node)); 3] = [
+    let unfit: [(&str, Change<'_>); 3] = [
         ("it is not ready", &|_, node| node.conditions = vec![ready("False")]),
         ("it has yet to become all that was bought", &|claim, node| {
             claim.conditions.clear(ConditionType::Initialized);
