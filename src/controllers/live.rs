@@ -17,6 +17,7 @@ use super::fleet::fleet_of;
 use super::git_half::{GitHalf, Synced};
 use super::perform::{Answer, Done, ObjectId, Performer};
 use super::recorder::Recorder;
+use super::rules::Rules;
 use super::standing::Teller;
 use crate::capacity::decision::Decision;
 use crate::capacity::engine::{Engine, EngineSettings};
@@ -94,6 +95,7 @@ pub struct Live<P> {
     git: GitHalf,
     teller: Teller,
     listener: Listener,
+    rules: Rules,
     performer: Performer<P>,
     believed: Believed,
     answers: mpsc::UnboundedReceiver<Answer>,
@@ -124,6 +126,9 @@ impl<P: CloudProvider> Live<P> {
         let inventory = settings.ledger.read(&kube).await?;
         let teller = Teller::new(&settings.environment, kube.clone(), permit.clone());
         let listener = Listener::new(&settings.environment, kube.clone(), permit.clone());
+        let rules =
+            Rules::follow(&settings.environment, settings.policy.clone(), kube.clone(), permit.clone())
+                .await?;
         let writer = Writer::new(kube);
         let (answer_sender, answers) = mpsc::unbounded_channel();
         let (result_sender, synced) = mpsc::unbounded_channel();
@@ -148,6 +153,7 @@ impl<P: CloudProvider> Live<P> {
             git,
             teller,
             listener,
+            rules,
             believed: Believed::default(),
             answers,
             synced,
@@ -166,7 +172,8 @@ impl<P: CloudProvider> Live<P> {
         newest: Vec<GitEvent>,
         commits: &mut mpsc::UnboundedReceiver<GitEvent>,
     ) -> Ended {
-        newest.into_iter().for_each(|event| self.git.observe(clock::now(), event));
+        let said = self.rules.take_first().into_iter().chain(newest);
+        said.for_each(|event| self.git.observe(clock::now(), event));
         let permit = self.permit.clone();
         let (cloud_sender, mut cloud) = mpsc::unbounded_channel();
         let _asking = ask_cloud(self.provider.clone(), cloud_sender);
@@ -199,6 +206,10 @@ impl<P: CloudProvider> Live<P> {
                     News::Seen(seen) => self.see(seen),
                     News::Told(told) => self.be_told(told),
                 },
+                Some(rule) = self.rules.next() => {
+                    self.git.observe(clock::now(), rule);
+                    self.teller.touch(clock::now());
+                }
                 Some(word) = self.listener.next() => self.git.observe(clock::now(), word),
                 commit = commits.recv() => match commit {
                     Some(event) => self.git.observe(clock::now(), event),

@@ -6,6 +6,7 @@ mod perform;
 mod git_half;
 mod standing;
 mod confirm;
+mod rules;
 pub mod recorder;
 pub mod live;
 pub mod reconciler;

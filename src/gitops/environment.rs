@@ -9,12 +9,15 @@ mod definition;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 pub use definition::definition;
 
 use super::policy::{AdoptMode, BlastLimits, IgnoreRule, PruneMode, SyncMode, SyncPolicy, UnselectiveRule};
+use super::sync::GitEvent;
 use super::window::{WindowError, WindowSpec, Windows};
 use crate::api::crd::{self, Definition};
+use crate::model::count::counted;
 
 pub const API_VERSION: &str = "provisor.dev/v1alpha1";
 pub const KIND: &str = "Environment";
@@ -182,6 +185,81 @@ pub struct Suspension {
     pub until: Option<jiff::Timestamp>,
 }
 
+/// What an Environment says against applying commits; what it does not have says nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Restrictions {
+    suspend: Option<Suspension>,
+    windows: Vec<WindowSpec>,
+}
+
+impl Restrictions {
+    /// Of an object as the API server holds it. What cannot be read suspends: it may have been meant to.
+    pub fn of(object: Option<&Value>) -> Self {
+        #[derive(Deserialize)]
+        struct Said {
+            #[serde(default)]
+            suspend: Option<Suspension>,
+            #[serde(default)]
+            windows: Vec<WindowSpec>,
+        }
+        let Some(spec) = object.and_then(|object| object.get("spec")) else { return Self::default() };
+        match Said::deserialize(spec) {
+            Ok(Said { suspend, windows }) => Self { suspend, windows },
+            Err(error) => {
+                let reason = format!("its `suspend` and `windows` cannot be read: {error}");
+                Self { suspend: Some(Suspension { reason, until: None }), windows: Vec::new() }
+            }
+        }
+    }
+
+    /// What a sync under `policy` has to hear where it knows of `former`; `actor` is who says it.
+    pub fn changes(&self, former: &Self, policy: &SyncPolicy, actor: &str) -> Vec<GitEvent> {
+        let mut changes = Vec::new();
+        if self.windows != former.windows {
+            let windows = Windows::new(self.windows.iter().cloned());
+            changes.push(GitEvent::PolicyChanged(policy.clone().with_windows(windows)));
+        }
+        if self.suspend != former.suspend {
+            changes.push(match &self.suspend {
+                Some(Suspension { reason, until }) => {
+                    GitEvent::Suspended { reason: reason.as_str().into(), actor: actor.into(), until: *until }
+                }
+                None => GitEvent::Resumed,
+            });
+        }
+        changes
+    }
+
+    /// The same for people, each to be read after the name of the object.
+    pub fn told(&self, former: &Self) -> Vec<String> {
+        let mut told = Vec::new();
+        if self.suspend != former.suspend {
+            told.push(match &self.suspend {
+                Some(Suspension { reason, until: None }) => {
+                    format!(
+                        "is suspended, so no commit is applied until spec.suspend is taken away: {reason}"
+                    )
+                }
+                Some(Suspension { reason, until: Some(until) }) => {
+                    format!("is suspended, so no commit is applied until {until}: {reason}")
+                }
+                None => "is suspended no more".into(),
+            });
+        }
+        if self.windows != former.windows {
+            told.push(match self.windows.len() {
+                0 => "has no windows any more".into(),
+                count => format!("has {}: commits are applied as they allow", counted(count, "window")),
+            });
+            let windows = Windows::new(self.windows.iter().cloned());
+            told.extend(windows.errors().iter().map(|error| {
+                format!("has a window that cannot be read, so nothing passes: spec.windows: {error}")
+            }));
+        }
+        told
+    }
+}
+
 /// Every kind that an API server is taught: Karpenter's and ours.
 pub fn definitions() -> Vec<Definition> {
     let mut all = crd::definitions();
@@ -275,5 +353,46 @@ mod tests {
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert!(texts[0].starts_with("spec.sync.ignore[1]: a rule that ignores"), "{texts:?}");
         assert!(texts[1].starts_with("spec.windows: `whenever` is no schedule"), "{texts:?}");
+    }
+
+    fn object(spec: serde_json::Value) -> serde_json::Value {
+        json!({ "metadata": { "name": "prod" }, "spec": spec })
+    }
+
+    #[test]
+    fn restrictions_are_told_once_and_taken_back() {
+        let policy = SyncPolicy::new("one");
+        let none = Restrictions::of(None);
+        assert_eq!(none, Restrictions::of(Some(&object(json!({ "source": { "url": "x" } })))));
+        let window = json!({ "kind": "deny", "schedule": "@daily", "duration": "1h" });
+        let said = Restrictions::of(Some(&object(json!({
+            "suspend": { "reason": "freeze", "until": "2026-12-27T00:00:00Z" }, "windows": [window],
+        }))));
+        let changes = said.changes(&none, &policy, "Environment/prod");
+        let [GitEvent::PolicyChanged(restricted), GitEvent::Suspended { reason, actor, until }] =
+            &changes[..]
+        else {
+            panic!("{changes:?}")
+        };
+        assert_eq!((restricted.windows.len(), &restricted.mode), (1, &policy.mode));
+        assert_eq!((&**reason, &**actor), ("freeze", "Environment/prod"));
+        assert_eq!(until.map(|at| at.to_string()).as_deref(), Some("2026-12-27T00:00:00Z"));
+        assert!(said.changes(&said, &policy, "Environment/prod").is_empty());
+        let back = none.changes(&said, &policy, "Environment/prod");
+        assert!(matches!(&back[..], [GitEvent::PolicyChanged(_), GitEvent::Resumed]), "{back:?}");
+        assert_eq!(said.told(&none).len(), 2);
+        assert_eq!(none.told(&said), ["is suspended no more", "has no windows any more"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_lets_nothing_pass() {
+        let policy = SyncPolicy::new("one");
+        let odd = Restrictions::of(Some(&object(json!({ "suspend": "yes" }))));
+        let changes = odd.changes(&Restrictions::default(), &policy, "Environment/prod");
+        assert!(matches!(&changes[..], [GitEvent::Suspended { until: None, .. }]), "{changes:?}");
+        let window = json!({ "kind": "allow", "schedule": "whenever", "duration": "1h" });
+        let odd = Restrictions::of(Some(&object(json!({ "windows": [window] }))));
+        let told = odd.told(&Restrictions::default());
+        assert!(told.iter().any(|said| said.contains("so nothing passes")), "{told:?}");
     }
 }

@@ -49,7 +49,7 @@ fn spec() -> Schema {
         ("until", Schema::moment("When it ends by itself.")),
     ];
     let suspension = Schema::object(
-        "That nothing is to be written, why and by whom. `provisor run` does not read it here.",
+        "That no commit is to be applied, and why. Nodes are bought and given back as before.",
         suspension,
     );
     let fields = [
@@ -61,7 +61,7 @@ fn spec() -> Schema {
         ("windows", windows()),
         ("suspend", suspension.required(&["reason"])),
     ];
-    Schema::object("What is followed, and under which rules. `provisor run` is told by its command line and does not read them here.", fields).required(&["source"])
+    Schema::object("What is followed, and under which rules. `provisor run` goes by `suspend` and `windows`; of all else it is told by its command line, and does not read it here.", fields).required(&["source"])
 }
 
 fn source() -> Schema {
@@ -171,7 +171,7 @@ fn windows() -> Schema {
     ];
     let window = Schema::object("A time in which changes may or may not pass.", fields);
     Schema::list(
-        "When changes may pass. `provisor run` does not read it here.",
+        "When changes may pass; where windows of the repository speak of a change as well, both must be open.",
         window.required(&["kind", "schedule", "duration"]),
     )
     .atomic()

@@ -13,6 +13,7 @@ mod crash;
 mod rest;
 mod refused;
 mod confirm;
+mod restricted;
 mod start;
 mod held;
 mod unreadable;
