@@ -253,6 +253,12 @@ pub fn reached(environment: &EnvironmentReview) -> Option<String> {
     })
 }
 
+/// On what it depends whether pools that left Git go.
+pub fn pruning(environment: &EnvironmentReview) -> Option<String> {
+    let retires = environment.nodes.as_ref().is_some_and(|nodes| nodes.retired > 0);
+    retires.then(|| "pools that left Git go, with their nodes, where pruning is on (provisor run --prune retire); else they stay".into())
+}
+
 /// What it takes to get there, if that is more than is to be seen in the end.
 pub fn course(environment: &EnvironmentReview) -> Option<String> {
     let draws = environment.draws.as_ref()?;

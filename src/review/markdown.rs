@@ -121,10 +121,14 @@ fn table(review: &Review) -> String {
         rows.push_str(&format!("| {} | no change | | | |\n", unchanged.join(", ")));
     }
     let notes = changed.iter().take(ROWS_MAX).flat_map(|environment| {
-        let notes =
-            [headline::reached(environment), headline::course(environment), headline::chance(environment)]
-                .into_iter()
-                .flatten();
+        let notes = [
+            headline::pruning(environment),
+            headline::reached(environment),
+            headline::course(environment),
+            headline::chance(environment),
+        ]
+        .into_iter()
+        .flatten();
         notes.map(|note| format!("\n{}: {}.\n", code(&environment.name), text(&note)))
     });
     let notes: String = notes.collect();

@@ -100,7 +100,9 @@ impl Promise {
             Self::KeepsDisruptionBudgets => {
                 "No node goes for savings or drift beyond what the budgets of its pool allow at that moment"
             }
-            Self::KeepsLimits => "The machines of a pool never come to more than its limits",
+            Self::KeepsLimits => {
+                "The machines of a pool never come to more than its limits, those on their way out aside"
+            }
             Self::MovesOnlyWhatHasAPlace => {
                 "No node is emptied for savings unless each of its pods could run elsewhere, or its replacement is ready"
             }

@@ -14,7 +14,7 @@ use crate::model::buffer::{BufferSource, BufferStatus};
 use crate::model::condition::ConditionStatus;
 use crate::model::count::counted;
 use crate::model::name::{ObjectKey, PoolName};
-use crate::model::pool::{NodePool, OverlayCondition};
+use crate::model::pool::{NodePool, OverlayCondition, PoolUse};
 use crate::model::symbol::Symbol;
 
 impl Engine {
@@ -98,7 +98,7 @@ impl Engine {
             self.cluster
                 .pools
                 .get(name)
-                .is_some_and(|pool| is_ours(pool) && pool.used.as_ref() != Some(&self.tally.of(*name)))
+                .is_some_and(|pool| is_ours(pool) && pool.used.as_ref() != Some(&self.use_of(pool)))
         });
         if unreported.is_empty() {
             return;
@@ -109,12 +109,22 @@ impl Engine {
         }
         let mut steps = Steps::default();
         for pool in unreported {
-            let used = self.tally.of(pool);
+            let Some(used) = self.cluster.pools.get(&pool).map(|pool| self.use_of(pool)) else { continue };
             let message = counted(used.nodes, "node");
             let change = PoolChange { used: Some(used), ..PoolChange::default() };
             steps.push(Action::UpdatePool { pool, change }, "PoolStatus", message);
         }
         self.take(steps, now, out);
+    }
+
+    /// What the nodes of `pool` come to. What it says it used once is zero rather than left out: a status is merged into the one that is there.
+    fn use_of(&self, pool: &NodePool) -> PoolUse {
+        let mut used = self.tally.of(pool.name);
+        let said = pool.used.iter().flat_map(|known| known.resources.iter());
+        for (name, _) in said {
+            used.resources.set(name, used.resources.get(name));
+        }
+        used
     }
 
     /// Writes which overlays have an effect, after anything about them or about what pools could buy changed.

@@ -153,13 +153,12 @@ impl Drafting<'_> {
         }
         if self.input.desired.objects.is_empty() && !policy.allow_empty {
             let message = "the commit wants nothing at all; an empty render removes nothing";
-            let help =
-                "check the path; if everything shall go, set `allowEmpty` in the cluster's configuration";
+            let help = "check the path; if everything shall go, delete the objects in the cluster";
             return Some(Verdict::refused(VerdictCode::EmptyRender, message, help));
         }
         // What a person once agreed to empty is finished even where pruning is off.
         if policy.prune == PruneMode::Off && !is_retiring(live, entry) {
-            let help = "sync with --prune, or switch pruning on in the cluster's configuration";
+            let help = "sync with --prune; `provisor run` removes what left Git with `--prune retire`";
             return Some(Verdict::refused(VerdictCode::PruneDisabled, "requires prune", help));
         }
         let is_marked =

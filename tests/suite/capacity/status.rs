@@ -181,6 +181,28 @@ fn api_044_the_claim_counts_until_its_node_is_initialized() {
     assert_eq!(amount(&used(&engine, "default"), "cpu"), "1900m");
 }
 
+/// What is left out of a change of a status stays as it was.
+#[test]
+fn a_resource_that_no_node_has_any_more_is_reported_as_none() {
+    let mut town = Town::with(|_| ());
+    town.node("a", "m5.large");
+    let gpu = ResourceName::new("nvidia.com/gpu");
+    town.change_claim("a", |claim| claim.capacity.set(gpu, 4));
+    town.change_node("a", |node| node.capacity.set(gpu, 4));
+    let mut engine = town.engine();
+    engine.decide(town.now);
+    assert_eq!(used(&engine, "default").resources.listed(gpu), Some(4));
+    let later = town.now + SignedDuration::from_secs(20);
+    engine.observe(later, Observation::NodeGone(NodeName::new("a")));
+    engine.observe(later, Observation::ClaimGone(ClaimName::new("a-claim")));
+    engine.decide(later);
+    assert_eq!(used(&engine, "default").resources.listed(gpu), Some(0));
+    // It is written once.
+    let again = engine.decide(later + SignedDuration::from_secs(20)).actions;
+    let reports = again.iter().filter(|one| one.reason.code == "PoolStatus").count();
+    assert_eq!(reports, 0, "{again:?}");
+}
+
 /// Rows: SCH-557, SCH-558
 #[test]
 fn api_045_counters_follow_nodes_of_several_pools() {

@@ -141,7 +141,10 @@ pub fn render(review: &Review, console: &Console) -> String {
         }
         let expiring = environment.roll.as_ref().and_then(headline::expiring);
         let (course, chance) = (headline::course(environment), headline::chance(environment));
-        for note in [course, chance, expiring, headline::choice(environment)].into_iter().flatten() {
+        for note in [headline::pruning(environment), course, chance, expiring, headline::choice(environment)]
+            .into_iter()
+            .flatten()
+        {
             parts.push(format!("{}: {note}\n", environment.name));
         }
         if let Some(reached) = headline::reached(environment) {
