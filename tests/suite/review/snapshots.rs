@@ -118,6 +118,32 @@ fn reviewed(proposal: &mut Proposal, from: &str, to: &str, snapshot: &str, code:
     environment(&review, "prod").clone()
 }
 
+/// `run` leaves pools alone that its repository did not put there, and so does the review of its cluster.
+#[test]
+fn nothing_is_bought_from_the_pools_of_others() {
+    let pool = |name: &str, annotations: &str, weight: u32| {
+        let class = "nodeClassRef: { group: karpenter.k8s.aws, kind: EC2NodeClass, name: default }";
+        format!(
+            "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{ name: {name}, annotations: {{ {annotations} }} }}\n\
+             spec: {{ weight: {weight}, template: {{ spec: {{ {class}, requirements: [] }} }} }}\n"
+        )
+    };
+    let waiting = "---\napiVersion: v1\nkind: Pod\nmetadata: { name: waits, namespace: shop }\nspec: { containers: [{ name: web, image: web, resources: { requests: { cpu: 1 } } }] }\nstatus: { phase: Pending, conditions: [{ type: PodScheduled, status: \"False\", reason: Unschedulable }] }\n";
+    let pools_of = |tracking: &str| -> Vec<String> {
+        let snapshot = cluster("theirs", 1, "1", "")
+            + &pool("general", tracking, 1)
+            + &pool("theirs", "", 100)
+            + waiting;
+        let review = reviewed(&mut fleet("10%"), "on-demand", "spot", &snapshot, 0);
+        let pools = review["cost"]["byPool"].as_array().expect("a list");
+        pools.iter().map(|pool| pool["pool"].as_str().expect("a name").to_owned()).collect()
+    };
+    let tracking = "provisor.dev/tracking-id: \"provisor:prod:karpenter.sh/NodePool:/general\"";
+    assert_eq!(pools_of(tracking), ["general"]);
+    // A cluster that nobody runs with Provisor yet: what serves its pods is what counts.
+    assert_eq!(pools_of(""), ["general", "theirs"]);
+}
+
 /// Rows: REV-008
 #[test]
 fn rev_008_a_roll_goes_in_waves_of_its_budget() {

@@ -8,6 +8,7 @@ use super::Args;
 use super::life::Beginning;
 use crate::api::snapshot::PODS_MAX;
 use crate::api::{self, Object};
+use crate::capacity::cluster::Cluster;
 use crate::capacity::engine::EngineSettings;
 use crate::gitops::desired::DesiredState;
 use crate::gitops::fleet::Fleet;
@@ -15,8 +16,9 @@ use crate::gitops::tracking::LABEL_ENVIRONMENT;
 use crate::gitops::tree::Node;
 use crate::io::clock;
 use crate::model::catalog::Catalog;
-use crate::model::count::counted;
-use crate::model::name::ObjectKey;
+use crate::model::count::{agreeing, counted};
+use crate::model::name::{ClaimName, ObjectKey, PoolName};
+use crate::model::pool::NodePool;
 use crate::model::repository::Repository;
 use crate::review::impact::Demand;
 use crate::review::report::Remark;
@@ -233,7 +235,16 @@ fn of_snapshot(
         Some(moment) => format!("The cluster of {environment} is that of a snapshot of {moment}."),
         None => format!("The cluster of {environment} is that of a snapshot without any time stamp."),
     };
-    let cluster = picture.into_cluster(catalog, now);
+    let mut cluster = picture.into_cluster(catalog, now);
+    let others = set_others_aside(&mut cluster, &environment);
+    if !others.is_empty() {
+        console.notice(&format!(
+            "{} of somebody else: nothing is bought from {}, and {} nodes stay as they are",
+            others.join(", "),
+            agreeing(others.len(), "it", "them"),
+            agreeing(others.len(), "its", "their"),
+        ));
+    }
     if cluster.nodes.is_empty() && cluster.pods.is_empty() {
         return Err(Failure::input(format!(
             "{}: there is neither a node nor a pod in it, so it says nothing of what the proposal does; did what should have \
@@ -244,6 +255,27 @@ fn of_snapshot(
     let stage = Box::new(Stage::new(cluster, now, EngineSettings::default()));
     let played = Played::Snapshot { environment, stage };
     Ok(Source { played, sentence, data_as_of, remarks: Vec::new(), prices: None })
+}
+
+/// Pools that `environment` does not own go, where it owns some: `run` leaves them alone as well. Their nodes stay, and nobody gives
+/// them back. Their names.
+fn set_others_aside(cluster: &mut Cluster, environment: &str) -> Vec<String> {
+    let is_ours = |pool: &NodePool| pool.owner.is_some_and(|owner| owner.environment.as_str() == environment);
+    let pools = cluster.pools.values();
+    let (ours, others): (Vec<PoolName>, Vec<PoolName>) = {
+        let (ours, others): (Vec<_>, Vec<_>) = pools.partition(|pool| is_ours(pool));
+        let names = |pools: Vec<&std::sync::Arc<NodePool>>| pools.iter().map(|pool| pool.name).collect();
+        (names(ours), names(others))
+    };
+    if ours.is_empty() {
+        return Vec::new();
+    }
+    for pool in &others {
+        let claims: Vec<ClaimName> = cluster.claims_of(*pool).map(|claim| claim.name).collect();
+        claims.into_iter().for_each(|claim| cluster.remove_claim(claim));
+        cluster.pools.remove(pool);
+    }
+    others.iter().map(|pool| format!("NodePool/{pool}")).collect()
 }
 
 /// Whose cluster a snapshot is: as the command line says, as its own objects say, or of the only environment there is.
