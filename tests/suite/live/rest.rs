@@ -50,9 +50,9 @@ fn a_pod_gets_its_claim_soon_and_a_cluster_at_rest_is_left_in_peace() {
     eprintln!("at rest: {} requests in {seconds} s", uris.len());
     assert!(uris.len() < 2 * seconds as usize, "{uris:#?}");
 
-    // Nobody made an Environment object, and it is not looked for with each change.
+    // Nobody made an Environment object, and it is not looked for with each change: half a minute apart, for its rules and for its status.
     let looked = after.iter().filter(|request| request["objectRef"]["resource"] == "environments").count();
-    assert!(looked as u64 <= 1 + start.elapsed().as_secs() / 30, "{looked} times");
+    assert!(looked as u64 <= 2 * (1 + start.elapsed().as_secs() / 30), "{looked} times");
     bench.expect_untouched(&strangers);
 }
 
