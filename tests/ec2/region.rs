@@ -15,6 +15,10 @@ use crate::plane::{AUDITED, Plane};
 
 /// A launch template as Karpenter names them.
 const KARPENTERS: &str = "karpenter.k8s.aws/1234567890";
+const THEIR_ROLE: &str = "theirs";
+/// Names and paths.
+const THEIR_PROFILES: [(&str, &str); 2] =
+    [("west_1", "/karpenter/us-east-1/west/general/"), ("bastion", "/")];
 /// The name of the cluster in the account.
 pub const CLUSTER: &str = "east";
 
@@ -25,6 +29,7 @@ pub const FAMILIES: &str = "m5,m6i,m6g,c5,c6i,c6g,r5,r6i";
 pub struct Others {
     pub machines: Vec<Value>,
     network: Vec<String>,
+    identities: Vec<String>,
 }
 
 pub struct Region {
@@ -248,7 +253,7 @@ impl Region {
     }
 
     /// What is in the account beside what Provisor made, as it is now: machines that were bought for no claim of ours; networks and
-    /// templates as EC2 describes them; and the tags of whatever is selected by tags, ours included.
+    /// templates as EC2 describes them; the tags of whatever is selected by tags, ours included; and a role with instance profiles.
     fn others(&self) -> Others {
         let mut machines = self.every_machine();
         machines.retain(|machine| !machine["token"].is_string() && machine["tags"]["leaked"] != "yes");
@@ -272,7 +277,8 @@ impl Region {
                 format!("{:?}", tags.expect("tags").tags()),
             ]
         });
-        Others { machines, network }
+        let identities = self.runtime.block_on(self.identities());
+        Others { machines, network, identities }
     }
 
     /// Buys a machine by hand, with these tags.
@@ -286,7 +292,7 @@ impl Region {
     /// A machine that is nobody's in particular, one of another cluster with all marks of a provisioner, one of this cluster
     /// that belongs to somebody else's pool, one of this cluster that no provisioner bought; a subnet and a security group that
     /// this cluster may use and another one's provisioner selects; a template without marks, one of that provisioner, and one that a
-    /// Karpenter beside us made for this cluster.
+    /// Karpenter beside us made for this cluster; a role with an instance profile of that provisioner and one of nobody in particular.
     pub fn plant_others(&self) -> Others {
         let marks = |cluster: &'static str, pool: &'static str, claim: &'static str| {
             [
@@ -302,6 +308,7 @@ impl Region {
         let node_group = [("eks:eks-cluster-name", CLUSTER), ("eks:nodegroup-name", "system")];
         self.plant_machine(&node_group);
         self.runtime.block_on(self.plant_network(&marks("west", "general", "general-1")));
+        self.runtime.block_on(self.plant_identities());
         let others = self.others();
         assert_eq!(others.machines.len(), 4);
         assert!(others.network.iter().all(|said| said.len() > 10), "all is there: {:?}", others.network);
@@ -336,12 +343,37 @@ impl Region {
         }
     }
 
+    /// A role of others, and who may be it: machines of another cluster's class of the name of ours, and some that no provisioner buys.
+    async fn plant_identities(&self) {
+        let trust = ("AssumeRolePolicyDocument", "{}");
+        self.cloud.raw("iam", &[("Action", "CreateRole"), ("RoleName", THEIR_ROLE), trust]).await;
+        for (name, path) in THEIR_PROFILES {
+            let name = ("InstanceProfileName", name);
+            self.cloud.raw("iam", &[("Action", "CreateInstanceProfile"), name, ("Path", path)]).await;
+            let role = ("RoleName", THEIR_ROLE);
+            self.cloud.raw("iam", &[("Action", "AddRoleToInstanceProfile"), name, role]).await;
+        }
+    }
+
+    async fn identities(&self) -> Vec<String> {
+        let asked = THEIR_PROFILES.map(|(name, _)| ("GetInstanceProfile", "InstanceProfileName", name));
+        let mut said = Vec::new();
+        for (action, key, name) in asked.into_iter().chain([("GetRole", "RoleName", THEIR_ROLE)]) {
+            let answer = self.cloud.raw("iam", &[("Action", action), (key, name)]).await;
+            // What follows is about the question.
+            let (about, _) = answer.split_once("<ResponseMetadata>").expect("an answer of IAM");
+            said.push(about.to_owned());
+        }
+        said
+    }
+
     pub fn expect_others(&self, before: &Others) {
         let now = self.others();
         assert_eq!(now.machines, before.machines, "somebody else's machines were touched");
         for (now, before) in now.network.iter().zip(&before.network) {
             assert_eq!(now, before, "what is somebody else's, or tagged by somebody, was touched");
         }
+        assert_eq!(now.identities, before.identities, "somebody else's role or profile was touched");
     }
 
     /// A machine that was bought for our pool, as its tags tell, and whose claim is gone; its id.
