@@ -13,7 +13,7 @@ use super::fleet::fleet_of;
 use super::standing::Standing;
 use crate::capacity::cluster::Cluster;
 use crate::gitops::desired::ObjectRef;
-use crate::gitops::live::{Inventory, LiveObject, LiveState, object_ref};
+use crate::gitops::live::{Inventory, LiveObject, LiveState};
 use crate::gitops::plan::PlanHash;
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
@@ -187,7 +187,7 @@ async fn carry_out(writer: &Writer, action: &SyncAction) -> Outcome {
         SyncAction::Apply { manifest, uid, take_over, .. } => {
             writer.apply_manifest(manifest, uid.as_deref(), take_over).await.map(|stored| {
                 // A kind of ours always says what it is.
-                debug_assert!(object_ref(&stored).is_some());
+                debug_assert!(ObjectRef::of(&stored).is_some());
                 Outcome::Applied(LiveObject::new(stored))
             })
         }

@@ -23,28 +23,44 @@ pub struct ObjectRef {
     pub name: Arc<str>,
 }
 
+const OLD_BUFFER: &str = "autoscaling.x-k8s.io/v1alpha1";
+const NEW_BUFFER: &str = "autoscaling.x-k8s.io/v1beta1";
+
 impl ObjectRef {
-    /// The name of a manifest, if it has one.
+    /// Which object a manifest is; `None` without `apiVersion`, `kind` or `metadata.name`.
     pub fn of(manifest: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(Arc::<str>::from);
         let metadata = &manifest["metadata"];
+        let api_version = text(&manifest["apiVersion"])?;
         Some(Self {
-            api_version: text(&manifest["apiVersion"])?,
+            // Both versions are of one object.
+            api_version: if *api_version == *OLD_BUFFER { NEW_BUFFER.into() } else { api_version },
             kind: text(&manifest["kind"])?,
             namespace: text(&metadata["namespace"]).unwrap_or_else(|| "".into()),
             name: text(&metadata["name"])?,
         })
     }
 
-    /// Position in apply order: EC2NodeClass, NodeOverlay, NodePool, PodTemplate, then the rest.
+    /// Position in apply order: EC2NodeClass, NodeOverlay, NodePool, PodTemplate, CapacityBuffer, then the rest.
     pub fn rank(&self) -> u8 {
         match &*self.kind {
             "EC2NodeClass" => 0,
             "NodeOverlay" => 1,
             "NodePool" => 2,
             "PodTemplate" => 3,
-            _ => 4,
+            "CapacityBuffer" => 4,
+            _ => 5,
         }
+    }
+
+    /// Whether a fleet may describe objects of its kind.
+    pub(super) fn is_of_fleets(&self) -> bool {
+        self.rank() < 5
+    }
+
+    /// Whether teams that deploy pods make objects of its kind as well, of which a fleet knows nothing.
+    pub(super) fn is_of_teams(&self) -> bool {
+        matches!(&*self.kind, "PodTemplate" | "CapacityBuffer")
     }
 
     fn order(&self) -> (u8, &str, &str, &str, &str) {

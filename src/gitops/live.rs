@@ -26,7 +26,7 @@ impl LiveState {
     pub fn from_manifests(manifests: impl IntoIterator<Item = Value>, mut fleet: Fleet) -> Self {
         let objects: BTreeMap<ObjectRef, LiveObject> = manifests
             .into_iter()
-            .filter_map(|manifest| Some((object_ref(&manifest)?, LiveObject::new(manifest))))
+            .filter_map(|manifest| Some((ObjectRef::of(&manifest)?, LiveObject::new(manifest))))
             .collect();
         fleet.index_classes(&objects);
         Self { objects, fleet, inventory: None }
@@ -64,17 +64,6 @@ impl LiveState {
         let inventory = Inventory { is_rebuilt: false, ..Inventory::rebuilt(&owner, &objects) };
         Self { objects, fleet, inventory: Some(inventory) }
     }
-}
-
-/// Reads which object a manifest is; `None` without `apiVersion`, `kind` or `metadata.name`.
-pub fn object_ref(manifest: &Value) -> Option<ObjectRef> {
-    let text = |pointer: &str| manifest.pointer(pointer).and_then(Value::as_str);
-    Some(ObjectRef {
-        api_version: text("/apiVersion")?.into(),
-        kind: text("/kind")?.into(),
-        namespace: text("/metadata/namespace").unwrap_or("").into(),
-        name: text("/metadata/name")?.into(),
-    })
 }
 
 /// One object as the API server shows it, `status` and `managedFields` included if it has them.

@@ -7,6 +7,7 @@ mod operations;
 mod properties;
 mod removals;
 mod retiring;
+mod room;
 mod selfheal;
 mod takeover;
 mod windows;

@@ -22,7 +22,7 @@ use super::tracking::{ANNOTATION_TRACKING, LABEL_ENVIRONMENT, LABEL_INSTALLATION
 use impact::Scope;
 pub use impact::{FIELD_RULES, FieldRule, NodeImpact, Rolling};
 pub use owners::MIGRATED_MANAGERS;
-use owners::{FieldOwner, FieldOwners};
+use owners::{FieldOwner, FieldOwners, element_key};
 pub(crate) use owners::{co_applier, last_writer};
 use shape::Shape;
 
@@ -424,10 +424,15 @@ impl Walk<'_> {
             };
             let (before, after) = (of(live), of(desired));
             let index = after.first().or(before.first()).map_or(0, |(index, _)| *index);
-            let at = match after.is_empty() {
+            let list_key = shape::list_key(self.kind, &at.pattern);
+            let mut at = match after.is_empty() {
                 true => at.gone(&name, index),
                 false => at.element(&name, index),
             };
+            if let Some(field) = list_key {
+                at.keys.push(element_key(field, &name));
+                at.is_in_list = false;
+            }
             if let ([(_, before)], [(_, after)]) = (&before[..], &after[..]) {
                 self.compare_maps(&at, Some(before), Some(after));
                 continue;

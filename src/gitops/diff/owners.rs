@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::gitops::live::LiveObject;
 use crate::gitops::tracking::FIELD_MANAGER;
@@ -61,7 +61,7 @@ impl FieldOwners {
                 }
             }
             Self::LastApplied(applied) => {
-                let found = keys.iter().try_fold(applied, |at, key| at.get(key));
+                let found = keys.iter().try_fold(applied, |at, key| step(at, key));
                 if found.is_some() { FieldOwner::Us } else { FieldOwner::Other(None) }
             }
             Self::Structural => {
@@ -135,13 +135,33 @@ fn manager(entry: &Value) -> Option<Manager> {
     Some(Manager { name, is_us, fields })
 }
 
-/// Field sets nest as `f:name`; a `.`, a list key or a set value stands for the field that holds it.
+/// The field of a map, or the element of a list that [`element_key`] names.
+fn step<'v>(at: &'v Value, key: &str) -> Option<&'v Value> {
+    let Some(identity) = key.strip_prefix(ELEMENT) else { return at.get(key) };
+    let identity: Value = serde_json::from_str(identity).ok()?;
+    let is_it = |item: &&Value| {
+        identity.as_object().into_iter().flatten().all(|(key, value)| item.get(key) == Some(value))
+    };
+    at.as_array()?.iter().find(is_it)
+}
+
+/// How `managedFields` names the element of a list whose field `field` is `name`.
+pub(super) fn element_key(field: &str, name: &str) -> String {
+    format!("{ELEMENT}{}", json!({ field: name }))
+}
+
+const ELEMENT: &str = "k:";
+
+/// Field sets nest as `f:name`, and `k:{…}` for elements that have a name; a `.` or a set value stands for the field that holds it.
 fn collect(set: &Value, at: &mut Vec<String>, fields: &mut BTreeSet<Vec<String>>) {
     let children: Vec<(&str, &Value)> = set
         .as_object()
         .into_iter()
         .flatten()
-        .filter_map(|(key, inner)| Some((key.strip_prefix("f:")?, inner)))
+        .filter_map(|(key, inner)| match key.strip_prefix("f:") {
+            Some(name) => Some((name, inner)),
+            None => key.starts_with(ELEMENT).then_some((key.as_str(), inner)),
+        })
         .collect();
     if children.is_empty() && !at.is_empty() {
         fields.insert(at.clone());

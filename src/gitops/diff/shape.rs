@@ -39,6 +39,25 @@ pub(super) fn shape(kind: &str, pattern: &str) -> Shape {
             _ if pattern.starts_with("spec.capacity.") => Shape::Quantity,
             _ => Shape::Plain,
         },
+        "PodTemplate" => pod_template(pattern),
+        _ => Shape::Plain,
+    }
+}
+
+/// The field by which the API server names the elements of a list to those who own fields of them; `None` of lists that have one owner.
+pub(super) fn list_key(kind: &str, pattern: &str) -> Option<&'static str> {
+    (kind == "PodTemplate" && pattern == CONTAINERS).then_some("name")
+}
+
+const CONTAINERS: &str = "template.spec.containers";
+
+fn pod_template(pattern: &str) -> Shape {
+    let is_amount = ["[].resources.requests.", "[].resources.limits."]
+        .into_iter()
+        .any(|part| pattern.strip_prefix(CONTAINERS).is_some_and(|rest| rest.starts_with(part)));
+    match pattern {
+        CONTAINERS => Shape::Keyed(by_name),
+        _ if is_amount || pattern.starts_with("template.spec.overhead.") => Shape::Quantity,
         _ => Shape::Plain,
     }
 }
@@ -86,7 +105,8 @@ fn node_class(pattern: &str) -> Shape {
     }
 }
 
-/// What the API server fills in where a field is left out (Karpenter v1 NodePool, EC2NodeClass v1, NodeOverlay v1alpha1).
+/// What the API server fills in where a field is left out (Karpenter v1 NodePool, EC2NodeClass v1, NodeOverlay v1alpha1; PodTemplate of
+/// Kubernetes 1.36).
 pub(super) fn default_value(kind: &str, pattern: &str) -> Option<Value> {
     Some(match (kind, pattern) {
         ("NodePool", "spec.disruption.consolidateAfter") => json!("0s"),
@@ -99,6 +119,22 @@ pub(super) fn default_value(kind: &str, pattern: &str) -> Option<Value> {
         ("EC2NodeClass", "spec.metadataOptions.httpProtocolIPv6") => json!("disabled"),
         ("EC2NodeClass", "spec.metadataOptions.httpPutResponseHopLimit") => json!(1),
         ("EC2NodeClass", "spec.metadataOptions.httpTokens") => json!("required"),
+        ("PodTemplate", pattern) => return pod_default(pattern.strip_prefix("template.spec.")?),
+        _ => return None,
+    })
+}
+
+fn pod_default(pattern: &str) -> Option<Value> {
+    Some(match pattern {
+        "restartPolicy" => json!("Always"),
+        "dnsPolicy" => json!("ClusterFirst"),
+        "schedulerName" => json!("default-scheduler"),
+        "terminationGracePeriodSeconds" => json!(30),
+        "containers[].imagePullPolicy" => json!("IfNotPresent"),
+        "containers[].terminationMessagePath" => json!("/dev/termination-log"),
+        "containers[].terminationMessagePolicy" => json!("File"),
+        "containers[].ports[].protocol" => json!("TCP"),
+        "containers[].env[].valueFrom.fieldRef.apiVersion" => json!("v1"),
         _ => return None,
     })
 }
@@ -188,6 +224,10 @@ fn by_key(item: &Value) -> String {
 
 fn by_key_and_effect(item: &Value) -> String {
     format!("{}:{}", text(item, "key"), text(item, "effect"))
+}
+
+fn by_name(item: &Value) -> String {
+    text(item, "name").into()
 }
 
 fn by_device_name(item: &Value) -> String {

@@ -25,7 +25,7 @@ impl Drafting<'_> {
         let mut removals = Vec::new();
         let live_state = self.input.live;
         for (object, live) in &live_state.objects {
-            if self.input.desired.objects.contains_key(object) || object.rank() > 2 {
+            if self.input.desired.objects.contains_key(object) || !object.is_of_fleets() {
                 continue;
             }
             let entry = live_state.inventory.as_ref().and_then(|inventory| inventory.entries.get(object));
@@ -42,7 +42,7 @@ impl Drafting<'_> {
                         let reason =
                             "left Git, but its tracking id was taken off: no longer ours to remove".into();
                         self.skipped.push(Skipped { object: object.clone(), reason });
-                    } else {
+                    } else if !object.is_of_teams() {
                         self.unmanaged.push(object.clone());
                     }
                     continue;

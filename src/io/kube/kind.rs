@@ -39,8 +39,8 @@ impl Resource {
 
     /// What a manifest names, if it is of a kind that a repository may hold.
     pub fn of_manifest(api_version: &str, kind: &str) -> Option<Self> {
-        let kinds = [Kind::NodePool, Kind::NodeClass, Kind::NodeOverlay, Kind::Buffer].map(Kind::resource);
-        let mut all = kinds.into_iter().chain([Self::OLD_BUFFER]);
+        let kinds = Kind::ALL.into_iter().filter(|kind| kind.is_synced()).map(Kind::resource);
+        let mut all = kinds.chain([Self::OLD_BUFFER]);
         all.find(|resource| resource.api_version == api_version && resource.kind == kind)
     }
 }
@@ -130,7 +130,8 @@ impl Kind {
 
     /// Kinds that a repository describes: the Git half compares them field by field, so they are kept whole.
     pub const fn is_synced(self) -> bool {
-        matches!(self, Self::NodePool | Self::NodeClass | Self::NodeOverlay | Self::Buffer)
+        use Kind::*;
+        matches!(self, NodePool | NodeClass | NodeOverlay | Buffer | PodTemplate)
     }
 
     /// Kinds that matter to buffers.
@@ -155,7 +156,8 @@ impl Kind {
 
     /// Kinds that are there only once our CustomResourceDefinitions are installed.
     pub const fn is_custom(self) -> bool {
-        self.is_synced() || matches!(self, Self::NodeClaim)
+        use Kind::*;
+        matches!(self, NodePool | NodeClass | NodeOverlay | NodeClaim | Buffer)
     }
 }
 
@@ -183,6 +185,7 @@ mod tests {
         assert_eq!(Kind::Pod.resource().path(Some("shop")), "/api/v1/namespaces/shop/pods");
         assert_eq!(Kind::NodePool.resource().path(Some("shop")), "/apis/karpenter.sh/v1/nodepools");
         assert_eq!(Resource::of_manifest("karpenter.sh/v1", "NodePool"), Some(Kind::NodePool.resource()));
+        assert_eq!(Resource::of_manifest("v1", "PodTemplate"), Some(Kind::PodTemplate.resource()));
         assert_eq!(Resource::of_manifest("v1", "Secret"), None);
     }
 }

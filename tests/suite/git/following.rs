@@ -8,7 +8,8 @@ use jiff::SignedDuration;
 use provisor::capacity::engine::EngineSettings;
 use provisor::controllers::reconciler::Reconciler;
 use provisor::controllers::source::{FollowSettings, Follower, Told};
-use provisor::gitops::live::{LiveObject, object_ref};
+use provisor::gitops::desired::ObjectRef;
+use provisor::gitops::live::LiveObject;
 use provisor::gitops::policy::{BlastLimits, PruneMode, SyncMode, SyncPolicy};
 use provisor::gitops::reads::WatchPath;
 use provisor::gitops::render::RenderSettings;
@@ -420,7 +421,7 @@ fn git_054_an_outage_heals_drift_and_removes_nothing() {
     let mut drifted = bench.reconciler.cluster().manifest("NodePool", "general").expect("applied").clone();
     drifted["spec"]["weight"] = json!(77);
     let stored = bench.reconciler.cluster_mut().apply(&drifted).expect("valid");
-    let object = object_ref(&stored).expect("a name");
+    let object = ObjectRef::of(&stored).expect("a name");
     bench.reconciler.observe(GitEvent::ObjectChanged { object, live: Some(LiveObject::new(stored)) });
     assert_eq!(bench.weight(), Some(json!(77)));
     for _ in 0..6 {

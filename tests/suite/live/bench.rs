@@ -132,8 +132,6 @@ impl Bench {
     /// Starts Provisor as one of the replicas that the API server tells apart.
     pub fn run_as(&self, replica: usize, more: &[&str], environment: &[(&str, &str)]) -> Running {
         let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
-        let count = self.started.fetch_add(1, Ordering::Relaxed);
-        let log = self.fleet.dir.path().join(format!("provisor-{count}.log"));
         command
             .args(["run", "--env", "dev", "--namespace", HOME, "--interval", "10s", "--kubeconfig"])
             .arg(&self.kubeconfigs[replica])
@@ -143,14 +141,22 @@ impl Bench {
             .env("XDG_CACHE_HOME", self.fleet.cache())
             .env_remove("AWS_REGION")
             .envs(environment.iter().copied());
-        Running::start(command, log)
+        self.begin(command)
+    }
+
+    /// Starts any program; what it says is among the [logs](Self::logs).
+    pub fn begin(&self, command: Command) -> Running {
+        Running::start(command, self.log(self.started.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn log(&self, count: u32) -> PathBuf {
+        self.fleet.dir.path().join(format!("process-{count}.log"))
     }
 
     /// What every process said that was started here, in their order.
     pub fn logs(&self) -> String {
-        let path = |count| self.fleet.dir.path().join(format!("provisor-{count}.log"));
         let started = self.started.load(Ordering::Relaxed);
-        let logs = (0..started).filter_map(|count| std::fs::read_to_string(path(count)).ok());
+        let logs = (0..started).filter_map(|count| std::fs::read_to_string(self.log(count)).ok());
         logs.collect::<Vec<_>>().join("\n")
     }
 
@@ -490,6 +496,11 @@ impl Bench {
             json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": { "name": "theirs", "namespace": "default" }, "data": { "theirs": "yes" },
+            }),
+            json!({
+                "apiVersion": "v1", "kind": "PodTemplate",
+                "metadata": { "name": "theirs", "namespace": "default" },
+                "template": { "spec": { "containers": [{ "name": "main", "image": "pause" }] } },
             }),
             // Nothing keeps it from being evicted but manners.
             json!({

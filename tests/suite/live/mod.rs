@@ -16,6 +16,7 @@ mod confirm;
 mod restricted;
 mod start;
 mod held;
+mod headroom;
 mod unreadable;
 mod deadline;
 mod recording;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use provisor::gitops::desired::{DesiredObject, DesiredState, ObjectRef, Origin};
-use provisor::gitops::live::{Fleet, LiveObject, LiveState, NodeFacts, object_ref};
+use provisor::gitops::live::{Fleet, LiveObject, LiveState, NodeFacts};
 use provisor::gitops::plan::{Consent, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, plan_sync};
 use provisor::gitops::policy::SyncPolicy;
 use provisor::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
@@ -94,7 +94,7 @@ pub fn commit(number: u32, manifests: impl IntoIterator<Item = Value>) -> Arc<De
     let objects: BTreeMap<ObjectRef, DesiredObject> = manifests
         .into_iter()
         .map(|manifest| {
-            let object = object_ref(&manifest).expect("a name");
+            let object = ObjectRef::of(&manifest).expect("a name");
             let file: Arc<str> = format!("environments/prod/{}.toml", object.name).into();
             let origins = BTreeMap::from([("".into(), Origin { file, line: 1, column: 1 })]);
             (object, DesiredObject { manifest, origins })
@@ -220,7 +220,7 @@ impl Server {
 
     /// Puts an object there as somebody else would.
     pub fn put(&mut self, manifest: &Value, manager: &str, operation: &str) -> ObjectRef {
-        let object = object_ref(manifest).expect("a name");
+        let object = ObjectRef::of(manifest).expect("a name");
         self.apply(&object, manager, operation, manifest);
         self.report(&object);
         object

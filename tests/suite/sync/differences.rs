@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use provisor::gitops::desired::ObjectRef;
 use provisor::gitops::diff::{DiffKind, NodeImpact, diff_object, diff_states};
-use provisor::gitops::live::{LiveObject, LiveState, object_ref};
+use provisor::gitops::live::{LiveObject, LiveState};
 use provisor::gitops::plan::ChangeAction;
 use serde_json::{Value, json};
 
@@ -359,5 +360,8 @@ fn a_plan_is_named_by_its_content_alone() {
     assert_eq!(json["changes"][0]["impact"], "none");
     assert_eq!(json["changes"][0]["verdict"], json!({ "status": "proceed" }));
     assert_eq!(json["changes"][0]["fields"][0]["path"], "spec.limits.cpu");
-    assert_eq!(object_ref(&json["changes"][0]["manifest"]).expect("an object").to_string(), "NodePool/web");
+    assert_eq!(
+        ObjectRef::of(&json["changes"][0]["manifest"]).expect("an object").to_string(),
+        "NodePool/web"
+    );
 }

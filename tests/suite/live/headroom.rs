@@ -1,0 +1,80 @@
+//! Room that a pool keeps free for pods to come: two objects of the commit, a machine for nobody, and no waiting.
+
+use serde_json::Value;
+
+use super::bench::{Bench, environment, is_true, text};
+
+const BUFFER: &str = "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/default/capacitybuffers/headroom-general";
+const TEMPLATE: &str = "/api/v1/namespaces/default/podtemplates/headroom-general";
+
+/// Two pods of this size, which is that of the pods that come.
+const KEPT: &str = r#"headroom = { pods = 2, cpu = "1", memory = "1Gi" }"#;
+
+fn with_headroom(generation: &str) -> String {
+    format!("{}\n{KEPT}\n", environment(generation).trim_end())
+}
+
+/// How often the template was written.
+fn writes(bench: &Bench) -> usize {
+    bench.requests_for("podtemplates", "patch").len()
+}
+
+#[test]
+fn headroom_of_a_commit_is_kept_free_until_pods_come() {
+    let bench = Bench::of(&with_headroom("one"));
+    let strangers = bench.plant_strangers();
+    let path = bench.plant_environment();
+    let running = bench.start(&["--output", "json", "--prune", "retire"]);
+    let standing = || bench.plane.api.get(&path).body;
+    bench.wait("room is kept", || {
+        is_true(&bench.plane.api.get(BUFFER).body, "ReadyForProvisioning") && !bench.nodes().is_empty()
+    });
+    bench.wait("synced", || text(&standing(), "/status/sync") == "Synced");
+    bench.wait("ready", || bench.claims().iter().all(|claim| is_true(claim, "Initialized")));
+    let template = bench.plane.api.get(TEMPLATE).expect("what it is measured by");
+    assert_eq!(
+        text(&template, "/template/spec/restartPolicy"),
+        "Always",
+        "the API server fills in more than we wrote"
+    );
+    let kept: Vec<String> = bench.claims_made();
+
+    // Pods of that size wait for no machine.
+    bench.deploy("come", 2, "1", "1Gi");
+    bench.wait("running", || bench.all_run(2));
+    let names: Vec<String> =
+        bench.nodes().iter().map(|node| text(node, "/metadata/name").to_owned()).collect();
+    let claims = bench.claims();
+    let is_kept = |node: &str| {
+        let mut of = claims.iter().filter(|claim| text(claim, "/status/nodeName") == node);
+        of.any(|claim| kept.iter().any(|name| name == text(claim, "/metadata/name")))
+    };
+    let used: Vec<Value> = bench.pods();
+    assert!(
+        used.iter().all(|pod| is_kept(text(pod, "/spec/nodeName"))),
+        "on what was kept: {used:?} {names:?}"
+    );
+    // And as much is kept again.
+    bench.wait("room is kept again", || bench.claims_made().len() > kept.len());
+
+    // Another commit that says the same of it: it is not written again, and changes if the commit does.
+    bench
+        .fleet
+        .commit("another limit", &[("environments/dev.toml", &with_headroom("one").replace("200", "201"))]);
+    let limit = "/spec/limits/cpu";
+    let pool = || bench.plane.api.get("/apis/karpenter.sh/v1/nodepools/general").body;
+    bench.wait("applied", || text(&pool(), limit) == "201");
+    assert_eq!(writes(&bench), 1, "{}", running.log());
+    let smaller = with_headroom("one").replace("1Gi", "2Gi");
+    bench.fleet.commit("another size", &[("environments/dev.toml", &smaller)]);
+    let request = "/template/spec/containers/0/resources/requests/memory";
+    bench.wait("applied", || text(&bench.plane.api.get(TEMPLATE).body, request) == "2Gi");
+    assert_eq!(writes(&bench), 2);
+
+    // What a commit does not want any more goes, and with it the machines.
+    bench.scale("come", 0);
+    bench.fleet.commit("without", &[("environments/dev.toml", &environment("one"))]);
+    bench.wait("gone", || [BUFFER, TEMPLATE].iter().all(|path| bench.plane.api.get(path).code == 404));
+    bench.wait("given back", || bench.nodes().is_empty() && bench.claims().is_empty());
+    bench.expect_untouched(&strangers);
+}

@@ -1,0 +1,137 @@
+//! Room for pods to come: a CapacityBuffer, and the PodTemplate of which the API server makes more than was written.
+
+use provisor::gitops::diff::{DiffKind, ObjectDiff, diff_object};
+use provisor::gitops::live::{LiveObject, LiveState};
+use provisor::gitops::plan::Verdict;
+use provisor::gitops::policy::{PruneMode, SyncPolicy};
+use serde_json::{Value, json};
+
+use super::bench::*;
+
+fn template(requests: Value) -> Value {
+    let container = json!({ "name": "room", "image": "pause", "resources": { "requests": requests } });
+    json!({
+        "apiVersion": "v1", "kind": "PodTemplate",
+        "metadata": { "name": "room", "namespace": "shop", "annotations": {}, "labels": {} },
+        "template": { "spec": { "containers": [container] } },
+    })
+}
+
+fn buffer(version: &str) -> Value {
+    json!({
+        "apiVersion": format!("autoscaling.x-k8s.io/{version}"), "kind": "CapacityBuffer",
+        "metadata": { "name": "room", "namespace": "shop", "annotations": {}, "labels": {} },
+        "spec": { "podTemplateRef": { "name": "room" }, "replicas": 2 },
+    })
+}
+
+/// What Kubernetes 1.36 answers when the template is applied.
+fn filled_in(mut template: Value) -> Value {
+    let spec = &mut template["template"]["spec"];
+    for (key, value) in [
+        ("restartPolicy", json!("Always")),
+        ("dnsPolicy", json!("ClusterFirst")),
+        ("schedulerName", json!("default-scheduler")),
+        ("securityContext", json!({})),
+        ("terminationGracePeriodSeconds", json!(30)),
+    ] {
+        spec[key] = value;
+    }
+    for (key, value) in [
+        ("imagePullPolicy", "IfNotPresent"),
+        ("terminationMessagePath", "/dev/termination-log"),
+        ("terminationMessagePolicy", "File"),
+    ] {
+        spec["containers"][0][key] = json!(value);
+    }
+    template["template"]["metadata"] = json!({ "creationTimestamp": null });
+    template
+}
+
+fn difference(live: Value, wanted: Value) -> ObjectDiff {
+    let desired = commit(1, [wanted]);
+    let (object, wanted) = desired.objects.iter().next().expect("one object");
+    diff_object(object, Some(&LiveObject::new(live)), Some(wanted), None)
+}
+
+#[test]
+fn syn_006_what_the_api_server_fills_into_a_pod_template_is_no_difference() {
+    let diff = difference(filled_in(template(json!({ "cpu": "1" }))), template(json!({ "cpu": "1000m" })));
+    assert_eq!(diff.kind, DiffKind::Same, "{:?}", diff.fields);
+    let diff = difference(filled_in(template(json!({ "cpu": "2" }))), template(json!({ "cpu": "1" })));
+    let paths: Vec<&str> = diff.fields.iter().map(|field| field.path.as_str()).collect();
+    assert_eq!(paths, ["template.spec.containers[room].resources.requests.cpu"]);
+}
+
+#[test]
+fn syn_004_fields_of_a_container_have_owners_of_their_own() {
+    let mut live = template(json!({ "cpu": "1", "memory": "1Gi" }));
+    live["template"]["spec"]["containers"][0]["tty"] = json!(true);
+    let ours = json!({ "f:name": {}, "f:image": {}, "f:resources": { "f:requests": { "f:cpu": {}, "f:memory": {} } } });
+    let of = |fields: Value| json!({ "f:template": { "f:spec": { "f:containers": { r#"k:{"name":"room"}"#: fields } } } });
+    live["metadata"]["managedFields"] = json!([
+        { "manager": "provisor", "operation": "Apply", "fieldsV1": of(ours) },
+        { "manager": "kubectl-edit-by-hand", "operation": "Update", "fieldsV1": of(json!({ "f:tty": {} })) },
+    ]);
+    let diff = difference(live, template(json!({ "cpu": "1" })));
+    let paths: Vec<&str> = diff.fields.iter().map(|field| field.path.as_str()).collect();
+    assert_eq!(paths, ["template.spec.containers[room].resources.requests.memory"], "it left Git");
+    let kept: Vec<_> = diff.kept.iter().map(|kept| (kept.path.as_str(), kept.manager.as_deref())).collect();
+    assert_eq!(kept, [("template.spec.containers[room].tty", Some("kubectl-edit-by-hand"))]);
+}
+
+#[test]
+fn syn_004_where_no_owners_are_kept_what_was_applied_last_tells_whose_a_field_is() {
+    let mut live = template(json!({ "cpu": "1", "memory": "1Gi" }));
+    live["template"]["spec"]["containers"][0]["tty"] = json!(true);
+    let mut known = LiveObject::new(live);
+    known.last_applied = Some(template(json!({ "cpu": "1", "memory": "1Gi" })));
+    let desired = commit(1, [template(json!({ "cpu": "1" }))]);
+    let (object, wanted) = desired.objects.iter().next().expect("one object");
+    let diff = diff_object(object, Some(&known), Some(wanted), None);
+    let paths: Vec<&str> = diff.fields.iter().map(|field| field.path.as_str()).collect();
+    assert_eq!(paths, ["template.spec.containers[room].resources.requests.memory"]);
+}
+
+/// Teams keep buffers of their own, of which the fleet says nothing.
+#[test]
+fn room_that_left_git_goes_and_rooms_of_others_stay() {
+    let before =
+        commit(1, [class("default"), pool("web"), template(json!({ "cpu": "1" })), buffer("v1beta1")]);
+    let after = commit(2, [class("default"), pool("web")]);
+    let mut live = LiveState::of_commit(&before, "main", fleet([("web", 1)]));
+    let mut foreign = [template(json!({ "cpu": "1" })), buffer("v1beta1")];
+    for object in &mut foreign {
+        object["metadata"]["name"] = json!("theirs");
+    }
+    live.objects.extend(LiveState::from_manifests(foreign, fleet([])).objects);
+    let pruning = SyncPolicy { prune: PruneMode::Retire, ..policy() };
+    let removed = |policy: &SyncPolicy| {
+        let plan = plan(&after, &live, policy);
+        assert!(plan.unmanaged.is_empty(), "{:?}", plan.unmanaged);
+        let removals = plan.changes.iter().filter(|change| change.action.is_removal());
+        removals
+            .map(|change| (change.object.to_string(), change.verdict == Verdict::Proceed))
+            .collect::<Vec<_>>()
+    };
+    let names = ["CapacityBuffer/shop/room", "PodTemplate/shop/room"].map(str::to_owned);
+    assert_eq!(removed(&pruning), names.clone().map(|name| (name, true)));
+    assert_eq!(
+        removed(&policy()),
+        names.map(|name| (name, false)),
+        "nobody said that anything may be removed"
+    );
+}
+
+#[test]
+fn an_object_that_is_named_by_an_older_version_is_the_one_that_is_there() {
+    let wanted = [class("default"), pool("web"), template(json!({ "cpu": "1" })), buffer("v1alpha1")];
+    let desired = commit(1, wanted);
+    let live = LiveState::of_commit(
+        &commit(1, [class("default"), pool("web"), template(json!({ "cpu": "1" })), buffer("v1beta1")]),
+        "main",
+        fleet([("web", 1)]),
+    );
+    let plan = plan(&desired, &live, &SyncPolicy { prune: PruneMode::Retire, ..policy() });
+    assert!(plan.is_in_sync(), "{:?}", plan.changes);
+}
