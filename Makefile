@@ -14,9 +14,9 @@ help: ## this list
 demo: ## run the whole job on a simulated cluster: a commit becomes running nodes
 	@$(CARGO) run --quiet --locked -- demo
 
-tools: ## build what only tests run, once: a Kubernetes control plane, helm, kubeconform, actionlint
+tools: ## build what only tests run, once: a Kubernetes control plane, helm, kubeconform, actionlint, Karpenter
 	@tests/control-plane/ensure >/dev/null
-	@for tool in actionlint helm kubeconform; do tests/go-tool $$tool >/dev/null || exit 1; done
+	@for tool in actionlint helm kubeconform karpenter; do tests/go-tool $$tool >/dev/null || exit 1; done
 
 test: tools ## run all tests; those of EC2 build its SDK (minutes, once) and an emulator (tests/emulator)
 	@# The SDK is built while the others run, where they leave the processors idle; what goes wrong with it is told when its turn comes.

@@ -4,6 +4,7 @@ mod bench;
 mod moments;
 mod story;
 mod mixed;
+mod peer;
 mod chronicle;
 mod kubelets;
 mod replicas;
