@@ -62,6 +62,7 @@ use crate::model::observation::{Advice, LaunchFailure, Observation, Shortage};
 use crate::model::owner::Owner;
 use crate::model::pod::Pod;
 use crate::model::pool::NodePool;
+use crate::model::provisioner::Provisioner;
 use crate::model::taint::Taint;
 use memory::{Prepared, Refusals, Told, Unconfirmed};
 use regrets::Regrets;
@@ -90,6 +91,9 @@ pub struct EngineSettings {
     pub patience: lifecycle::Patience,
     /// Who we are: whatever is not described by our repository, or made from what is, stays as it is. `None`: everything is ours.
     pub owner: Option<Owner>,
+    /// Whoever leaves it to Karpenter knows the cluster and decides nothing. Former recordings do not say it.
+    #[serde(default)]
+    pub provisioner: Provisioner,
     /// What is kept beside machines; `None`: others keep it.
     pub upkeep: Option<Upkeep>,
     /// Mixed into the names of claims, so that two engines never choose the same.
@@ -584,6 +588,10 @@ impl Engine {
     /// Everything that is to be done now.
     pub fn decide(&mut self, now: Timestamp) -> Decision {
         let mut out = Steps::default();
+        if self.settings.provisioner == Provisioner::Karpenter {
+            self.remarks.clear();
+            return Decision::default();
+        }
         if !self.is_synced {
             return Decision { plan: self.plan.clone(), ..Decision::default() };
         }

@@ -33,6 +33,7 @@ use crate::io::kube::watch::{Event, Watches};
 use crate::io::kube::{Change, Kind, Kube, KubeError};
 use crate::model::name::{ClaimName, NodeName};
 use crate::model::observation::Observation;
+use crate::model::provisioner::Provisioner;
 use believed::Believed;
 
 pub use super::git_half::Ledger;
@@ -80,6 +81,8 @@ pub enum Ended {
     PermitLost,
     /// Nobody tells of commits any more.
     SourceGone,
+    /// A commit says that somebody else provisions from now on.
+    ProvisionerChanged,
 }
 
 /// One environment on one cluster, in one cloud.
@@ -175,8 +178,11 @@ impl<P: CloudProvider> Live<P> {
         let said = self.rules.take_first().into_iter().chain(newest);
         said.for_each(|event| self.git.observe(clock::now(), event));
         let permit = self.permit.clone();
+        let provisioner = self.engine.settings().provisioner;
         let (cloud_sender, mut cloud) = mpsc::unbounded_channel();
-        let _asking = ask_cloud(self.provider.clone(), cloud_sender);
+        // Whoever provisions asks the cloud: what is taken from a queue there is missing elsewhere.
+        let _asking =
+            (provisioner == Provisioner::Provisor).then(|| ask_cloud(self.provider.clone(), cloud_sender));
         let mut wake: Option<Timestamp> = None;
         loop {
             let pause =
@@ -212,6 +218,9 @@ impl<P: CloudProvider> Live<P> {
                 }
                 Some(word) = self.listener.next() => self.git.observe(clock::now(), word),
                 commit = commits.recv() => match commit {
+                    Some(GitEvent::Rendered { desired, .. }) if desired.provisioner != provisioner => {
+                        return Ended::ProvisionerChanged;
+                    }
                     Some(event) => self.git.observe(clock::now(), event),
                     None => return Ended::SourceGone,
                 },

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::model::provisioner::Provisioner;
 use crate::model::repository::Revision;
 
 /// Names one Kubernetes object. Ordered so that what others refer to comes first: classes, overlays, pools.
@@ -215,6 +216,7 @@ pub struct DesiredState {
     pub revision: Revision,
     /// SHA-256 over the canonical objects, in hexadecimal: independent of comments and formatting of the inputs.
     pub digest: Arc<str>,
+    pub provisioner: Provisioner,
     pub objects: BTreeMap<ObjectRef, DesiredObject>,
 }
 
@@ -223,6 +225,7 @@ impl DesiredState {
     pub fn new(
         environment: Arc<str>,
         revision: Revision,
+        provisioner: Provisioner,
         objects: BTreeMap<ObjectRef, DesiredObject>,
     ) -> Self {
         let mut hash = Sha256::new();
@@ -231,7 +234,7 @@ impl DesiredState {
             hash.update("\n");
         }
         let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { environment, revision, digest: digest.into(), objects }
+        Self { environment, revision, digest: digest.into(), provisioner, objects }
     }
 }
 

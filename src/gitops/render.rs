@@ -36,6 +36,7 @@ use crate::gitops::terms;
 use crate::gitops::text_form::is_name;
 use crate::gitops::tree::{Node, Tree};
 use crate::model::near::nearest;
+use crate::model::provisioner::Provisioner;
 use crate::model::repository::{Refusal, Repository};
 
 /// Objects of one environment.
@@ -862,7 +863,8 @@ impl<'a> Run<'a> {
             return Err(all);
         }
         let revision = self.fleet.repository.revision.clone();
-        let state = DesiredState::new(self.resolved.name.clone(), revision, objects);
+        let provisioner = Provisioner::of(&self.surroundings.engine);
+        let state = DesiredState::new(self.resolved.name.clone(), revision, provisioner, objects);
         Ok(Judged { state, warnings: all.into_iter().collect(), breaches, subject, place })
     }
 }

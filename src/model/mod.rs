@@ -30,5 +30,6 @@ pub mod buffer;
 pub mod catalog;
 pub mod history;
 pub mod repository;
+pub mod provisioner;
 pub mod observation;
 pub mod action;

@@ -22,6 +22,7 @@ use crate::gitops::render::{RenderSettings, list_environments};
 use crate::gitops::tree::Node;
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::model::catalog::{Catalog, PriceSource};
+use crate::model::provisioner::Provisioner;
 use crate::model::repository::{CommitId, Repository, Revision};
 use crate::model::time::render_duration;
 use crate::simulator::cloud::{CloudHabits, OfferingKey};
@@ -125,14 +126,15 @@ fn word_of(repository: &Repository, environment: &str, field: &str) -> Option<St
     resolved.tree.get(field).and_then(Node::as_text).map(ToString::to_string)
 }
 
-/// Who provisions an environment in a cluster: `provisor` or `karpenter`.
-pub fn engine_of(repository: &Repository, environment: &str) -> String {
-    word_of(repository, environment, "engine").unwrap_or_else(|| "provisor".to_owned())
+/// Who provisions an environment in a cluster.
+pub fn provisioner_of(repository: &Repository, environment: &str) -> Provisioner {
+    word_of(repository, environment, "engine")
+        .map_or_else(Provisioner::default, |word| Provisioner::of(&word))
 }
 
 /// What a simulation of the environment does otherwise than its cluster, because somebody else provisions there.
 pub fn engine_notice(repository: &Repository, environment: &str) -> Option<String> {
-    (engine_of(repository, environment) == "karpenter").then(|| {
+    (provisioner_of(repository, environment) == Provisioner::Karpenter).then(|| {
         format!(
             "{environment} has `engine = \"karpenter\"`: in its cluster Provisor only renders and syncs the objects, and the \
              Karpenter installed there provisions. No Karpenter runs here: Provisor's own engine stands in for it, and what \

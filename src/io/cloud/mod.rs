@@ -3,6 +3,7 @@
 //! A provider carries out what was decided and answers with facts. It may remember what the cloud said, never choose: which offerings
 //! to try, in which order, is in the order it is given.
 
+pub mod nobody;
 pub mod simulated;
 // Without the feature the same names are there, and say so.
 #[cfg_attr(not(feature = "aws"), path = "absent.rs")]

@@ -5,6 +5,7 @@
 
 mod client;
 pub mod joining;
+pub mod karpenter;
 mod kind;
 mod trim;
 mod record;

@@ -23,7 +23,9 @@ use crate::simulator::story::Happening;
 use crate::ui::console::{Console, Tone};
 use crate::ui::example;
 use crate::ui::exit::{Exit, Failure};
-use crate::ui::play::{Chosen, Play, engine_notice, engine_of, price_notice, script_of, scripted_policy};
+use crate::ui::play::{
+    Chosen, Play, engine_notice, price_notice, provisioner_of, script_of, scripted_policy,
+};
 use crate::ui::progress::Progress;
 use crate::ui::report::About;
 use crate::ui::script::DURATION_MAX;
@@ -319,7 +321,7 @@ fn document(play: &Play, events: &[Event], promotions: Vec<PromotionDocument>) -
         simulated: true,
         environment: play.script.environment.clone(),
         region: play.script.region.clone(),
-        engine: engine_of(play.repository(), &play.script.environment),
+        engine: provisioner_of(play.repository(), &play.script.environment).as_str().to_owned(),
         engine_notice: engine_notice(play.repository(), &play.script.environment),
         price_notice: price_notice(&play.prices, &play.script.region),
         seed: play.script.seed,

@@ -8,15 +8,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::bench::{Bench, CLAIMS, POOLS, text};
+use super::bench::{Bench, CLAIMS, POOLS, is_true, text};
+use super::karpenter;
 use super::kubelets::{Kubelets, LEFT_TO_US};
-use crate::plane::{bound, collection_of, made_by, path_of};
+use crate::plane::collection_of;
 
 const POOL: &str = "default";
-const COMMAND: &str = "it ends";
 /// Half of the pods: CPUs and GiB of memory that each asks for.
 const PODS: [(&str, u32, f64, f64); 2] = [("small", 150, 0.9, 3.0), ("large", 150, 3.5, 28.0)];
 const USD_PER_CPU: f64 = 0.025;
@@ -111,29 +110,15 @@ fn with_provisor(environment: &str) -> Burst {
     let said = ["--catalog", path, "--simulated-boot", "0s", LEFT_TO_US];
     let running = bench.run_as(0, &said, &[]);
     let pool = format!("{POOLS}/{POOL}");
-    bench.wait("pool ready", || super::bench::is_true(&bench.plane.api.get(&pool).body, "Ready"));
+    bench.wait("pool ready", || is_true(&bench.plane.api.get(&pool).body, "Ready"));
     let burst = burst(&bench);
-    assert_eq!(running.stop(), 130, "{COMMAND}");
+    assert_eq!(running.stop(), 130, "asked to end, it ends");
     burst
 }
 
-/// Its definitions are ours, but for the class of its own simulated machines.
 fn with_karpenter() -> Burst {
     let bench = Bench::new();
-    for object in karpenters() {
-        bench.plane.api.apply(&path_of(&object), &object).expect("it is accepted");
-    }
-    let group = "karpenter.kwok.sh";
-    let class = json!({ "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": { "name": POOL } });
-    let classes = format!("/apis/{group}/v1alpha1/kwoknodeclasses");
-    bench.wait("class known", || bench.plane.api.get(&classes).is_success());
-    bench.plane.api.post(&classes, &class).expect("a class");
-    // Its own definition says so by default.
-    let ready = json!({
-        "type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": Timestamp::now(),
-    });
-    let status = json!({ "status": { "conditions": [ready] } });
-    bench.plane.api.patch(&format!("{classes}/{POOL}/status"), &status).expect("a class that is ready");
+    karpenter::install(&bench);
     let pool = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": { "name": POOL },
         "spec": {
@@ -143,7 +128,7 @@ fn with_karpenter() -> Burst {
             },
             "template": { "spec": {
                 "expireAfter": "Never",
-                "nodeClassRef": { "group": group, "kind": "KWOKNodeClass", "name": POOL },
+                "nodeClassRef": { "group": karpenter::GROUP, "kind": "KWOKNodeClass", "name": karpenter::CLASS },
                 "requirements": [
                     { "key": "kubernetes.io/os", "operator": "In", "values": ["linux"] },
                     { "key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"] },
@@ -153,47 +138,13 @@ fn with_karpenter() -> Burst {
         },
     });
     bench.plane.api.post(&collection_of(&pool), &pool).expect("a pool");
-
-    let program = made_by("go-tool", &["karpenter"]).expect("Karpenter is built");
-    let mut command = bound::command(program);
-    command
-        .args(["--disable-leader-election=true", "--log-level=info"])
-        .env("KUBECONFIG", bench.plane.user("karpenter"))
-        .env("SYSTEM_NAMESPACE", "kube-system")
-        // Any port that is free.
-        .envs([("METRICS_PORT", "0"), ("HEALTH_PROBE_PORT", "0")]);
-    let _karpenter = bench.begin(command);
+    let _karpenter = karpenter::start(&bench);
     let ready = format!("{POOLS}/{POOL}");
-    bench.wait("pool ready", || super::bench::is_true(&bench.plane.api.get(&ready).body, "Ready"));
+    bench.wait("pool ready", || is_true(&bench.plane.api.get(&ready).body, "Ready"));
     let burst = burst(&bench);
-    let made = bench.list(CLAIMS);
-    assert!(made.iter().all(|claim| text(claim, "/spec/nodeClassRef/group") == group), "Karpenter made them");
+    let is_theirs = |claim: &Value| text(claim, "/spec/nodeClassRef/group") == karpenter::GROUP;
+    assert!(bench.list(CLAIMS).iter().all(is_theirs), "Karpenter made them");
     burst
-}
-
-/// What it needs to run: the class of its simulated machines, and all rights.
-fn karpenters() -> [Value; 2] {
-    let (group, rbac) = ("karpenter.kwok.sh", "rbac.authorization.k8s.io");
-    let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
-    let version = json!({
-        "name": "v1alpha1", "served": true, "storage": true,
-        "schema": { "openAPIV3Schema": schema }, "subresources": { "status": {} },
-    });
-    [
-        json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": { "name": format!("kwoknodeclasses.{group}") },
-            "spec": {
-                "group": group, "scope": "Cluster", "versions": [version],
-                "names": { "kind": "KWOKNodeClass", "plural": "kwoknodeclasses", "singular": "kwoknodeclass" },
-            },
-        }),
-        json!({
-            "apiVersion": format!("{rbac}/v1"), "kind": "ClusterRoleBinding", "metadata": { "name": "karpenter" },
-            "roleRef": { "apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin" },
-            "subjects": [{ "apiGroup": rbac, "kind": "User", "name": "karpenter" }],
-        }),
-    ]
 }
 
 #[test]

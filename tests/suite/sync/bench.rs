@@ -13,6 +13,7 @@ use provisor::gitops::plan::{Consent, PlanInput, PlannedChange, RenderProof, Syn
 use provisor::gitops::policy::SyncPolicy;
 use provisor::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use provisor::gitops::tracking::FIELD_MANAGER;
+use provisor::model::provisioner::Provisioner;
 use provisor::model::repository::{CommitId, Revision};
 use serde_json::{Value, json};
 
@@ -105,6 +106,7 @@ pub fn commit(number: u32, manifests: impl IntoIterator<Item = Value>) -> Arc<De
         environment: "prod".into(),
         revision: revision(number),
         digest: text.join("\n").into(),
+        provisioner: Provisioner::Provisor,
         objects,
     })
 }

@@ -14,11 +14,12 @@ use crate::gitops::render::list_environments;
 use crate::gitops::sync::GitEvent;
 use crate::io::clock::{self, Stopwatch};
 use crate::io::git::{Acknowledgement, Lookout};
+use crate::model::provisioner::Provisioner;
 use crate::model::repository::Repository;
 use crate::ui::cli::repository::cache;
 use crate::ui::console::Console;
 use crate::ui::exit::Failure;
-use crate::ui::play::{cloud_of, region_of};
+use crate::ui::play::{cloud_of, provisioner_of, region_of};
 use crate::ui::story::say;
 
 /// A source that was asked once.
@@ -27,6 +28,7 @@ pub(super) struct Commits {
     environment: String,
     region: Option<String>,
     cloud: Option<String>,
+    provisioner: Provisioner,
     first: Vec<GitEvent>,
     introduction: String,
     warnings: Diagnostics,
@@ -48,6 +50,8 @@ impl Commits {
         };
         let region = repository.and_then(|repository| region_of(repository, &environment));
         let cloud = repository.and_then(|repository| cloud_of(repository, &environment));
+        let provisioner = repository.map(|repository| provisioner_of(repository, &environment));
+        let provisioner = provisioner.unwrap_or_default();
         let acknowledgement = Acknowledgement::of(&source, &environment, &cache());
         let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
         let at = repository.map_or_else(String::new, |Repository { revision, .. }| {
@@ -67,7 +71,7 @@ impl Commits {
             _ => None,
         };
         let first = heard.events;
-        Ok(Self { follower, environment, region, cloud, first, introduction, warnings, trouble })
+        Ok(Self { follower, environment, region, cloud, provisioner, first, introduction, warnings, trouble })
     }
 
     /// Why nothing can be applied yet. A cluster that was synced before goes on as it is; a new one has nothing to go on with.
@@ -94,6 +98,11 @@ impl Commits {
     /// Who sells the environment's machines, if it says so.
     pub fn cloud(&self) -> Option<&str> {
         self.cloud.as_deref()
+    }
+
+    /// Who provisions, as the commit says, even one that cannot be used otherwise.
+    pub fn provisioner(&self) -> Provisioner {
+        self.provisioner
     }
 
     /// Goes on following, in the background.

@@ -19,12 +19,15 @@ use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::gitops::text_form::is_name;
 use crate::io::clock;
 use crate::io::cloud::aws::Account;
+use crate::io::cloud::nobody::Nobody;
 use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings, is_simulated};
 use crate::io::cloud::{CloudProvider, CloudUnavailable, HAS_AWS, aws_unavailable};
+use crate::io::kube::karpenter::{Karpenter, Lookout};
 use crate::io::kube::lease::{self, LeaseSettings, Permit};
 use crate::io::kube::{Address, Kube, KubeError};
 use crate::model::observation::Observation;
 use crate::model::owner::Owner;
+use crate::model::provisioner::Provisioner;
 use crate::model::time::parse_duration;
 use crate::ui::cli::catalog::CatalogArgs;
 use crate::ui::cli::plan::BehaviorArgs;
@@ -39,6 +42,10 @@ use crate::ui::story::say;
 const START_RETRY: Duration = Duration::from_secs(5);
 /// How old the known version of the cluster may be (aws.md 4.15).
 const VERSION_PERIOD: Duration = Duration::from_secs(300);
+
+/// How often it is looked whether a Karpenter acts in the cluster, and how often while one does.
+const KARPENTER_PERIOD: Duration = Duration::from_secs(10);
+const KARPENTER_RETRY: Duration = Duration::from_secs(5);
 
 /// What only a real cluster needs.
 #[derive(Clone, Debug, clap::Args)]
@@ -169,15 +176,14 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
+    let mut lines = typed();
     let outcome = runtime.block_on(async {
-        let mut commits = Commits::open(args).await?;
-        // Who sells may not be known because the commit cannot be read: then that is what is wrong.
-        let seller = seller(args.live.cloud, commits.environment(), commits.cloud())
-            .map_err(|failure| commits.trouble().unwrap_or(failure))?;
-        match seller {
-            CloudKind::Simulated => on_simulated(args, behavior, console, commits).await,
-            CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
-            CloudKind::Aws => on_ec2(args, behavior, console, commits).await,
+        loop {
+            let commits = Commits::open(args).await?;
+            match live(args, behavior.clone(), console, commits, &mut lines).await? {
+                Kept::Until(exit) => return Ok(exit),
+                Kept::ByOthers => console.notice("somebody else provisions from now on: beginning anew"),
+            }
         }
     });
     // Requests that nobody waits for any more must not keep the program.
@@ -185,12 +191,62 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     outcome
 }
 
+/// Until when an environment was kept.
+enum Kept {
+    Until(Exit),
+    /// A commit names another provisioner.
+    ByOthers,
+}
+
+async fn live(
+    args: &Args,
+    behavior: EngineSettings,
+    console: &Console,
+    mut commits: Commits,
+    lines: &mut mpsc::Receiver<String>,
+) -> Result<Kept, Failure> {
+    if commits.provisioner() == Provisioner::Karpenter {
+        return beside_karpenter(args, behavior, console, commits, lines).await;
+    }
+    // Who sells may not be known because the commit cannot be read: then that is what is wrong.
+    let seller = seller(args.live.cloud, commits.environment(), commits.cloud())
+        .map_err(|failure| commits.trouble().unwrap_or(failure))?;
+    match seller {
+        CloudKind::Simulated => on_simulated(args, behavior, console, commits, lines).await,
+        CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
+        CloudKind::Aws => on_ec2(args, behavior, console, commits, lines).await,
+    }
+}
+
+/// Keeps the objects that an installed Karpenter goes by; nothing is bought or ended here, whatever the command line says.
+async fn beside_karpenter(
+    args: &Args,
+    behavior: EngineSettings,
+    console: &Console,
+    commits: Commits,
+    lines: &mut mpsc::Receiver<String>,
+) -> Result<Kept, Failure> {
+    let console = &console.of_real_machines();
+    let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
+    let first = format!(
+        "{} provisions in the cluster {}; Provisor renders and syncs the objects that it goes by\n",
+        console.paint(Tone::Notice, "Karpenter"),
+        kube.host()
+    );
+    say(console, &first)?;
+    commits.introduce(console)?;
+    let engine = EngineSettings { provisioner: Provisioner::Karpenter, ..behavior };
+    let make = || (Arc::new(Nobody), Box::new(|_: &Observation| {}) as Listener);
+    keep(args, console, kube, commits, ("none", engine), make, lines).await
+}
+
 async fn on_simulated(
     args: &Args,
     behavior: EngineSettings,
     console: &Console,
     commits: Commits,
-) -> Result<Exit, Failure> {
+    lines: &mut mpsc::Receiver<String>,
+) -> Result<Kept, Failure> {
     let address = args.live.address();
     let kube = Kube::connect(&address, args.live.kube_qps).await?;
     let owner = Owner::new(&args.live.installation, commits.environment());
@@ -225,7 +281,7 @@ async fn on_simulated(
         (provider, Box::new(move |seen: &Observation| listener.observe(seen)) as Listener)
     };
     let engine = EngineSettings { seed, ..behavior };
-    keep(args, console, kube, commits, (CloudKind::Simulated, engine), make).await
+    keep(args, console, kube, commits, (CloudKind::Simulated.as_str(), engine), make, lines).await
 }
 
 async fn on_ec2(
@@ -233,7 +289,8 @@ async fn on_ec2(
     behavior: EngineSettings,
     console: &Console,
     commits: Commits,
-) -> Result<Exit, Failure> {
+    lines: &mut mpsc::Receiver<String>,
+) -> Result<Kept, Failure> {
     let (live, console) = (&args.live, &console.of_real_machines());
     let account = Account::of_environment(live.catalog.region_alone()?).await?;
     let Some(region) = account.region().map(str::to_owned) else {
@@ -264,7 +321,7 @@ async fn on_ec2(
     let make =
         move || (Arc::new(account.provider(settings.clone())), Box::new(|_: &Observation| {}) as Listener);
     let engine = EngineSettings { seed, ..behavior };
-    keep(args, console, kube, commits, (CloudKind::Aws, engine), make).await
+    keep(args, console, kube, commits, (CloudKind::Aws.as_str(), engine), make, lines).await
 }
 
 /// A cluster is upgraded while this process runs: images are those of the version that it has then.
@@ -295,9 +352,10 @@ async fn keep<P: CloudProvider>(
     console: &Console,
     kube: Kube,
     mut commits: Commits,
-    (cloud, engine): (CloudKind, EngineSettings),
+    (cloud, engine): (&'static str, EngineSettings),
     make: impl Fn() -> (Arc<P>, Listener),
-) -> Result<Exit, Failure> {
+    lines: &mut mpsc::Receiver<String>,
+) -> Result<Kept, Failure> {
     let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
     let environment = commits.environment().to_owned();
     let owner = Owner::new(&args.live.installation, &environment);
@@ -343,15 +401,18 @@ async fn keep<P: CloudProvider>(
         }
     };
     let mut commits = commits.follow(*console);
-    let (mut lines, words) = (typed(), commits.words());
+    let words = commits.words();
     let hides_objects = args.live.endpoints.disable_cluster_state_observability;
     let metrics = Metrics::of(Watched { owner: Some(owner), hides_objects });
     let _listening = serve(&args.live.endpoints, &metrics).await?;
     // Ended by its time, it has to have seen a cluster.
     let in_time = |exit| match exit {
         Exit::Done if !metrics.is_ready() => Err(unseen(kube.host(), args)),
-        exit => Ok(exit),
+        exit => Ok(Kept::Until(exit)),
     };
+    let provisions = engine.provisioner == Provisioner::Provisor;
+    let mut karpenters = Lookout::default();
+    let mut told_of = None;
     let living = async {
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -368,8 +429,32 @@ async fn keep<P: CloudProvider>(
                 }
             };
             let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
+            match karpenters.look(&kube, clock::now()).await {
+                Ok(found) => {
+                    let is_in_the_way = provisions && found.is_some();
+                    if told_of.as_ref() != Some(&found) {
+                        notice_karpenter(console, found.as_ref(), provisions);
+                        told_of = Some(found);
+                    }
+                    if is_in_the_way {
+                        metrics.set_ready();
+                        tokio::select! {
+                            () = tokio::time::sleep(KARPENTER_RETRY) => continue,
+                            exit = &mut stop => return in_time(exit),
+                        }
+                    }
+                }
+                Err(error) if error.is_transient() => {
+                    tracing::warn!("whether a Karpenter acts here is not known: {error}; trying again");
+                    tokio::select! {
+                        () = tokio::time::sleep(START_RETRY) => continue,
+                        exit = &mut stop => return in_time(exit),
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
             let (provider, listener) = make();
-            let provider = Arc::new(Metered::new(provider, cloud.as_str(), metrics.clone()));
+            let provider = Arc::new(Metered::new(provider, cloud, metrics.clone()));
             metrics.begin(clock::now());
             let counted = metrics.clone();
             let listener: Listener = Box::new(move |seen| {
@@ -388,7 +473,7 @@ async fn keep<P: CloudProvider>(
                 place,
                 run: run_now(),
                 environment: environment.clone(),
-                is_simulated: cloud == CloudKind::Simulated,
+                is_simulated: console.is_simulated(),
                 engine: engine.clone(),
             });
             let settings = LiveSettings {
@@ -418,7 +503,8 @@ async fn keep<P: CloudProvider>(
             };
             let newest = commits.newest();
             let ended = tokio::select! {
-                ended = live.run(newest, commits.events()) => ended,
+                ended = live.run(newest, commits.events()) => Some(ended),
+                () = karpenter_acts(&mut karpenters, &kube), if provisions => None,
                 exit = &mut stop => {
                     if let Some(held) = held {
                         held.give_back().await;
@@ -427,8 +513,18 @@ async fn keep<P: CloudProvider>(
                 }
             };
             match ended {
-                Ended::PermitLost => console.notice("the lease is lost; nothing is done until it is back"),
-                Ended::SourceGone => return Ok::<Exit, Failure>(Exit::Outside),
+                // Told of above.
+                None => {}
+                Some(Ended::PermitLost) => {
+                    console.notice("the lease is lost; nothing is done until it is back");
+                }
+                Some(Ended::SourceGone) => return Ok::<Kept, Failure>(Kept::Until(Exit::Outside)),
+                Some(Ended::ProvisionerChanged) => {
+                    if let Some(held) = held {
+                        held.give_back().await;
+                    }
+                    return Ok(Kept::ByOthers);
+                }
             }
         }
     };
@@ -451,6 +547,30 @@ async fn keep<P: CloudProvider>(
                 }
                 story.tell(&report)?;
             }
+        }
+    }
+}
+
+/// Says who else provisions, if that is worth a word.
+fn notice_karpenter(console: &Console, found: Option<&Karpenter>, provisions: bool) {
+    match (found, provisions) {
+        (Some(Karpenter { namespace, holder }), true) => console.notice(&format!(
+            "Karpenter acts in this cluster ({holder}, by its lease in {namespace}): nothing is done until it is gone. Take it \
+             away, or write `engine = \"karpenter\"` into the environment, and Provisor only syncs the objects"
+        )),
+        (None, false) => console.notice("no Karpenter holds its lease here: pods wait until one does"),
+        (Some(_), false) | (None, true) => {}
+    }
+}
+
+/// Returns once a Karpenter acts. An API server that does not answer has told of none.
+async fn karpenter_acts(lookout: &mut Lookout, kube: &Kube) {
+    loop {
+        tokio::time::sleep(KARPENTER_PERIOD).await;
+        match lookout.look(kube, clock::now()).await {
+            Ok(Some(_)) => return,
+            Ok(None) => {}
+            Err(error) => tracing::debug!("whether a Karpenter acts here is not known: {error}"),
         }
     }
 }

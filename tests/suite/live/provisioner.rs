@@ -1,0 +1,110 @@
+//! One of two provisions: Provisor itself, or a Karpenter that is installed in the cluster, whose objects Provisor keeps.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, POOLS, Running, is_true, text};
+use super::karpenter;
+use super::kubelets::{Kubelets, LEFT_TO_US};
+
+/// A pool on Karpenter's own simulated machines, and one on ours.
+fn environment(engine: &str, cpu: u32) -> String {
+    format!(
+        r#"
+        engine = "{engine}"
+        cloud = "simulated"
+        region = "us-east-1"
+        [pools.theirs]
+        strategy = "on-demand"
+        class = "kwok"
+        limits = {{ cpu = "{cpu}" }}
+        [pools.theirs.overrides.spec.template.spec]
+        nodeClassRef = {{ group = "{}", kind = "KWOKNodeClass", name = "{}" }}
+        requirements = [
+            {{ key = "kubernetes.io/os", operator = "In", values = ["linux"] }},
+            {{ key = "karpenter.sh/capacity-type", operator = "In", values = ["on-demand"] }},
+        ]
+        [classes.kwok]
+        external = true
+        [pools.general]
+        strategy = "on-demand"
+        instance-cpu-max = 16
+        "#,
+        karpenter::GROUP,
+        karpenter::CLASS,
+    )
+}
+
+const NOTICE: &str = "Karpenter acts in this cluster";
+
+/// So long nothing happens that would take two seconds.
+fn expect_no_claim(bench: &Bench, running: &Running) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(8) {
+        assert!(bench.claims().is_empty(), "somebody else provisions: {}", running.log());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn pool(bench: &Bench, name: &str) -> Value {
+    bench.plane.api.get(&format!("{POOLS}/{name}")).body
+}
+
+#[test]
+fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it() {
+    let bench = Bench::of(&environment("karpenter", 100));
+    karpenter::install(&bench);
+    let _kubelets = Kubelets::start(&bench);
+    let said = ["--simulated-boot", "0s", LEFT_TO_US, "--output", "json"];
+    let running = bench.run_as(0, &said, &[]);
+    let log = || running.log();
+
+    // What the commit says is in the cluster, and who goes by it is not.
+    bench.wait("synced", || text(&pool(&bench, "theirs"), "/spec/limits/cpu") == "100");
+    bench.wait("told", || log().contains("no Karpenter holds its lease here"));
+    let on = |pool: &str| json!({ "karpenter.sh/nodepool": pool });
+    bench.deploy_on("first", 4, "900m", "1Gi", on("theirs"));
+    bench.deploy_on("later", 2, "900m", "1Gi", on("general"));
+
+    // Karpenter reads it, and buys.
+    let theirs = karpenter::start(&bench);
+    bench.wait("pool ready", || is_true(&pool(&bench, "theirs"), "Ready"));
+    let run_of = |name: &str| {
+        let pods = bench.pods();
+        let is_up = |pod: &&Value| {
+            text(pod, "/metadata/labels/app") == name && text(pod, "/status/phase") == "Running"
+        };
+        pods.iter().filter(is_up).count()
+    };
+    bench.wait("bought by Karpenter", || run_of("first") == 4);
+    bench.fleet.commit("more", &[("environments/dev.toml", &environment("karpenter", 200))]);
+    bench.wait("applied", || text(&pool(&bench, "theirs"), "/spec/limits/cpu") == "200");
+    expect_no_claim(&bench, &running);
+    let mut read = 0;
+    assert_eq!(bench.deeds_after(&mut read), 0, "claims, nodes and pods are not ours to touch");
+    assert!(!log().contains(NOTICE), "it is meant to act: {}", log());
+
+    // A commit names us, but Karpenter is still there.
+    bench.fleet.commit("ours", &[("environments/dev.toml", &environment("provisor", 200))]);
+    bench.wait("told that Karpenter acts", || log().contains(NOTICE));
+    expect_no_claim(&bench, &running);
+    assert_eq!(bench.deeds_after(&mut read), 0);
+
+    // Once it is gone, and its lease has run out, we provision.
+    drop(theirs);
+    bench.wait("bought by Provisor", || run_of("later") == 2);
+    let count = bench.claims().len();
+
+    // It comes back, and we stop.
+    let told = log().matches(NOTICE).count();
+    let _theirs = karpenter::start(&bench);
+    bench.wait("told again", || log().matches(NOTICE).count() > told);
+    bench.deploy_on("last", 2, "9", "1Gi", on("general"));
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(8) {
+        assert_eq!(bench.claims().len(), count, "{}", log());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(running.stop(), 130, "asked to end, it ends");
+}
