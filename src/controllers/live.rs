@@ -33,7 +33,6 @@ use crate::io::kube::watch::{Event, Watches};
 use crate::io::kube::{Change, Kind, Kube, KubeError};
 use crate::model::name::{ClaimName, NodeName};
 use crate::model::observation::Observation;
-use crate::model::provisioner::Provisioner;
 use believed::Believed;
 
 pub use super::git_half::Ledger;
@@ -180,9 +179,7 @@ impl<P: CloudProvider> Live<P> {
         let permit = self.permit.clone();
         let provisioner = self.engine.settings().provisioner;
         let (cloud_sender, mut cloud) = mpsc::unbounded_channel();
-        // Whoever provisions asks the cloud: what is taken from a queue there is missing elsewhere.
-        let _asking =
-            (provisioner == Provisioner::Provisor).then(|| ask_cloud(self.provider.clone(), cloud_sender));
+        let _asking = ask_cloud(self.provider.clone(), cloud_sender);
         let mut wake: Option<Timestamp> = None;
         loop {
             let pause =

@@ -16,6 +16,7 @@ use provisor::model::observation::{
 use provisor::model::offering::CapacityType;
 use provisor::model::pod::{Pod, PodShape};
 use provisor::model::pool::NodePool;
+use provisor::model::provisioner::Provisioner;
 use provisor::model::requirement::{Operator, Requirement};
 use provisor::model::taint::Taint;
 use provisor::model::time::Patience;
@@ -42,6 +43,38 @@ fn deployment(name: &str, shape: PodShape, replicas: u32) -> Workload {
 
 fn running(world: &World) -> usize {
     world.objects().pods.values().filter(|pod| pod.is_ready).count()
+}
+
+/// Pods wait, a node is empty and a machine is taken back: whoever provisions answers to that.
+#[test]
+fn an_engine_that_leaves_provisioning_to_karpenter_decides_nothing() {
+    let decided = |provisioner: Provisioner| {
+        let mut world = world(vec![pool("default")]);
+        world.add_workload(deployment("web", shape("web", "1500m"), 1));
+        let until = world.now() + SignedDuration::from_mins(3);
+        live(&mut world, &mut Engine::new(EngineSettings::default()), until, |_, _| ());
+        world.add_workload(deployment("more", shape("more", "1500m"), 9));
+        let settings = EngineSettings { provisioner, ..EngineSettings::default() };
+        let mut engine = engine_of(world.objects(), world.now(), settings);
+        let (until, mut actions, mut wakes) = (until + SignedDuration::from_mins(3), 0, 0);
+        let claim = world.objects().claims.values().next().expect("one was bought").clone();
+        engine.observe(
+            world.now(),
+            Observation::Interruption {
+                instance: claim.provider_id.expect("launched"),
+                notice: InterruptionNotice::StateChange,
+            },
+        );
+        live(&mut world, &mut engine, until, |_, decision| {
+            actions += decision.actions.len();
+            wakes += usize::from(decision.wake_at.is_some());
+        });
+        assert_eq!(engine.cluster().claims.len(), world.objects().claims.len(), "it knows the cluster");
+        (actions, wakes, running(&world))
+    };
+    assert_eq!(decided(Provisioner::Karpenter), (0, 0, 1));
+    let (actions, _, running) = decided(Provisioner::Provisor);
+    assert!(actions > 10 && running == 10, "{actions} {running}");
 }
 
 /// Rows: LIF-004, LIF-011, LIF-027
