@@ -91,6 +91,14 @@ fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it(
     expect_no_claim(&bench, &running);
     assert_eq!(bench.deeds_after(&mut read), 0);
 
+    // Who is told so may give way.
+    bench.fleet.commit("theirs", &[("environments/dev.toml", &environment("karpenter", 300))]);
+    bench.wait("applied", || text(&pool(&bench, "theirs"), "/spec/limits/cpu") == "300");
+    let told = log().matches(NOTICE).count();
+    bench.fleet.commit("ours again", &[("environments/dev.toml", &environment("provisor", 300))]);
+    bench.wait("told once more", || log().matches(NOTICE).count() > told);
+    assert_eq!(bench.deeds_after(&mut read), 0);
+
     // Once it is gone, and its lease has run out, we provision.
     drop(theirs);
     bench.wait("bought by Provisor", || run_of("later") == 2);

@@ -50,8 +50,7 @@ impl Commits {
         };
         let region = repository.and_then(|repository| region_of(repository, &environment));
         let cloud = repository.and_then(|repository| cloud_of(repository, &environment));
-        let provisioner = repository.map(|repository| provisioner_of(repository, &environment));
-        let provisioner = provisioner.unwrap_or_default();
+        let said = repository.map(|repository| provisioner_of(repository, &environment)).unwrap_or_default();
         let acknowledgement = Acknowledgement::of(&source, &environment, &cache());
         let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
         let at = repository.map_or_else(String::new, |Repository { revision, .. }| {
@@ -71,6 +70,8 @@ impl Commits {
             _ => None,
         };
         let first = heard.events;
+        // A commit that is held back, or cannot be used otherwise, says it only where no other does.
+        let provisioner = provisioner_in(&first).unwrap_or(said);
         Ok(Self { follower, environment, region, cloud, provisioner, first, introduction, warnings, trouble })
     }
 
@@ -145,6 +146,11 @@ impl Following {
         newest.clone()
     }
 
+    /// Who provisions, as the last commit says that can be used; `None` if there was none.
+    pub fn provisioner(&self) -> Option<Provisioner> {
+        provisioner_in(&self.newest.lock().expect("no holder of the newest commit panics"))
+    }
+
     /// Where a person's words go.
     pub fn words(&self) -> Words {
         self.words.clone()
@@ -153,6 +159,13 @@ impl Following {
     pub fn events(&mut self) -> &mut mpsc::UnboundedReceiver<GitEvent> {
         &mut self.events
     }
+}
+
+fn provisioner_in(events: &[GitEvent]) -> Option<Provisioner> {
+    events.iter().rev().find_map(|event| match event {
+        GitEvent::Rendered { desired, .. } => Some(desired.provisioner),
+        _ => None,
+    })
 }
 
 impl Drop for Following {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 
-use super::commits::Commits;
+use super::commits::{Commits, Following};
 use super::ec2::Ec2Args;
 use super::{Args, Said, deadline, listen, not_understood, typed};
 use crate::capacity::engine::EngineSettings;
@@ -410,7 +410,9 @@ async fn keep<P: CloudProvider>(
         Exit::Done if !metrics.is_ready() => Err(unseen(kube.host(), args)),
         exit => Ok(Kept::Until(exit)),
     };
-    let provisions = engine.provisioner == Provisioner::Provisor;
+    let provisioner = engine.provisioner;
+    let provisions = provisioner == Provisioner::Provisor;
+    let is_others = |commits: &Following| commits.provisioner().is_some_and(|named| named != provisioner);
     let mut karpenters = Lookout::default();
     let mut told_of = None;
     let living = async {
@@ -429,6 +431,12 @@ async fn keep<P: CloudProvider>(
                 }
             };
             let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
+            if is_others(&commits) {
+                if let Some(held) = held {
+                    held.give_back().await;
+                }
+                return Ok(Kept::ByOthers);
+            }
             match karpenters.look(&kube, clock::now()).await {
                 Ok(found) => {
                     let is_in_the_way = provisions && found.is_some();
@@ -502,6 +510,10 @@ async fn keep<P: CloudProvider>(
                 }
             };
             let newest = commits.newest();
+            // It may have come while the cluster was read.
+            if is_others(&commits) {
+                continue;
+            }
             let ended = tokio::select! {
                 ended = live.run(newest, commits.events()) => Some(ended),
                 () = karpenter_acts(&mut karpenters, &kube), if provisions => None,
