@@ -10,10 +10,11 @@ use super::kubelets::{Kubelets, LEFT_TO_US};
 
 /// A pool on Karpenter's own simulated machines, and one on ours.
 fn environment(engine: &str, cpu: u32) -> String {
+    let cloud = if engine == "karpenter" { "" } else { r#"cloud = "simulated""# };
     format!(
         r#"
         engine = "{engine}"
-        cloud = "simulated"
+        {cloud}
         region = "us-east-1"
         [pools.theirs]
         strategy = "on-demand"

@@ -206,6 +206,7 @@ async fn live(
     lines: &mut mpsc::Receiver<String>,
 ) -> Result<Kept, Failure> {
     if commits.provisioner() == Provisioner::Karpenter {
+        refuse_simulation(args.live.cloud, commits.environment(), commits.cloud())?;
         return beside_karpenter(args, behavior, console, commits, lines).await;
     }
     // Who sells may not be known because the commit cannot be read: then that is what is wrong.
@@ -216,6 +217,23 @@ async fn live(
         CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
         CloudKind::Aws => on_ec2(args, behavior, console, commits, lines).await,
     }
+}
+
+/// Whoever calls for simulated machines pays for none: an installed Karpenter would buy some for what is applied.
+fn refuse_simulation(
+    said: Option<CloudKind>,
+    environment: &str,
+    written: Option<&str>,
+) -> Result<(), Failure> {
+    let place = match (said, written) {
+        (Some(CloudKind::Simulated), _) => "--cloud simulated",
+        (_, Some("simulated")) => "`cloud = \"simulated\"`",
+        _ => return Ok(()),
+    };
+    let message = format!(
+        "{environment} has `engine = \"karpenter\"`: Karpenter buys machines for what is applied, and {place} says that nothing is bought"
+    );
+    Err(Failure::usage(message).help("take one of them away"))
 }
 
 /// Keeps the objects that an installed Karpenter goes by; nothing is bought or ended here, whatever the command line says.
@@ -437,29 +455,24 @@ async fn keep<P: CloudProvider>(
                 }
                 return Ok(Kept::ByOthers);
             }
-            match karpenters.look(&kube, clock::now()).await {
-                Ok(found) => {
-                    let is_in_the_way = provisions && found.is_some();
-                    if told_of.as_ref() != Some(&found) {
-                        notice_karpenter(console, found.as_ref(), provisions);
-                        told_of = Some(found);
-                    }
-                    if is_in_the_way {
-                        metrics.set_ready();
-                        tokio::select! {
-                            () = tokio::time::sleep(KARPENTER_RETRY) => continue,
-                            exit = &mut stop => return in_time(exit),
+            let acts = karpenters.look(&kube, clock::now()).await;
+            if let Ok(found) = &acts {
+                if told_of.as_ref() != Some(found) {
+                    notice_karpenter(console, found.as_ref(), provisions);
+                    told_of = Some(found.clone());
+                }
+                if provisions && found.is_some() {
+                    metrics.set_ready();
+                    tokio::select! {
+                        () = tokio::time::sleep(KARPENTER_RETRY) => continue,
+                        exit = &mut stop => {
+                            if let Some(held) = held {
+                                held.give_back().await;
+                            }
+                            return in_time(exit);
                         }
                     }
                 }
-                Err(error) if error.is_transient() => {
-                    tracing::warn!("whether a Karpenter acts here is not known: {error}; trying again");
-                    tokio::select! {
-                        () = tokio::time::sleep(START_RETRY) => continue,
-                        exit = &mut stop => return in_time(exit),
-                    }
-                }
-                Err(error) => return Err(error.into()),
             }
             let (provider, listener) = make();
             let provider = Arc::new(Metered::new(provider, cloud, metrics.clone()));
@@ -491,7 +504,12 @@ async fn keep<P: CloudProvider>(
                 ledger: Ledger::of(&owner, &namespace),
                 recorder: recording.and_then(|settings| start_recorder(settings, &metrics)),
             };
-            let live = Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await;
+            let live = match acts {
+                Ok(_) => {
+                    Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await
+                }
+                Err(error) => Err(error),
+            };
             let live = match live {
                 Ok(live) => live,
                 Err(error) => {
@@ -525,7 +543,7 @@ async fn keep<P: CloudProvider>(
                 }
             };
             match ended {
-                // Told of above.
+                // A Karpenter came: it is told of when it is seen again.
                 None => {}
                 Some(Ended::PermitLost) => {
                     console.notice("the lease is lost; nothing is done until it is back");
@@ -648,6 +666,20 @@ mod tests {
         for wrong in ["", "Team", "team/../other", "-team", "team_1", &"t".repeat(64)] {
             assert!(plain_name(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn nothing_simulated_is_applied_for_a_karpenter_that_buys() {
+        use CloudKind::{Aws, Simulated};
+        let refused = |said, written| {
+            let refusal = refuse_simulation(said, "dev", written).err();
+            refusal.map(|failure| (failure.exit, failure.message.contains("--cloud simulated")))
+        };
+        assert_eq!(refused(None, None), None);
+        assert_eq!(refused(Some(Aws), Some("aws")), None, "nobody asks it");
+        assert_eq!(refused(Some(Simulated), None), Some((Exit::Usage, true)));
+        assert_eq!(refused(None, Some("simulated")), Some((Exit::Usage, false)));
+        assert_eq!(refused(Some(Aws), Some("simulated")), Some((Exit::Usage, false)));
     }
 
     #[test]
