@@ -21,24 +21,45 @@ use crate::io::kube::apply::Writer;
 use crate::io::kube::lease::Permit;
 use crate::io::kube::{Change, Kube, KubeError, Resource};
 use crate::model::owner::Owner;
+use crate::model::provisioner::Provisioner;
 
 /// Where the record of what was applied is kept.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    pub namespace: String,
-    pub name: String,
+    namespace: String,
+    name: String,
+    provisioner: Provisioner,
 }
 
 const FIELD: &str = "inventory.json";
+/// Who provisions, so that it is known where no commit can be read.
+const ENGINE: &str = "engine";
 
 impl Ledger {
     /// That of `owner`. Neither part of the name has a dot, so that no two owners share one.
-    pub fn of(owner: &Owner, namespace: &str) -> Self {
+    pub fn of(owner: &Owner, namespace: &str, provisioner: Provisioner) -> Self {
         let name = format!("{}.{}.inventory", owner.installation, owner.environment);
-        Self { namespace: namespace.into(), name }
+        Self { namespace: namespace.into(), name, provisioner }
     }
 
-    /// What a former process applied; `None` if nothing was kept, or not readably.
+    /// Who provisioned when something was applied last; `None` if nothing was kept.
+    pub async fn provisioner(&self, kube: &Kube) -> Result<Option<Provisioner>, KubeError> {
+        let map = kube.get(Resource::CONFIG_MAP, Some(&self.namespace), &self.name).await?;
+        Ok(map.map(|map| provisioner_in(&map)))
+    }
+
+    /// What a former process applied; `None` if nothing was kept, or not readably. Another provisioner is written down at once.
+    pub async fn open(&self, kube: &Kube) -> Result<Option<Inventory>, KubeError> {
+        let inventory = self.read(kube).await?;
+        if let Some(inventory) = &inventory
+            && self.provisioner(kube).await? != Some(self.provisioner)
+        {
+            self.write(kube, inventory).await?;
+        }
+        Ok(inventory)
+    }
+
+    /// The same, and nothing is written.
     pub async fn read(&self, kube: &Kube) -> Result<Option<Inventory>, KubeError> {
         let Some(map) = kube.get(Resource::CONFIG_MAP, Some(&self.namespace), &self.name).await? else {
             return Ok(None);
@@ -60,10 +81,16 @@ impl Ledger {
                 "name": self.name, "namespace": self.namespace,
                 "labels": { "app.kubernetes.io/managed-by": "provisor" },
             },
-            "data": { FIELD: text },
+            "data": { FIELD: text, ENGINE: self.provisioner.as_str() },
         });
         kube.apply(Resource::CONFIG_MAP, Some(&self.namespace), &self.name, None, &map).await.map(drop)
     }
+}
+
+/// Former records do not say it.
+fn provisioner_in(map: &Value) -> Provisioner {
+    let word = map.get("data").and_then(|data| data.get(ENGINE)).and_then(Value::as_str);
+    word.map_or_else(Provisioner::default, Provisioner::of)
 }
 
 /// What came of writing one object.

@@ -125,7 +125,7 @@ impl<P: CloudProvider> Live<P> {
         let kube = kube.under(permit.clone());
         let wants_companions = !settings.engine.scheduling.default_spreads.is_empty();
         let watches = Watches::start(&kube, wants_companions).await?;
-        let inventory = settings.ledger.read(&kube).await?;
+        let inventory = settings.ledger.open(&kube).await?;
         let teller = Teller::new(&settings.environment, kube.clone(), permit.clone());
         let listener = Listener::new(&settings.environment, kube.clone(), permit.clone());
         let rules =

@@ -103,6 +103,11 @@ impl LiveObject {
 
     /// Whether the object's own controller has seen its current generation and found it good.
     pub fn readiness(&self) -> Readiness {
+        // Nobody judges these, or not by this condition: nothing waits for them.
+        let kind = self.manifest.get("kind").and_then(Value::as_str);
+        if matches!(kind, Some("PodTemplate" | "CapacityBuffer")) {
+            return Readiness::Ready;
+        }
         let generation = self.manifest.pointer("/metadata/generation").and_then(Value::as_i64);
         let conditions = self.manifest.pointer("/status/conditions").and_then(Value::as_array);
         let ready = conditions

@@ -432,6 +432,12 @@ impl Walk<'_> {
             if let Some(field) = list_key {
                 at.keys.push(element_key(field, &name));
                 at.is_in_list = false;
+                if let ([(_, value)], []) = (&before[..], &after[..])
+                    && let FieldOwner::Other(manager) = self.owners.owner(&at.keys)
+                {
+                    self.kept.push(KeptField { path: at.path.clone(), value: value.clone(), manager });
+                    continue;
+                }
             }
             if let ([(_, before)], [(_, after)]) = (&before[..], &after[..]) {
                 self.compare_maps(&at, Some(before), Some(after));

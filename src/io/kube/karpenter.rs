@@ -14,6 +14,8 @@ use super::{Kube, KubeError, Resource};
 const NAME: &str = "karpenter-leader-election";
 /// What its Lease says of its duration, if it does not.
 const USUAL: Duration = Duration::from_secs(15);
+/// The longest that is believed: nobody who wrote once holds everybody up for years.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Clocks of a cluster may differ by so much: older leases are of a Karpenter that is gone.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
@@ -48,10 +50,10 @@ impl Lookout {
             let since = former.get(namespace).filter(|(known, _)| *known == spec);
             let since = since.map_or(seen_at, |(_, since)| *since);
             let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64);
-            let duration = seconds.map_or(USUAL, Duration::from_secs);
+            let duration = seconds.map_or(USUAL, Duration::from_secs).min(LONGEST);
             let is_recent = text("/spec/renewTime")
                 .parse::<Timestamp>()
-                .is_ok_and(|renewed| now.duration_since(renewed) < SKEW);
+                .is_ok_and(|renewed| now.duration_since(renewed).abs() < SKEW);
             if !holder.is_empty() && is_recent && seen_at.duration_since(since) < duration {
                 found.get_or_insert_with(|| Karpenter { namespace: namespace.into(), holder: holder.into() });
             }
@@ -96,10 +98,16 @@ mod tests {
         assert_eq!(look(&given_back, 18), None);
         let forgotten = [lease("karpenter", "pod-1", "2026-03-04T10:20:00.000000Z")];
         assert_eq!(look(&forgotten, 19), None, "nobody waits for what ended minutes ago");
+        let mut absurd = lease("shop", "nobody", "2099-01-01T00:00:00Z");
+        assert_eq!(look(&[absurd.clone()], 19), None, "nor for what never was");
+        absurd["spec"]["renewTime"] = json!("2026-03-04T10:30:19Z");
+        absurd["spec"]["leaseDurationSeconds"] = json!(2_147_483_647);
+        assert!(look(&[absurd.clone()], 20).is_some());
+        assert_eq!(look(&[absurd], 80), None, "a minute at most");
         let elsewhere =
-            [lease("old", "", "2026-03-04T10:30:19Z"), lease("new", "pod-2", "2026-03-04T10:30:25Z")];
+            [lease("old", "", "2026-03-04T10:30:19Z"), lease("new", "pod-2", "2026-03-04T10:31:55Z")];
         assert_eq!(
-            look(&elsewhere, 20),
+            look(&elsewhere, 81),
             Some(("new".to_owned(), "pod-2".to_owned())),
             "its clock may be ahead"
         );

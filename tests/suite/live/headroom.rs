@@ -10,8 +10,15 @@ const TEMPLATE: &str = "/api/v1/namespaces/default/podtemplates/headroom-general
 /// Two pods of this size, which is that of the pods that come.
 const KEPT: &str = r#"headroom = { pods = 2, cpu = "1", memory = "1Gi" }"#;
 
+/// And something that goes when a commit does not want it any more.
+const OVERLAY: &str = r#"
+[overlays.cheap]
+requirements = [{ key = "node.kubernetes.io/instance-type", operator = "In", values = ["c7i.large"] }]
+priceAdjustment = "-1%"
+"#;
+
 fn with_headroom(generation: &str) -> String {
-    format!("{}\n{KEPT}\n", environment(generation).trim_end())
+    format!("{}\n{KEPT}\n{OVERLAY}", environment(generation).trim_end())
 }
 
 /// How often the template was written.
@@ -65,10 +72,13 @@ fn headroom_of_a_commit_is_kept_free_until_pods_come() {
     let pool = || bench.plane.api.get("/apis/karpenter.sh/v1/nodepools/general").body;
     bench.wait("applied", || text(&pool(), limit) == "201");
     assert_eq!(writes(&bench), 1, "{}", running.log());
-    let smaller = with_headroom("one").replace("1Gi", "2Gi");
+    let overlay = || bench.plane.api.get("/apis/karpenter.sh/v1alpha1/nodeoverlays/cheap").code;
+    assert_eq!(overlay(), 200);
+    let smaller = with_headroom("one").replace("1Gi", "2Gi").replace(OVERLAY, "");
     bench.fleet.commit("another size", &[("environments/dev.toml", &smaller)]);
     let request = "/template/spec/containers/0/resources/requests/memory";
     bench.wait("applied", || text(&bench.plane.api.get(TEMPLATE).body, request) == "2Gi");
+    bench.wait("what left Git is gone, though nobody judges templates", || overlay() == 404);
     assert_eq!(writes(&bench), 2);
 
     // What a commit does not want any more goes, and with it the machines.

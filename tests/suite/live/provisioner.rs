@@ -52,6 +52,10 @@ fn pool(bench: &Bench, name: &str) -> Value {
     bench.plane.api.get(&format!("{POOLS}/{name}")).body
 }
 
+fn is_there(bench: &Bench, name: &str) -> bool {
+    text(&pool(bench, name), "/metadata/name") == name
+}
+
 #[test]
 fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it() {
     let bench = Bench::of(&environment("karpenter", 100));
@@ -59,14 +63,23 @@ fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it(
     let _kubelets = Kubelets::start(&bench);
     let said = ["--simulated-boot", "0s", LEFT_TO_US, "--output", "json"];
     let running = bench.run_as(0, &said, &[]);
-    let log = || running.log();
 
     // What the commit says is in the cluster, and who goes by it is not.
     bench.wait("synced", || text(&pool(&bench, "theirs"), "/spec/limits/cpu") == "100");
-    bench.wait("told", || log().contains("no Karpenter holds its lease here"));
+    bench.wait("told", || running.log().contains("no Karpenter holds its lease here"));
     let on = |pool: &str| json!({ "karpenter.sh/nodepool": pool });
     bench.deploy_on("first", 4, "900m", "1Gi", on("theirs"));
     bench.deploy_on("later", 2, "900m", "1Gi", on("general"));
+
+    // Who provisions is known to a process that finds no commit to go by.
+    bench.wait("applied", || is_there(&bench, "general"));
+    assert_eq!(running.stop(), 130);
+    bench.fleet.commit("broken", &[("environments/dev.toml", "engine =")]);
+    let running = bench.run_as(0, &said, &[]);
+    let log = || running.log();
+    bench.wait("told of the commit", || log().contains("as the last good one left it"));
+    expect_no_claim(&bench, &running);
+    bench.fleet.commit("mended", &[("environments/dev.toml", &environment("karpenter", 100))]);
 
     // Karpenter reads it, and buys.
     let theirs = karpenter::start(&bench);

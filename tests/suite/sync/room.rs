@@ -67,17 +67,26 @@ fn syn_006_what_the_api_server_fills_into_a_pod_template_is_no_difference() {
 fn syn_004_fields_of_a_container_have_owners_of_their_own() {
     let mut live = template(json!({ "cpu": "1", "memory": "1Gi" }));
     live["template"]["spec"]["containers"][0]["tty"] = json!(true);
+    let containers = live["template"]["spec"]["containers"].as_array_mut().expect("a list");
+    containers.push(json!({ "name": "theirs", "image": "pause" }));
     let ours = json!({ "f:name": {}, "f:image": {}, "f:resources": { "f:requests": { "f:cpu": {}, "f:memory": {} } } });
     let of = |fields: Value| json!({ "f:template": { "f:spec": { "f:containers": { r#"k:{"name":"room"}"#: fields } } } });
     live["metadata"]["managedFields"] = json!([
         { "manager": "provisor", "operation": "Apply", "fieldsV1": of(ours) },
         { "manager": "kubectl-edit-by-hand", "operation": "Update", "fieldsV1": of(json!({ "f:tty": {} })) },
+        { "manager": "sidecars", "operation": "Update", "fieldsV1": { "f:template": { "f:spec": { "f:containers": {
+            r#"k:{"name":"theirs"}"#: { ".": {}, "f:name": {}, "f:image": {} },
+        } } } } },
     ]);
     let diff = difference(live, template(json!({ "cpu": "1" })));
     let paths: Vec<&str> = diff.fields.iter().map(|field| field.path.as_str()).collect();
     assert_eq!(paths, ["template.spec.containers[room].resources.requests.memory"], "it left Git");
     let kept: Vec<_> = diff.kept.iter().map(|kept| (kept.path.as_str(), kept.manager.as_deref())).collect();
-    assert_eq!(kept, [("template.spec.containers[room].tty", Some("kubectl-edit-by-hand"))]);
+    let theirs = [
+        ("template.spec.containers[room].tty", Some("kubectl-edit-by-hand")),
+        ("template.spec.containers[theirs]", Some("sidecars")),
+    ];
+    assert_eq!(kept, theirs);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::model::repository::Repository;
 use crate::ui::cli::repository::cache;
 use crate::ui::console::Console;
 use crate::ui::exit::Failure;
-use crate::ui::play::{cloud_of, provisioner_of, region_of};
+use crate::ui::play::{cloud_of, region_of};
 use crate::ui::story::say;
 
 /// A source that was asked once.
@@ -28,7 +28,7 @@ pub(super) struct Commits {
     environment: String,
     region: Option<String>,
     cloud: Option<String>,
-    provisioner: Provisioner,
+    provisioner: Option<Provisioner>,
     first: Vec<GitEvent>,
     introduction: String,
     warnings: Diagnostics,
@@ -50,7 +50,6 @@ impl Commits {
         };
         let region = repository.and_then(|repository| region_of(repository, &environment));
         let cloud = repository.and_then(|repository| cloud_of(repository, &environment));
-        let said = repository.map(|repository| provisioner_of(repository, &environment)).unwrap_or_default();
         let acknowledgement = Acknowledgement::of(&source, &environment, &cache());
         let seed = clock::now().as_nanosecond().unsigned_abs() as u64;
         let at = repository.map_or_else(String::new, |Repository { revision, .. }| {
@@ -70,8 +69,7 @@ impl Commits {
             _ => None,
         };
         let first = heard.events;
-        // A commit that is held back, or cannot be used otherwise, says it only where no other does.
-        let provisioner = provisioner_in(&first).unwrap_or(said);
+        let provisioner = provisioner_in(&first);
         Ok(Self { follower, environment, region, cloud, provisioner, first, introduction, warnings, trouble })
     }
 
@@ -101,8 +99,8 @@ impl Commits {
         self.cloud.as_deref()
     }
 
-    /// Who provisions, as the commit says, even one that cannot be used otherwise.
-    pub fn provisioner(&self) -> Provisioner {
+    /// Who provisions, as the commit says; `None` if it cannot be used.
+    pub fn provisioner(&self) -> Option<Provisioner> {
         self.provisioner
     }
 

@@ -167,9 +167,6 @@ fn seller(said: Option<CloudKind>, environment: &str, written: Option<&str>) -> 
 }
 
 pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
-    if args.live.cloud == Some(CloudKind::Aws) && !HAS_AWS {
-        return Err(aws_unavailable().into());
-    }
     let behavior = args.live.behavior.settings(console)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -178,11 +175,31 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
     let mut lines = typed();
     let outcome = runtime.block_on(async {
+        // Once it ran, a commit does not end it.
+        let (mut has_run, mut complaint) = (false, String::new());
         loop {
-            let commits = Commits::open(args).await?;
-            match live(args, behavior.clone(), console, commits, &mut lines).await? {
-                Kept::Until(exit) => return Ok(exit),
-                Kept::ByOthers => console.notice("somebody else provisions from now on: beginning anew"),
+            let begun = async {
+                let commits = Commits::open(args).await?;
+                live(args, behavior.clone(), console, commits, &mut lines).await
+            };
+            match begun.await {
+                Ok(Kept::Until(exit)) => return Ok(exit),
+                Ok(Kept::ByOthers) => {
+                    console.notice("somebody else provisions from now on: beginning anew");
+                    (has_run, complaint) = (true, String::new());
+                }
+                Err(failure) if has_run => {
+                    if complaint != failure.message {
+                        console.complain(&failure);
+                        complaint.clone_from(&failure.message);
+                    }
+                    let mut endings = listen()?;
+                    tokio::select! {
+                        () = tokio::time::sleep(START_RETRY) => {}
+                        _ = endings.next() => return Ok(Exit::Interrupted),
+                    }
+                }
+                Err(failure) => return Err(failure),
             }
         }
     });
@@ -205,7 +222,15 @@ async fn live(
     mut commits: Commits,
     lines: &mut mpsc::Receiver<String>,
 ) -> Result<Kept, Failure> {
-    if commits.provisioner() == Provisioner::Karpenter {
+    let provisioner = match commits.provisioner() {
+        Some(provisioner) => provisioner,
+        None => recorded(args, &commits).await.inspect_err(|_| {
+            if let Some(trouble) = commits.trouble() {
+                console.complain(&trouble);
+            }
+        })?,
+    };
+    if provisioner == Provisioner::Karpenter {
         refuse_simulation(args.live.cloud, commits.environment(), commits.cloud())?;
         return beside_karpenter(args, behavior, console, commits, lines).await;
     }
@@ -217,6 +242,15 @@ async fn live(
         CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
         CloudKind::Aws => on_ec2(args, behavior, console, commits, lines).await,
     }
+}
+
+/// Who provisioned when a commit was applied last, for those who have none that can be used.
+async fn recorded(args: &Args, commits: &Commits) -> Result<Provisioner, Failure> {
+    let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
+    let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
+    let owner = Owner::new(&args.live.installation, commits.environment());
+    let ledger = Ledger::of(&owner, &namespace, Provisioner::default());
+    Ok(ledger.provisioner(&kube).await?.unwrap_or_default())
 }
 
 /// Whoever calls for simulated machines pays for none: an installed Karpenter would buy some for what is applied.
@@ -379,7 +413,7 @@ async fn keep<P: CloudProvider>(
     let owner = Owner::new(&args.live.installation, &environment);
     if let Some(mut trouble) = commits.trouble() {
         // Nodes are kept as the last good commit left the cluster; where none was ever applied there is nothing to keep.
-        match Ledger::of(&owner, &namespace).read(&kube).await {
+        match Ledger::of(&owner, &namespace, engine.provisioner).read(&kube).await {
             Ok(Some(_)) => {}
             Ok(None) => return Err(trouble),
             Err(unknown) => {
@@ -501,7 +535,7 @@ async fn keep<P: CloudProvider>(
                 environment: environment.clone(),
                 policy: policy.clone(),
                 engine,
-                ledger: Ledger::of(&owner, &namespace),
+                ledger: Ledger::of(&owner, &namespace, provisioner),
                 recorder: recording.and_then(|settings| start_recorder(settings, &metrics)),
             };
             let live = match acts {
