@@ -99,6 +99,11 @@ fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it(
     assert_eq!(bench.deeds_after(&mut read), 0, "claims, nodes and pods are not ours to touch");
     assert!(!log().contains(NOTICE), "it is meant to act: {}", log());
 
+    // A commit that names us, and nobody who sells, ends nothing.
+    let nobody = environment("provisor", 200).replace(r#"cloud = "simulated""#, "");
+    bench.fleet.commit("nobody sells", &[("environments/dev.toml", &nobody)]);
+    bench.wait("told what is missing", || log().contains("nothing says who sells the machines"));
+
     // A commit names us, but Karpenter is still there.
     bench.fleet.commit("ours", &[("environments/dev.toml", &environment("provisor", 200))]);
     bench.wait("told that Karpenter acts", || log().contains(NOTICE));
