@@ -25,9 +25,12 @@ use crate::model::money::UsdPerHour;
 use crate::model::name::{NodeName, ObjectKey, PoolName};
 use crate::model::observation::Observation;
 use crate::model::offering::CapacityType;
+use crate::model::provisioner::Provisioner;
 use crate::simulator::roll::WAVE;
 use crate::simulator::stage::{Managed, Reason, Scene, Stage};
 
+/// A change of what an environment says of itself.
+const OTHER_SURROUNDINGS: &str = "PRV1808";
 /// Names of moved pods that are listed; all are counted.
 const MOVED_MAX: usize = 100;
 
@@ -114,7 +117,7 @@ pub fn compare(
         change: Change::Unchanged,
         rendered_digest: Digests { before: digest(base), after: digest(head) },
         objects: Vec::new(),
-        findings: new_findings(base, head),
+        findings: new_findings(base, head).into_iter().chain(other_surroundings(base, head)).collect(),
         policies: Vec::new(),
         nodes: None,
         cost: None,
@@ -174,6 +177,43 @@ fn new_findings(base: Option<&Wanted>, head: Option<&Wanted>) -> Vec<Remark> {
     };
     let warnings = head.into_iter().flat_map(|side| &side.warnings).filter(is_new);
     warnings.map(remark).collect()
+}
+
+/// What an environment says of itself and no object shows: who provisions it, and where.
+fn other_surroundings(base: Option<&Wanted>, head: Option<&Wanted>) -> Vec<Remark> {
+    let (Some(base), Some(head)) = (base, head) else { return Vec::new() };
+    let changed = ["engine", "region", "cluster"].into_iter().filter_map(|field| {
+        let word = |side: &Wanted| side.subject[field].as_str().unwrap_or_default().to_owned();
+        let (before, after) = (word(base), word(head));
+        (before != after).then(|| match field {
+            "engine" => format!("who provisions changes from {before} to {after}: {}", of_engine(head)),
+            _ => format!(
+                "`{field}` changes from {} to {}: a process that runs keeps to what it began with",
+                named(&before),
+                named(&after)
+            ),
+        })
+    });
+    let place = Some(origin_review(&head.place.origin()));
+    let told = |message| Remark { code: OTHER_SURROUNDINGS.into(), message, origin: place.clone() };
+    changed.map(told).collect()
+}
+
+fn of_engine(head: &Wanted) -> &'static str {
+    match head.state.provisioner {
+        Provisioner::Karpenter => {
+            "Provisor still writes the objects, and no longer buys, moves or ends a machine; what is counted here is what \
+             Provisor would do, not what that Karpenter would choose"
+        }
+        Provisioner::Provisor => {
+            "Provisor begins to buy, move and end machines as soon as no Karpenter holds its lease in the cluster"
+        }
+    }
+}
+
+/// What nobody wrote has no name.
+fn named(word: &str) -> String {
+    if word.is_empty() { "none".into() } else { format!("`{word}`") }
 }
 
 pub fn remark(diagnostic: &Diagnostic) -> Remark {

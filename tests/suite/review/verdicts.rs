@@ -91,6 +91,43 @@ fn rev_006_every_environment_is_accounted_for() {
     assert!(comment.contains("| `d`, `e` | no change |"), "{comment}");
 }
 
+/// Objects are the same whoever goes by them, and wherever.
+#[test]
+fn another_provisioner_and_another_region_are_told() {
+    let mut proposal = fleet();
+    proposal.edit("environments/prod.toml", "[pools.general]", "engine = \"karpenter\"\n\n[pools.general]");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let review = proposal.json("--base base", 0);
+    assert_eq!(review["headline"], "no capacity change, 1 new warning");
+    let finding = environment(&review, "prod")["findings"][0].clone();
+    assert_eq!(finding["code"], "PRV1808");
+    assert!(
+        finding["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("who provisions changes from provisor to karpenter: ")
+    );
+    proposal.json("--base base --fail-on warn", 1);
+
+    proposal.edit("environments/prod.toml", "engine = \"karpenter\"", "region = \"eu-west-1\"");
+    proposal.git(&["branch", "-f", "base", "HEAD~1"]);
+    let review = proposal.json("--base base --fail-on none", 0);
+    let findings = environment(&review, "prod")["findings"].as_array().unwrap().clone();
+    let messages: Vec<&str> = findings.iter().map(|finding| finding["message"].as_str().unwrap()).collect();
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    assert!(messages[0].starts_with("who provisions changes from karpenter to provisor: "), "{messages:?}");
+    assert!(messages[1].starts_with("`region` changes from `us-east-1` to `eu-west-1`: "), "{messages:?}");
+
+    // A new environment changes nothing that was.
+    proposal.commit(&[(
+        "environments/dev.toml",
+        Some("engine = \"karpenter\"\n[pools.a]\nstrategy = \"spot\"\n"),
+    )]);
+    proposal.git(&["branch", "-f", "base", "HEAD~1"]);
+    let review = proposal.json("--base base --fail-on none", 0);
+    assert_eq!(environment(&review, "dev")["findings"].as_array().map(Vec::len), Some(0));
+}
+
 /// Rows: REV-020
 #[test]
 fn rev_020_without_demand_no_number_is_made_up() {
