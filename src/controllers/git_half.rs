@@ -19,7 +19,7 @@ use crate::gitops::policy::SyncPolicy;
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use crate::io::kube::apply::Writer;
 use crate::io::kube::lease::Permit;
-use crate::io::kube::{Change, Kube, KubeError, Resource};
+use crate::io::kube::{Change, Kind, Kube, KubeError, Resource};
 use crate::model::owner::Owner;
 use crate::model::provisioner::Provisioner;
 
@@ -136,8 +136,17 @@ impl GitHalf {
         self.sync.observe(now, event);
     }
 
-    /// Takes in an object of a kind that a repository describes.
+    /// There was no such kind, and there is now.
+    pub fn defined(&mut self, now: Timestamp, kind: Kind) {
+        self.sync.observe(now, GitEvent::KindDefined { kind: kind.resource().kind.into() });
+    }
+
+    /// Takes in an object of a kind that a repository describes, and a namespace for them.
     pub fn see(&mut self, now: Timestamp, change: &Change) {
+        if change.kind == Kind::Namespace {
+            let namespace = change.key.name.as_str().into();
+            return self.sync.observe(now, GitEvent::NamespaceChanged { namespace });
+        }
         if !change.kind.is_synced() {
             return;
         }

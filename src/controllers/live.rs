@@ -244,6 +244,7 @@ impl<P: CloudProvider> Live<P> {
                     self.hear(&change);
                 }
             }
+            Event::Defined(kind) => self.git.defined(clock::now(), kind),
             Event::Listed(kind) => {
                 self.missing.retain(|missing| *missing != kind);
                 if self.missing.is_empty() {

@@ -80,6 +80,14 @@ pub enum GitEvent {
         live: Option<LiveObject>,
     },
     FleetChanged(Fleet),
+    /// There is such a kind now. What was refused for want of it is tried again.
+    KindDefined {
+        kind: Arc<str>,
+    },
+    /// A namespace is there, or is another than it was. What was refused in it is tried again.
+    NamespaceChanged {
+        namespace: Arc<str>,
+    },
     /// What became of actions.
     Applied {
         plan: PlanHash,
@@ -226,6 +234,13 @@ struct Suspension {
     until: Option<Timestamp>,
 }
 
+/// What an object may be refused for want of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lack {
+    Kind(Arc<str>),
+    Namespace(Arc<str>),
+}
+
 /// Attempts to reach one wanted state.
 #[derive(Clone, Debug, Default)]
 struct Chain {
@@ -234,6 +249,8 @@ struct Chain {
     retry_at: Option<Timestamp>,
     /// Objects that the API server refuses for what they are; not tried again for this state.
     refused: BTreeMap<ObjectRef, String>,
+    /// What came while an operation ran, which knows nothing of it.
+    came: BTreeSet<Lack>,
     /// Why no further attempt is made.
     given_up: Option<String>,
     /// The failure may pass by itself once the cluster changes.
@@ -378,6 +395,8 @@ impl Sync {
                     state.fleet.index_classes(&state.objects);
                 }
             }
+            GitEvent::KindDefined { kind } => self.no_longer_lacks(Lack::Kind(kind)),
+            GitEvent::NamespaceChanged { namespace } => self.no_longer_lacks(Lack::Namespace(namespace)),
             GitEvent::Applied { plan, results } => self.take_results(at, &plan, results),
             GitEvent::Requested(request) => {
                 self.try_again();
@@ -478,6 +497,24 @@ impl Sync {
         self.chain.retries = 0;
         self.chain.retry_at = None;
         self.chain.refused.clear();
+    }
+
+    /// What some objects were refused for want of may be there now: they are tried again.
+    fn no_longer_lacks(&mut self, lack: Lack) {
+        if self.operation.is_some() {
+            self.chain.came.insert(lack);
+            return;
+        }
+        let before = self.chain.refused.len();
+        self.chain.refused.retain(|object, _| match &lack {
+            Lack::Kind(kind) => object.kind != *kind,
+            Lack::Namespace(namespace) => object.namespace != *namespace,
+        });
+        if self.chain.refused.len() < before {
+            self.chain.given_up = None;
+            self.chain.retries = 0;
+            self.chain.retry_at = None;
+        }
     }
 
     /// A transient failure may be over once what is wanted of some object is different.
@@ -885,6 +922,9 @@ impl Sync {
             }
             Phase::Cancelled => self.chain.given_up = Some("cancelled by a person".into()),
             Phase::Superseded | Phase::Stopped => {}
+        }
+        for lack in std::mem::take(&mut self.chain.came) {
+            self.no_longer_lacks(lack);
         }
         decision.reasons.push(reason(phase.as_str(), why));
         let Some((desired, _)) = &self.wanted.good else { return };

@@ -17,6 +17,9 @@ use crate::gitops::desired::{ObjectRef, Origin};
 use crate::gitops::live::{Fleet, LiveState, Readiness};
 use crate::gitops::plan::{PlanHash, PlanSummary, Verdict, VerdictCode};
 
+/// Refused objects that a condition names.
+const REFUSED_MAX: usize = 5;
+
 /// Whether the API objects are what Git wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum SyncState {
@@ -329,8 +332,12 @@ fn conditions(sync: &Sync, now: Timestamp) -> Vec<Condition> {
         let message = format!("attempt {} at {retry_at}", sync.chain.retries);
         conditions.push(condition("OperationFailed", true, "Retrying", message));
     }
-    for (object, why) in &sync.chain.refused {
-        conditions.push(condition("Rejected", true, "AdmissionDenied", format!("{object}: {why}")));
+    if !sync.chain.refused.is_empty() {
+        let told = sync.chain.refused.iter().take(REFUSED_MAX);
+        let mut told: Vec<String> = told.map(|(object, why)| format!("{object}: {why}")).collect();
+        let more = sync.chain.refused.len() - told.len();
+        told.extend((more > 0).then(|| format!("{more} more")));
+        conditions.push(condition("Rejected", true, "Refused", told.join("; ")));
     }
     if let Some(why) = &sync.request_failure {
         conditions.push(condition("RequestFailed", true, "StaleConfirmation", why.clone()));

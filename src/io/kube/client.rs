@@ -53,6 +53,8 @@ pub enum KubeError {
     NotOurTurn { what: String },
 }
 
+const UNKNOWN_KIND: &str = "the API server knows no such kind; install the definitions with `kubectl apply --server-side -f deploy/crds`";
+
 impl KubeError {
     fn code(&self) -> u16 {
         match self {
@@ -109,7 +111,12 @@ impl KubeError {
                 let status = *status;
                 let causes = status.details.map(|details| details.causes).unwrap_or_default();
                 let causes = causes.into_iter().map(|cause| cause.message);
-                let message = causes.fold(status.message, |message, cause| with_cause(message, &cause));
+                // Of a path below which it serves nothing the API server says no more than `404 page not found`.
+                let message = if status.code == 404 && status.message.starts_with("404 page not found") {
+                    UNKNOWN_KIND.to_owned()
+                } else {
+                    causes.fold(status.message, |message, cause| with_cause(message, &cause))
+                };
                 Self::Refused { what, code: status.code, reason: status.reason, message }
             }
             error => {

@@ -38,6 +38,8 @@ pub enum Event {
     Changed(Box<Change>),
     /// The first list of this kind is complete.
     Listed(Kind),
+    /// There was no such kind, and there is now.
+    Defined(Kind),
 }
 
 /// The watches of all kinds. They end when this is dropped.
@@ -55,13 +57,17 @@ impl Watches {
         let (sender, events) = mpsc::channel(WAITING_MAX);
         let (told, priorities_known) = watch::channel(false);
         let told = Arc::new(told);
+        let (buffers_told, buffers_known) = watch::channel(has_buffers);
+        let buffers_told = Arc::new(buffers_told);
         let intake = Arc::new(Intake::default());
         let mut tasks = JoinSet::new();
         for kind in Kind::ALL {
-            if !kind.is_watched(has_buffers, wants_companions) {
+            if !kind.is_watched(true, wants_companions) {
                 drop(sender.send(Event::Listed(kind)).await);
                 continue;
             }
+            // What matters to buffers only is read once somebody can make one; whether somebody can is asked all the while.
+            let waits_for_buffers = kind != Kind::Buffer && !kind.is_watched(false, wants_companions);
             let mut watcher = Watcher {
                 kind,
                 kube: kube.clone(),
@@ -69,18 +75,26 @@ impl Watches {
                 events: sender.clone(),
                 known: BTreeSet::new(),
                 is_listed: false,
+                is_known_missing: kind == Kind::Buffer && !has_buffers,
                 complained: BTreeSet::new(),
             };
             let (told, mut priorities_known) = (told.clone(), priorities_known.clone());
+            let (buffers_told, mut buffers_known) = (buffers_told.clone(), buffers_known.clone());
+            if waits_for_buffers && !has_buffers {
+                watcher.announce().await;
+            }
             tasks.spawn(async move {
                 // The priority of a DaemonSet's pods is that of the class that it names.
                 if kind == Kind::DaemonSet && priorities_known.wait_for(|known| *known).await.is_err() {
                     return;
                 }
-                let listed = || {
-                    if kind == Kind::PriorityClass {
-                        told.send_replace(true);
-                    }
+                if waits_for_buffers && buffers_known.wait_for(|known| *known).await.is_err() {
+                    return;
+                }
+                let listed = || match kind {
+                    Kind::PriorityClass => drop(told.send_replace(true)),
+                    Kind::Buffer => drop(buffers_told.send_replace(true)),
+                    _ => {}
                 };
                 if kind.is_synced() {
                     watcher.run::<Whole>(listed).await;
@@ -167,6 +181,8 @@ struct Watcher {
     events: mpsc::Sender<Event>,
     known: BTreeSet<ObjectKey>,
     is_listed: bool,
+    /// There is no such kind, and it was said.
+    is_known_missing: bool,
     /// Objects that were complained about, so that each is named once.
     complained: BTreeSet<ObjectKey>,
 }
@@ -185,18 +201,26 @@ impl Watcher {
         while !self.events.is_closed() {
             let mut version = match self.list::<T>().await {
                 Ok(version) => version,
+                // A kind that is not there may come later, and is no reason to wait with everything else.
+                Err(error) if error.is_missing() => {
+                    if !std::mem::replace(&mut self.is_known_missing, true) {
+                        let plural = self.kind.resource().plural;
+                        tracing::warn!("{error}; {plural} count from when there are any");
+                    }
+                    self.announce().await;
+                    rest(&mut pause).await;
+                    continue;
+                }
                 Err(error) => {
                     self.complain(&error);
-                    // A kind that is not there may come later, and is no reason to wait with everything else.
-                    if error.is_missing() && !self.is_listed {
-                        self.announce().await;
-                        listed();
-                    }
                     rest(&mut pause).await;
                     continue;
                 }
             };
             pause = PAUSE_LEAST;
+            if std::mem::take(&mut self.is_known_missing) {
+                drop(self.events.send(Event::Defined(self.kind)).await);
+            }
             self.announce().await;
             listed();
             loop {
@@ -389,6 +413,7 @@ mod tests {
             events: sender,
             known: BTreeSet::new(),
             is_listed: false,
+            is_known_missing: false,
             complained: BTreeSet::new(),
         };
         (watcher, events)

@@ -1,6 +1,6 @@
 //! Room that a pool keeps free for pods to come: two objects of the commit, a machine for nobody, and no waiting.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::bench::{Bench, environment, is_true, text};
 
@@ -87,4 +87,59 @@ fn headroom_of_a_commit_is_kept_free_until_pods_come() {
     bench.wait("gone", || [BUFFER, TEMPLATE].iter().all(|path| bench.plane.api.get(path).code == 404));
     bench.wait("given back", || bench.nodes().is_empty() && bench.claims().is_empty());
     bench.expect_untouched(&strangers);
+}
+
+/// Whoever installs the definitions after the program need not start it again.
+#[test]
+fn headroom_is_kept_once_somebody_can_make_a_buffer() {
+    let kept = KEPT.replace(" }", ", namespace = \"rooms\" }");
+    let bench = Bench::of(&with_headroom("one").replace(KEPT, &kept));
+    let definition = |name: &str| format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+    let definitions =
+        ["capacitybuffers.autoscaling.x-k8s.io", "nodeoverlays.karpenter.sh"].map(|name| definition(name));
+    let taken: Vec<Value> = definitions.iter().map(|path| bench.plane.api.get(path).body).collect();
+    for path in &definitions {
+        bench.plane.api.delete(path).expect("a definition");
+        bench.wait("there is no such kind", || bench.plane.api.get(path).code == 404);
+    }
+    let path = bench.plant_environment();
+    let running = bench.start(&["--output", "json", "--prune", "retire"]);
+    let lacking = |object: &str, what: &str| {
+        let standing = bench.plane.api.get(&path).body;
+        let mut conditions = standing["status"]["conditions"].as_array().into_iter().flatten();
+        let rejected = conditions.find(|condition| condition["type"] == "Rejected");
+        rejected.is_some_and(|condition| {
+            let message = text(condition, "/message");
+            message.split("; ").any(|one| one.contains(object) && one.contains(what))
+        })
+    };
+    bench.wait("the kinds are missing", || {
+        ["NodeOverlay/", "CapacityBuffer/"].iter().all(|kind| lacking(kind, "knows no such kind"))
+    });
+    // What has nothing to do with either goes on.
+    bench.deploy("first", 1, "1", "1Gi");
+    bench.wait("running", || bench.all_run(1));
+    let nodes = bench.nodes().len();
+    for definition in taken {
+        let wanted = json!({
+            "apiVersion": definition["apiVersion"], "kind": definition["kind"],
+            "metadata": { "name": definition["metadata"]["name"], "annotations": definition["metadata"]["annotations"] },
+            "spec": definition["spec"],
+        });
+        let made = bench.plane.api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &wanted);
+        made.expect("a definition");
+    }
+    bench.wait("the namespace is missing", || {
+        let lacks = |kind: &str| lacking(kind, "namespaces \"rooms\" not found");
+        lacks("PodTemplate/") && lacks("CapacityBuffer/") && !lacking("NodeOverlay/", "no such kind")
+    });
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "rooms" } });
+    bench.plane.api.post("/api/v1/namespaces", &namespace).expect("a namespace");
+    bench.wait("room is kept", || {
+        let buffer = BUFFER.replace("default", "rooms");
+        is_true(&bench.plane.api.get(&buffer).body, "ReadyForProvisioning") && bench.nodes().len() > nodes
+    });
+    bench.wait("synced", || text(&bench.plane.api.get(&path).body, "/status/sync") == "Synced");
+    let said = |what: &str| running.log().matches(what).count();
+    assert_eq!(said("nodeoverlays count from when there are any"), 1, "{}", running.log());
 }

@@ -4,6 +4,7 @@ use provisor::gitops::diff::{DiffKind, ObjectDiff, diff_object};
 use provisor::gitops::live::{LiveObject, LiveState};
 use provisor::gitops::plan::Verdict;
 use provisor::gitops::policy::{PruneMode, SyncPolicy};
+use provisor::gitops::sync::GitEvent;
 use serde_json::{Value, json};
 
 use super::bench::*;
@@ -143,4 +144,45 @@ fn an_object_that_is_named_by_an_older_version_is_the_one_that_is_there() {
     );
     let plan = plan(&desired, &live, &SyncPolicy { prune: PruneMode::Retire, ..policy() });
     assert!(plan.is_in_sync(), "{:?}", plan.changes);
+}
+
+#[test]
+fn what_was_refused_for_want_of_its_kind_or_namespace_is_tried_again_when_that_is_there() {
+    let kind = |kind: &str| GitEvent::KindDefined { kind: kind.into() };
+    let namespace = |name: &str| GitEvent::NamespaceChanged { namespace: name.into() };
+    let written = ["apply NodePool/web", "apply CapacityBuffer/shop/room"];
+    for (stranger, what, during) in [
+        (namespace("other"), namespace("shop"), false),
+        (kind("NodeOverlay"), kind("CapacityBuffer"), false),
+        (namespace("other"), namespace("shop"), true),
+        (kind("NodeOverlay"), kind("CapacityBuffer"), true),
+    ] {
+        let mut bench = Bench::new(policy());
+        bench.server.denied.insert("room".into());
+        bench.push(&commit(1, [class("default"), pool("web"), buffer("v1beta1")]));
+        if during {
+            bench.look();
+            // It comes while the operation still runs, which was refused already or is yet to be.
+            for _ in 0..2 {
+                assert_eq!(bench.decide().actions.len(), 1);
+            }
+            bench.sync.observe(bench.now, what.clone());
+            bench.decide();
+        } else {
+            bench.run_for(3600);
+            bench.sync.observe(bench.now, what.clone());
+        }
+        bench.server.denied.clear();
+        bench.run_for(60);
+        assert_eq!(bench.writes()[1..], written, "{what:?}");
+
+        bench = Bench::new(policy());
+        bench.server.denied.insert("room".into());
+        bench.push(&commit(1, [pool("web"), buffer("v1beta1")]));
+        bench.run_for(60);
+        bench.server.denied.clear();
+        bench.sync.observe(bench.now, stranger);
+        bench.run_for(3600);
+        assert_eq!(bench.writes(), written[..1], "nothing that it needs came");
+    }
 }
