@@ -236,6 +236,7 @@ async fn carry_out(writer: &Writer, action: &SyncAction) -> Outcome {
     match answer {
         Ok(outcome) => outcome,
         Err(error) if error.is_transient() => Outcome::Transient(error.to_string()),
+        Err(error) if error.lacks_right() => Outcome::Forbidden(error.to_string()),
         Err(error) => Outcome::Permanent(error.to_string()),
     }
 }

@@ -217,6 +217,8 @@ pub struct DesiredState {
     /// SHA-256 over the canonical objects, in hexadecimal: independent of comments and formatting of the inputs.
     pub digest: Arc<str>,
     pub provisioner: Provisioner,
+    /// Who sells the machines, as the environment writes it.
+    pub cloud: Option<Arc<str>>,
     pub objects: BTreeMap<ObjectRef, DesiredObject>,
 }
 
@@ -225,7 +227,7 @@ impl DesiredState {
     pub fn new(
         environment: Arc<str>,
         revision: Revision,
-        provisioner: Provisioner,
+        (provisioner, cloud): (Provisioner, Option<Arc<str>>),
         objects: BTreeMap<ObjectRef, DesiredObject>,
     ) -> Self {
         let mut hash = Sha256::new();
@@ -234,7 +236,7 @@ impl DesiredState {
             hash.update("\n");
         }
         let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { environment, revision, digest: digest.into(), provisioner, objects }
+        Self { environment, revision, digest: digest.into(), provisioner, cloud, objects }
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) mod overrides;
 pub(crate) mod headroom;
 pub(crate) mod roll;
 pub(crate) mod terms;
+pub(crate) mod beside;
 pub mod check;
 pub(crate) mod overlap;
 pub mod guardrail;

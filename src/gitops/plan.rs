@@ -345,6 +345,7 @@ pub fn plan_sync(input: &PlanInput<'_>) -> SyncPlan {
     for (object, desired) in &input.desired.objects {
         plan.want(object, desired);
     }
+    guard::hold_rooms(&mut plan.writes);
     let mut removals = plan.removals();
     pair_renames(input, &mut plan.writes, &mut removals);
     guard::limit_rolls(input.policy, &mut plan.writes);

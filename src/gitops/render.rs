@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use self::sealed::Subject;
+use crate::gitops::beside;
 use crate::gitops::check::{self, Instances};
 use crate::gitops::context::{self, MapOrder, OWN_CLASS, Surroundings};
 use crate::gitops::credential;
@@ -776,9 +777,15 @@ impl<'a> Run<'a> {
     }
 
     /// The environment as rules see it.
+    /// Who sells the machines, if the environment says so.
+    fn cloud(&self) -> Option<&Arc<str>> {
+        self.resolved.tree.get("cloud").and_then(Node::as_text)
+    }
+
     fn subject(&self) -> Value {
         let surroundings = &self.surroundings;
         json!({
+            "cloud": self.cloud().map_or("", |word| word),
             "cluster": surroundings.cluster,
             "engine": surroundings.engine,
             "fleet": surroundings.fleet,
@@ -813,6 +820,9 @@ impl<'a> Run<'a> {
         if let Some(cluster) = self.resolved.tree.get("cluster") {
             check::cluster(cluster, &mut self.found);
         }
+        if Provisioner::of(&self.surroundings.engine) == Provisioner::Karpenter {
+            beside::check(&self.resolved.tree, &self.drafts, &mut self.found);
+        }
         let has_pools = self.entries("pools").next().is_some();
         let is_pool = |draft: &Draft| draft.manifest["kind"] == "NodePool";
         let is_extra =
@@ -828,6 +838,7 @@ impl<'a> Run<'a> {
             );
         }
         let subject = self.subject();
+        let cloud = self.cloud().cloned();
         let breaches = self.judge(&subject);
         if self.settings.judging == Judging::Enforced {
             self.found.extend(breaches.iter().map(|breach| breach.diagnostic.clone()));
@@ -864,7 +875,7 @@ impl<'a> Run<'a> {
         }
         let revision = self.fleet.repository.revision.clone();
         let provisioner = Provisioner::of(&self.surroundings.engine);
-        let state = DesiredState::new(self.resolved.name.clone(), revision, provisioner, objects);
+        let state = DesiredState::new(self.resolved.name.clone(), revision, (provisioner, cloud), objects);
         Ok(Judged { state, warnings: all.into_iter().collect(), breaches, subject, place })
     }
 }

@@ -6,12 +6,13 @@
 //!
 //! What a source or a render cannot say is never read as "nothing is wanted": the last good state stays wanted.
 
+mod chain;
 mod heal;
 mod operation;
 mod status;
 mod word;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -27,17 +28,14 @@ use super::policy::{PruneMode, SyncMode, SyncPolicy};
 use super::source::SourceNotice;
 use super::tracking::Owner;
 use crate::model::repository::Revision;
+use chain::{Chain, Lack};
+pub use chain::{RETRIES_MAX, RETRY_PAUSE, RETRY_PAUSE_MAX};
 use heal::Healing;
 pub use operation::{HistoryEntry, Initiator, ObjectReport, Phase};
 use operation::{Operation, Step};
 pub use status::{Condition, Health, Rollout, SyncState, SyncStatus};
 use word::Word;
 
-/// Pause before the first retry of a failed operation; it doubles up to `RETRY_PAUSE_MAX` (as Argo CD).
-pub const RETRY_PAUSE: SignedDuration = SignedDuration::from_secs(5);
-pub const RETRY_PAUSE_MAX: SignedDuration = SignedDuration::from_secs(180);
-/// Retries of one wanted state before a person or a new commit is waited for.
-pub const RETRIES_MAX: u32 = 5;
 /// How long one write may take before the operation counts as interrupted.
 pub const HEARTBEAT: SignedDuration = SignedDuration::from_secs(120);
 /// Operations remembered.
@@ -138,6 +136,8 @@ pub enum Outcome {
     Deleted,
     /// A conflict, throttling, a server's error, a time-out: worth another attempt.
     Transient(String),
+    /// We may not: tried again from time to time, as nobody tells when we may.
+    Forbidden(String),
     /// Refused for what it is: trying again changes nothing.
     Permanent(String),
 }
@@ -232,29 +232,6 @@ struct Suspension {
     reason: Arc<str>,
     actor: Arc<str>,
     until: Option<Timestamp>,
-}
-
-/// What an object may be refused for want of.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Lack {
-    Kind(Arc<str>),
-    Namespace(Arc<str>),
-}
-
-/// Attempts to reach one wanted state.
-#[derive(Clone, Debug, Default)]
-struct Chain {
-    digest: Option<Arc<str>>,
-    retries: u32,
-    retry_at: Option<Timestamp>,
-    /// Objects that the API server refuses for what they are; not tried again for this state.
-    refused: BTreeMap<ObjectRef, String>,
-    /// What came while an operation ran, which knows nothing of it.
-    came: BTreeSet<Lack>,
-    /// Why no further attempt is made.
-    given_up: Option<String>,
-    /// The failure may pass by itself once the cluster changes.
-    is_transient: bool,
 }
 
 /// The sync of one environment.
@@ -353,7 +330,7 @@ impl Sync {
                 self.wanted.notice = None;
                 self.wanted.render_errors.clear();
                 if self.chain.digest.as_ref() != Some(&desired.digest) {
-                    self.chain = Chain { digest: Some(desired.digest.clone()), ..Chain::default() };
+                    self.chain = Chain::of(Some(desired.digest.clone()));
                 }
                 self.wanted.good = Some((desired, proof));
             }
@@ -380,7 +357,7 @@ impl Sync {
             GitEvent::Live(live) => self.take_picture(live),
             GitEvent::ObjectChanged { object, live } => {
                 let before = self.live.as_ref().and_then(|state| state.objects.get(&object));
-                self.cluster_moved(spec(before) != spec(live.as_ref()));
+                self.chain.cluster_moved(spec(before) != spec(live.as_ref()));
                 if let Some(state) = &mut self.live {
                     match live {
                         Some(live) => drop(state.objects.insert(object, live)),
@@ -395,11 +372,15 @@ impl Sync {
                     state.fleet.index_classes(&state.objects);
                 }
             }
-            GitEvent::KindDefined { kind } => self.no_longer_lacks(Lack::Kind(kind)),
-            GitEvent::NamespaceChanged { namespace } => self.no_longer_lacks(Lack::Namespace(namespace)),
+            GitEvent::KindDefined { kind } => {
+                self.chain.no_longer_lacks(Lack::Kind(kind), self.operation.is_some())
+            }
+            GitEvent::NamespaceChanged { namespace } => {
+                self.chain.no_longer_lacks(Lack::Namespace(namespace), self.operation.is_some())
+            }
             GitEvent::Applied { plan, results } => self.take_results(at, &plan, results),
             GitEvent::Requested(request) => {
-                self.try_again();
+                self.chain.try_again();
                 self.request = Some(request);
             }
             GitEvent::Confirmed { named, actor } => self.word = Some(Word { named, actor }),
@@ -414,7 +395,7 @@ impl Sync {
             GitEvent::Resumed => self.suspension = None,
             GitEvent::PolicyChanged(policy) => {
                 self.policy = policy;
-                self.chain = Chain { digest: self.chain.digest.clone(), ..Chain::default() };
+                self.chain = Chain::of(self.chain.digest.take());
             }
             GitEvent::Tick => {}
         }
@@ -476,7 +457,7 @@ impl Sync {
                     .iter()
                     .any(|(object, old)| spec(Some(old)) != spec(live.objects.get(object)))
         });
-        self.cluster_moved(is_different);
+        self.chain.cluster_moved(is_different);
         let known = before.and_then(|state| state.inventory).or_else(|| self.stored_inventory.take());
         live.inventory = known.or(live.inventory);
         if live.inventory.is_none() {
@@ -489,40 +470,6 @@ impl Sync {
         }
         live.fleet.index_classes(&live.objects);
         self.live = Some(live);
-    }
-
-    /// A person asks: what failed before is tried again.
-    fn try_again(&mut self) {
-        self.chain.given_up = None;
-        self.chain.retries = 0;
-        self.chain.retry_at = None;
-        self.chain.refused.clear();
-    }
-
-    /// What some objects were refused for want of may be there now: they are tried again.
-    fn no_longer_lacks(&mut self, lack: Lack) {
-        if self.operation.is_some() {
-            self.chain.came.insert(lack);
-            return;
-        }
-        let before = self.chain.refused.len();
-        self.chain.refused.retain(|object, _| match &lack {
-            Lack::Kind(kind) => object.kind != *kind,
-            Lack::Namespace(namespace) => object.namespace != *namespace,
-        });
-        if self.chain.refused.len() < before {
-            self.chain.given_up = None;
-            self.chain.retries = 0;
-            self.chain.retry_at = None;
-        }
-    }
-
-    /// A transient failure may be over once what is wanted of some object is different.
-    fn cluster_moved(&mut self, is_different: bool) {
-        if is_different && self.chain.is_transient && self.chain.given_up.is_some() {
-            self.chain.given_up = None;
-            self.chain.retries = 0;
-        }
     }
 
     /// Plans again if anything changed since, or if a window turned.
@@ -580,8 +527,10 @@ impl Sync {
         let Some(mut plan) = self.refresh_plan(now) else {
             return decision.reasons.push(reason("NoPicture", "the cluster was not read yet"));
         };
-        wake(decision, plan.wake_at());
-        wake(decision, self.healing.next_expiry());
+        self.chain.look_again(now);
+        for wake_at in [plan.wake_at(), self.healing.next_expiry(), self.chain.look_again_at] {
+            wake(decision, wake_at);
+        }
         if let Some(error) = &self.wanted.fetch_error {
             decision.reasons.push(reason("FetchFailed", format!("kept the last good commit: {error}")));
         }
@@ -600,7 +549,7 @@ impl Sync {
         }
         match self.word.take().map(|word| word.about(&plan)) {
             Some(Ok(request)) => {
-                self.try_again();
+                self.chain.try_again();
                 self.request = Some(request);
             }
             Some(Err(why)) => {
@@ -627,7 +576,8 @@ impl Sync {
             self.plan = Some(plan.clone());
             if plan.is_noop() {
                 self.settle(&plan, decision);
-                return self.trust_inventory();
+                self.trust_inventory();
+                return;
             }
             return self.start(
                 now,
@@ -636,6 +586,10 @@ impl Sync {
                 BTreeSet::new(),
                 decision,
             );
+        }
+        // All that is wanted is there: with nothing to write that is as good as a sync that went through.
+        if plan.changes.iter().all(|change| change.action.is_removal()) && self.trust_inventory() {
+            return wake(decision, Some(now));
         }
         if plan.is_noop() {
             return self.settle(&plan, decision);
@@ -776,15 +730,14 @@ impl Sync {
         }
     }
 
-    /// One sync went through: what the rebuilt record says is believed from now on.
-    fn trust_inventory(&mut self) {
-        if let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut())
-            && inventory.is_rebuilt
-        {
-            inventory.is_rebuilt = false;
-            self.inventory_changed = true;
-            self.is_plan_stale = true;
-        }
+    /// One sync went through: what the rebuilt record says is believed from now on. Whether it was not before.
+    fn trust_inventory(&mut self) -> bool {
+        let inventory = self.live.as_mut().and_then(|live| live.inventory.as_mut());
+        let Some(inventory) = inventory.filter(|inventory| inventory.is_rebuilt) else { return false };
+        inventory.is_rebuilt = false;
+        self.inventory_changed = true;
+        self.is_plan_stale = true;
+        true
     }
 
     fn start(
@@ -880,6 +833,7 @@ impl Sync {
                     state.deletion_was_accepted(&result.object, at);
                 }
                 Outcome::Transient(_) => {}
+                Outcome::Forbidden(why) => self.chain.forbidden(at, result.object, why),
                 Outcome::Permanent(why) => drop(self.chain.refused.insert(result.object, why)),
             }
             self.inventory_changed = true;
@@ -894,9 +848,7 @@ impl Sync {
         let is_heal = operation.initiator() == &Initiator::SelfHeal;
         match &phase {
             Phase::Succeeded => {
-                self.chain.retries = 0;
-                self.chain.retry_at = None;
-                self.chain.is_transient = false;
+                self.chain.succeeded();
                 if !is_heal {
                     self.trust_inventory();
                     if self.chain.refused.is_empty() {
@@ -907,25 +859,15 @@ impl Sync {
             // Healing has a back-off of its own.
             Phase::PartiallySynced | Phase::Failed | Phase::Interrupted if is_heal => {}
             Phase::PartiallySynced | Phase::Failed | Phase::Interrupted if has_transient => {
-                self.chain.is_transient = true;
-                self.chain.retries += 1;
-                if self.chain.retries > RETRIES_MAX {
-                    self.chain.given_up = Some(format!("gave up after {RETRIES_MAX} retries: {why}"));
-                } else {
-                    let pause = operation::back_off(RETRY_PAUSE, 2, self.chain.retries - 1, RETRY_PAUSE_MAX);
-                    self.chain.retry_at = now.checked_add(pause).ok();
-                }
+                self.chain.failed_for_now(now, &why);
             }
             Phase::PartiallySynced | Phase::Failed | Phase::Interrupted => {
-                self.chain.is_transient = false;
-                self.chain.given_up = Some(why.clone());
+                self.chain.failed(why.clone());
             }
             Phase::Cancelled => self.chain.given_up = Some("cancelled by a person".into()),
             Phase::Superseded | Phase::Stopped => {}
         }
-        for lack in std::mem::take(&mut self.chain.came) {
-            self.no_longer_lacks(lack);
-        }
+        self.chain.operation_ended();
         decision.reasons.push(reason(phase.as_str(), why));
         let Some((desired, _)) = &self.wanted.good else { return };
         let revision = if desired.digest == plan.digest { Some(&desired.revision) } else { None };

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::report::{
-    Change, CostReview, Counts, DrawReview, EnvironmentReview, Pause, PolicyReview, PoolCost, PoolRoll,
-    RollReview, Span, WaitingPod, decimal,
+    Change, CostReview, Counts, DrawReview, EnvironmentReview, ObjectReview, Pause, PolicyReview, PoolCost,
+    PoolRoll, RollReview, Span, WaitingPod, decimal,
 };
 use crate::model::count::counted;
 use crate::model::money::UsdPerHour;
@@ -253,10 +253,26 @@ pub fn reached(environment: &EnvironmentReview) -> Option<String> {
     })
 }
 
-/// On what it depends whether pools that left Git go.
+/// On what it depends whether what left Git goes.
 pub fn pruning(environment: &EnvironmentReview) -> Option<String> {
     let retires = environment.nodes.as_ref().is_some_and(|nodes| nodes.retired > 0);
-    retires.then(|| "pools that left Git go, with their nodes, where pruning is on (provisor run --prune retire); else they stay".into())
+    let is_gone = |object: &ObjectReview| object.kind == "CapacityBuffer" && object.action == "delete";
+    match (retires, environment.objects.iter().any(is_gone)) {
+        (false, false) => None,
+        (true, false) => Some(
+            "pools that left Git go, with their nodes, where pruning is on (provisor run --prune retire); else they stay"
+                .into(),
+        ),
+        (false, true) => Some(
+            "room that left Git is given back where pruning is on (provisor run --prune retire); else it is kept, and paid for"
+                .into(),
+        ),
+        (true, true) => Some(
+            "pools and room that left Git go, with their nodes, where pruning is on (provisor run --prune retire); else they \
+             stay"
+                .into(),
+        ),
+    }
 }
 
 /// What it takes to get there, if that is more than is to be seen in the end.

@@ -182,7 +182,7 @@ fn new_findings(base: Option<&Wanted>, head: Option<&Wanted>) -> Vec<Remark> {
 /// What an environment says of itself and no object shows: who provisions it, and where.
 fn other_surroundings(base: Option<&Wanted>, head: Option<&Wanted>) -> Vec<Remark> {
     let (Some(base), Some(head)) = (base, head) else { return Vec::new() };
-    let changed = ["engine", "region", "cluster"].into_iter().filter_map(|field| {
+    let changed = ["engine", "cloud", "region", "cluster"].into_iter().filter_map(|field| {
         let word = |side: &Wanted| side.subject[field].as_str().unwrap_or_default().to_owned();
         let (before, after) = (word(base), word(head));
         (before != after).then(|| match field {

@@ -15,7 +15,7 @@ const NONE_HERE: [(&str, &[&str]); 4] = [
         &[
             "PRV1209", "PRV1210", "PRV1306", "PRV1410", "PRV1604", "PRV1606", "PRV1616", "PRV1619",
             "PRV1620", "PRV1622", "PRV1630", "PRV1631", "PRV1632", "PRV1633", "PRV1634", "PRV1635",
-            "PRV1641", "PRV1704",
+            "PRV1637", "PRV1641", "PRV1704", "PRV1808",
         ],
     ),
     (
@@ -71,6 +71,7 @@ fn cases() -> Vec<(&'static str, String)> {
         ),
         ("PRV1602", pool("instance-types = ['m5.large']\ninstance-cpu-min = 64")),
         ("PRV1603", pool("zones = ['us-east-1q']")),
+        ("PRV1636", format!("cloud = 'simulated'\nengine = 'karpenter'\n{POOL}")),
         ("PRV1605", pool("budgets = [{ nodes = '1', schedule = '@daily' }]")),
         ("PRV1607", pool("class = 'gone'")),
         ("PRV1609", class("user-data = 'AKIAIOSFODNN7EXAMPLE'")),

@@ -222,6 +222,28 @@ fn windows_that_never_open_and_words_that_nobody_acts_on_are_warned_of() {
 }
 
 #[test]
+fn what_an_installed_karpenter_looks_at_only_with_a_feature_gate_is_told() {
+    let gated = "[pools.a]\nstrategy = 'spot'\nheadroom = { pods = 1, cpu = '1' }\n\
+                 [pools.b]\nstrategy = 'spot'\nreplicas = 2\n\
+                 [overlays.cheap]\nrequirements = [{ key = 'topology.kubernetes.io/zone', operator = 'In', values = ['us-east-1a'] }]\n\
+                 priceAdjustment = '-1%'\n";
+    let of = |prod: &str| {
+        let (_, warnings) = render(&fleet(prod)).expect("it is right");
+        let told = |one: &Diagnostic| format!("{} {} {}", one.code, one.place, one.message);
+        warnings.iter().map(told).collect::<Vec<_>>()
+    };
+    assert_eq!(of(gated), [""; 0]);
+    let found = of(&format!("engine = 'karpenter'\n{gated}"));
+    for (gate, line) in [("CapacityBuffer", 4), ("StaticCapacity", 7), ("NodeOverlay", 8)] {
+        let begin = format!("PRV1637 environments/prod.toml:{line}:");
+        let is_told =
+            |told: &&String| told.starts_with(&begin) && told.contains(&format!("`{gate}`, which is off"));
+        assert_eq!(found.iter().filter(is_told).count(), 1, "{gate}: {found:?}");
+    }
+    assert_eq!(found.len(), 3, "{found:?}");
+}
+
+#[test]
 fn windows_of_an_annotation_are_read_strictly() {
     let of = |text: &str| {
         let pool = read(json!({ "provisor.dev/windows": text }));

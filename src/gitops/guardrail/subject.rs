@@ -25,8 +25,8 @@ pub(super) const REVIEW_FIELDS: [&str; 12] = [
     "podsWithoutPlace",
 ];
 /// What rules see of the environment.
-pub(super) const ENV_FIELDS: [&str; 7] =
-    ["cluster", "engine", "fleet", "name", "pools", "region", "variables"];
+pub(super) const ENV_FIELDS: [&str; 8] =
+    ["cloud", "cluster", "engine", "fleet", "name", "pools", "region", "variables"];
 /// What rules see of a pool; the same once more below `after`.
 pub(super) const POOL_FIELDS: [&str; 23] = [
     "after",
@@ -122,7 +122,7 @@ pub(super) fn sample_pool() -> Json {
 
 pub(super) fn sample_env() -> Json {
     json!({
-        "cluster": "sample", "engine": "provisor", "fleet": "sample", "name": "sample", "pools": ["sample"],
+        "cloud": "aws", "cluster": "sample", "engine": "provisor", "fleet": "sample", "name": "sample", "pools": ["sample"],
         "region": "us-east-1", "variables": {},
     })
 }

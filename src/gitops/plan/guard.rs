@@ -1,5 +1,7 @@
 //! Rules about a plan as a whole: how much at once, when, and whether the render can be believed.
 
+use serde_json::Value;
+
 use super::removal::removed_nodes;
 use super::{ChangeAction, PlanInput, PlannedChange, RenderProof, Verdict, VerdictCode};
 use crate::gitops::diff::NodeImpact;
@@ -22,6 +24,33 @@ pub(super) fn limit_rolls(policy: &SyncPolicy, writes: &mut [PlannedChange]) {
     for change in writes.iter_mut().filter(|change| change.verdict == Verdict::Proceed && rolls(change) > 0) {
         let message = format!("the plan rolls {}; the limit is {limit}", counted(total, "node"));
         change.verdict = Verdict::confirm(VerdictCode::RollNeedsConfirmation, message);
+    }
+}
+
+/// A buffer is measured by its PodTemplate: as long as that is somebody else's, it keeps no room.
+pub(super) fn hold_rooms(writes: &mut [PlannedChange]) {
+    let refused =
+        |change: &&PlannedChange| &*change.object.kind == "PodTemplate" && change.verdict != Verdict::Proceed;
+    let templates: Vec<PlannedChange> = writes.iter().filter(refused).cloned().collect();
+    for change in writes.iter_mut().filter(|change| &*change.object.kind == "CapacityBuffer") {
+        let measure = change
+            .manifest
+            .as_ref()
+            .and_then(|manifest| manifest.pointer("/spec/podTemplateRef/name").and_then(Value::as_str));
+        let held = templates.iter().find(|template| {
+            template.object.namespace == change.object.namespace && Some(&*template.object.name) == measure
+        });
+        if let Some(template) = held.filter(|_| change.verdict == Verdict::Proceed) {
+            change.verdict = Verdict::refused(
+                VerdictCode::SharedResource,
+                format!(
+                    "it would keep room for {}, which is not applied: {}",
+                    template.object,
+                    template.verdict.message()
+                ),
+                "choose another name, or let the PodTemplate be taken over",
+            );
+        }
     }
 }
 

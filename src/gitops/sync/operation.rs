@@ -171,7 +171,9 @@ impl Operation {
     }
 
     fn has_failed(&self) -> bool {
-        self.results.values().any(|outcome| matches!(outcome, Outcome::Transient(_) | Outcome::Permanent(_)))
+        self.results.values().any(|outcome| {
+            matches!(outcome, Outcome::Transient(_) | Outcome::Forbidden(_) | Outcome::Permanent(_))
+        })
     }
 
     fn change(&self, step: usize) -> Option<&PlannedChange> {
@@ -323,7 +325,9 @@ impl Operation {
             text.push_str(&format!(", {failed} failed"));
         }
         if let Some(message) = self.results.values().find_map(|outcome| match outcome {
-            Outcome::Transient(message) | Outcome::Permanent(message) => Some(message),
+            Outcome::Transient(message) | Outcome::Forbidden(message) | Outcome::Permanent(message) => {
+                Some(message)
+            }
             Outcome::Applied(_) | Outcome::Deleted => None,
         }) {
             text.push_str(&format!(": {message}"));
@@ -350,7 +354,9 @@ impl Operation {
                 let (result, message) = match self.results.get(&change.object) {
                     Some(Outcome::Applied(_) | Outcome::Deleted) => ("done", String::new()),
                     Some(Outcome::Transient(message)) => ("failed", message.clone()),
-                    Some(Outcome::Permanent(message)) => ("rejected", message.clone()),
+                    Some(Outcome::Forbidden(message) | Outcome::Permanent(message)) => {
+                        ("rejected", message.clone())
+                    }
                     None if self.in_flight.as_ref().is_some_and(|(object, _)| *object == change.object) => {
                         ("failed", "no answer".into())
                     }

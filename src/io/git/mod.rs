@@ -38,7 +38,7 @@ pub use directory::read_directory;
 pub use error::{ErrorClass, GitError, NextStep, Phase};
 pub use limits::{LimitError, Limits};
 pub use links::Symlinks;
-pub use poll::{AfterFailure, INTERVAL, INTERVAL_MIN, Poller};
+pub use poll::{AfterFailure, INTERVAL_MIN, Poller};
 pub use reference::{Purpose, RefName, Reference, ReferenceError, ReferenceFields, Resolved};
 pub use remembered::Remembered;
 pub use url::{RepositoryUrl, UrlError, UrlRules};

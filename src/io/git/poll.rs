@@ -8,7 +8,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rand_chacha::rand_core::Rng;
 
-pub const INTERVAL: Duration = Duration::from_secs(60);
 pub const INTERVAL_MIN: Duration = Duration::from_secs(10);
 const JITTER_PERCENT: u64 = 10;
 const BACK_OFF_FIRST: Duration = Duration::from_secs(1);
@@ -88,6 +87,8 @@ fn below(limit: Duration, rng: &mut impl Rng) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(60);
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::SeedableRng;
 

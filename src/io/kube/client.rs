@@ -72,6 +72,11 @@ impl KubeError {
         self.code() == 403
     }
 
+    /// Refused for want of a right (RBAC), not by an admission webhook or a policy.
+    pub fn lacks_right(&self) -> bool {
+        matches!(self, Self::Refused { code: 403, message, .. } if message.contains("is forbidden: User "))
+    }
+
     /// Somebody else changed the object meanwhile, or it is another one by now.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Self::Refused { code: 409, reason, .. } if reason != "AlreadyExists")

@@ -5,7 +5,6 @@
 
 mod client;
 pub mod joining;
-pub mod karpenter;
 mod kind;
 mod trim;
 mod record;
@@ -17,6 +16,7 @@ pub mod evict;
 pub mod events;
 pub mod status;
 pub mod lease;
+pub mod lookout;
 
 pub use client::{Address, Kube, KubeError};
 pub use kind::{Kind, Resource};

@@ -29,7 +29,7 @@ use crate::gitops::render::RenderSettings;
 use crate::gitops::source::SourcePolicy;
 use crate::gitops::sync::{GitEvent, SyncRequest};
 use crate::io::clock::{self, Stopwatch};
-use crate::io::git::{self, Acknowledgement, GitError, GitSource, INTERVAL, Lookout, Remembered};
+use crate::io::git::{self, Acknowledgement, GitError, GitSource, INTERVAL_MIN, Lookout, Remembered};
 use crate::model::repository::Revision;
 use crate::model::time::parse_duration;
 use crate::ui::console::{Console, Tone};
@@ -155,11 +155,16 @@ fn open(args: &Args) -> Result<Arc<GitSource>, Failure> {
 fn settings(args: &Args, environment: &str) -> Result<FollowSettings, Failure> {
     let watched: Result<Vec<WatchPath>, _> = args.watch.iter().map(|text| WatchPath::parse(text)).collect();
     let interval = parse_duration(&args.interval).map_err(|error| Failure::usage(error.to_string()))?;
+    let interval = Duration::try_from(interval).ok().filter(|interval| *interval >= INTERVAL_MIN);
+    let interval = interval.ok_or_else(|| {
+        let least = INTERVAL_MIN.as_secs();
+        Failure::usage(format!("--interval {}: a repository is asked every {least} s at most", args.interval))
+    })?;
     Ok(FollowSettings {
         environment: environment.into(),
         watched: watched.map_err(|error| Failure::usage(error.to_string()))?,
         policy: if args.protected { SourcePolicy::protected() } else { SourcePolicy::open() },
-        interval: Duration::try_from(interval).unwrap_or(INTERVAL),
+        interval,
         render: RenderSettings::default(),
     })
 }

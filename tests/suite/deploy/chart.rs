@@ -53,6 +53,15 @@ fn the_chart_brings_the_kinds_and_refuses_what_it_does_not_know() {
 }
 
 #[test]
+fn who_wants_no_disruption_budget_gets_none() {
+    let budgets = |more: &[&str]| {
+        let objects = rendered(more);
+        objects.iter().filter(|object| object["kind"] == "PodDisruptionBudget").count()
+    };
+    assert_eq!((budgets(&[]), budgets(&["--set", "podDisruptionBudget=null"])), (1, 0));
+}
+
+#[test]
 fn the_keys_of_a_private_repository_are_mounted_where_the_program_looks() {
     let objects = rendered(&["--set", "source.credentials=fleet"]);
     let deployment = objects.iter().find(|object| object["kind"] == "Deployment").expect("a Deployment");
@@ -301,7 +310,7 @@ fn the_account_may_do_its_work_and_no_more() {
             assert!(may(verb, group, resource.plural, ""), "it must be able to {verb} {}", resource.plural);
         }
     }
-    let needed: [(&[&str], &str, &[&str], &str); 10] = [
+    let needed: [(&[&str], &str, &[&str], &str); 11] = [
         (
             &["get", "list", "watch", "create", "patch", "delete"],
             "karpenter.sh",
@@ -315,6 +324,7 @@ fn the_account_may_do_its_work_and_no_more() {
         (&["get"], "", &["pods"], "shop"),
         (&["create"], "coordination.k8s.io", &["leases"], "provisor"),
         (&["get", "update"], "coordination.k8s.io", &["leases=provisor.dev"], "provisor"),
+        (&["list"], "coordination.k8s.io", &["leases=provisor.dev", "leases=karpenter-leader-election"], ""),
         (&["get", "create", "patch"], "", &["configmaps=provisor.dev.inventory"], "provisor"),
         (&["create", "patch", "delete"], "coordination.k8s.io", &["leases"], "kube-node-lease"),
     ];
@@ -335,6 +345,7 @@ fn the_account_may_do_its_work_and_no_more() {
         ("update", "coordination.k8s.io", "leases=other.dev", "provisor"),
         ("get", "", "configmaps", "shop"),
         ("get", "coordination.k8s.io", "leases", "provisor"),
+        ("list", "coordination.k8s.io", "leases", ""),
         ("update", "coordination.k8s.io", "leases", "provisor"),
         ("update", "coordination.k8s.io", "leases", "kube-system"),
         ("create", "", "pods", "shop"),

@@ -6,7 +6,7 @@ mod image;
 mod kinds;
 mod pipelines;
 mod readme;
-mod run;
+pub mod run;
 mod shipped;
 
 pub(crate) use shipped::manifests;

@@ -172,11 +172,11 @@ impl Drop for Running {
     }
 }
 
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").and_then(|held| held.local_addr()).expect("a port on loopback")
 }
 
-fn ask(address: SocketAddr, path: &str) -> String {
+pub fn ask(address: SocketAddr, path: &str) -> String {
     let mut answer = String::new();
     if let Ok(mut stream) = TcpStream::connect(address) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");

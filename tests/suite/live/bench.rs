@@ -144,6 +144,18 @@ impl Bench {
         self.begin(command)
     }
 
+    /// Starts Provisor as somebody who may do everything, such as a person, who keeps lease and record in another namespace.
+    pub fn start_elsewhere(&self, namespace: &str) -> Running {
+        let mut command = bound::command(env!("CARGO_BIN_EXE_provisor"));
+        command
+            .args(["run", "--env", "dev", "--cloud", "simulated", "--namespace", namespace, "--kubeconfig"])
+            .arg(self.plane.kubeconfig())
+            .arg("--repo")
+            .arg(self.fleet.work_tree())
+            .env("XDG_CACHE_HOME", self.fleet.cache());
+        self.begin(command)
+    }
+
     /// Starts any program; what it says is among the [logs](Self::logs).
     pub fn begin(&self, command: Command) -> Running {
         Running::start(command, self.log(self.started.fetch_add(1, Ordering::Relaxed)))

@@ -95,8 +95,7 @@ fn headroom_is_kept_once_somebody_can_make_a_buffer() {
     let kept = KEPT.replace(" }", ", namespace = \"rooms\" }");
     let bench = Bench::of(&with_headroom("one").replace(KEPT, &kept));
     let definition = |name: &str| format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
-    let definitions =
-        ["capacitybuffers.autoscaling.x-k8s.io", "nodeoverlays.karpenter.sh"].map(|name| definition(name));
+    let definitions = ["capacitybuffers.autoscaling.x-k8s.io", "nodeoverlays.karpenter.sh"].map(definition);
     let taken: Vec<Value> = definitions.iter().map(|path| bench.plane.api.get(path).body).collect();
     for path in &definitions {
         bench.plane.api.delete(path).expect("a definition");

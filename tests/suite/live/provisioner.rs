@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::bench::{Bench, POOLS, Running, is_true, text};
 use super::karpenter;
 use super::kubelets::{Kubelets, LEFT_TO_US};
+use crate::deploy::run::{ask, free_address};
 
 /// A pool on Karpenter's own simulated machines, and one on ours.
 fn environment(engine: &str, cpu: u32) -> String {
@@ -61,8 +62,11 @@ fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it(
     let bench = Bench::of(&environment("karpenter", 100));
     karpenter::install(&bench);
     let _kubelets = Kubelets::start(&bench);
-    let said = ["--simulated-boot", "0s", LEFT_TO_US, "--output", "json"];
+    let probes = free_address();
+    let health = probes.to_string();
+    let said = ["--simulated-boot", "0s", LEFT_TO_US, "--output", "json", "--health-address", &health];
     let running = bench.run_as(0, &said, &[]);
+    let is_well = || ask(probes, "/healthz").contains("200 OK");
 
     // What the commit says is in the cluster, and who goes by it is not.
     bench.wait("synced", || text(&pool(&bench, "theirs"), "/spec/limits/cpu") == "100");
@@ -99,14 +103,21 @@ fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it(
     assert_eq!(bench.deeds_after(&mut read), 0, "claims, nodes and pods are not ours to touch");
     assert!(!log().contains(NOTICE), "it is meant to act: {}", log());
 
-    // A commit that names us, and nobody who sells, ends nothing.
-    let nobody = environment("provisor", 200).replace(r#"cloud = "simulated""#, "");
+    // A commit that names us, and nobody who sells, cannot be used.
+    let nobody = environment("provisor", 250).replace(r#"cloud = "simulated""#, "");
     bench.fleet.commit("nobody sells", &[("environments/dev.toml", &nobody)]);
-    bench.wait("told what is missing", || log().contains("nothing says who sells the machines"));
+    let missing = "the last good state stays in force: nothing says who sells the machines";
+    bench.wait("told what is missing", || log().contains(missing));
+    let more = environment("karpenter", 200).replace("instance-cpu-max = 16", "instance-cpu-max = 8");
+    let standing = text(&pool(&bench, "general"), "/metadata/resourceVersion").to_owned();
+    bench.fleet.commit("still theirs", &[("environments/dev.toml", &more)]);
+    bench.wait("goes on", || text(&pool(&bench, "general"), "/metadata/resourceVersion") != standing);
+    assert_eq!(text(&pool(&bench, "theirs"), "/spec/limits/cpu"), "200");
 
     // A commit names us, but Karpenter is still there.
     bench.fleet.commit("ours", &[("environments/dev.toml", &environment("provisor", 200))]);
     bench.wait("told that Karpenter acts", || log().contains(NOTICE));
+    assert!(is_well(), "who begins anew goes on answering");
     expect_no_claim(&bench, &running);
     assert_eq!(bench.deeds_after(&mut read), 0);
 
@@ -122,6 +133,11 @@ fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it(
     drop(theirs);
     bench.wait("bought by Provisor", || run_of("later") == 2);
     let count = bench.claims().len();
+
+    // Who sells cannot change under machines that run.
+    let bought = environment("provisor", 300).replace("simulated", "aws");
+    bench.fleet.commit("EC2", &[("environments/dev.toml", &bought)]);
+    bench.wait("told", || log().contains("this commit cannot be used; the last good state stays in force: "));
 
     // It comes back, and we stop.
     let told = log().matches(NOTICE).count();

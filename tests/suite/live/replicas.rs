@@ -80,3 +80,29 @@ fn whoever_was_frozen_does_nothing_once_another_acts_and_whoever_was_killed_is_s
     }
     bench.expect_untouched(&strangers);
 }
+
+/// A lease in another namespace is another lease: each looks for the other's.
+#[test]
+fn of_two_for_one_environment_with_leases_apart_one_acts() {
+    let bench = Bench::new();
+    let first = bench.start(&[]);
+    bench.deploy("web", 1, "900m", "1Gi");
+    bench.wait("all running", || bench.all_run(1));
+    let second = bench.start_elsewhere("default");
+    let told = "another process acts for this installation and environment";
+    bench.wait("second waits", || second.log().contains(told));
+    bench.deploy("more", 2, "9", "1Gi");
+    bench.wait("all running", || bench.all_run(3));
+    assert_eq!(bench.claims_made().len(), 3, "one for each pod");
+    assert!(!second.log().contains("launch") && !first.log().contains(told), "{}", bench.logs());
+
+    // Whoever waits takes over.
+    first.kill();
+    bench.deploy("later", 1, "9", "1Gi");
+    bench.wait("the second acts", || bench.all_run(4));
+    let first = bench.start(&[]);
+    bench.wait("the first waits", || first.log().contains(told));
+    bench.deploy("last", 1, "9", "1Gi");
+    bench.wait("all running", || bench.all_run(5));
+    assert_eq!(bench.claims().len(), 5, "one for each pod");
+}

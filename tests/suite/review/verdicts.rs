@@ -128,6 +128,26 @@ fn another_provisioner_and_another_region_are_told() {
     assert_eq!(environment(&review, "dev")["findings"].as_array().map(Vec::len), Some(0));
 }
 
+/// A room is an object, and objects that left Git stay where nothing is pruned.
+#[test]
+fn that_room_is_given_back_depends_on_pruning() {
+    let kept = PROD.replace("# end", "headroom = { pods = 4, cpu = \"1\", memory = \"1Gi\" }\n# end");
+    let mut proposal = Proposal::new(&[
+        ("fleet.toml", FLEET),
+        ("environments/prod.toml", &kept),
+        ("simulation.toml", SCRIPT),
+        ("web.yaml", WEB),
+    ]);
+    proposal.edit("environments/prod.toml", "pods = 4", "pods = 2");
+    proposal.git(&["branch", "base", "HEAD~1"]);
+    let said_of = |proposal: &Proposal| said(&proposal.review("--base base --output markdown"));
+    let note = "room that left Git is given back where pruning is on";
+    assert!(!said_of(&proposal).contains(note));
+    proposal.commit(&[("environments/prod.toml", Some(PROD))]);
+    let comment = said_of(&proposal);
+    assert!(comment.contains(note), "{comment}");
+}
+
 /// Rows: REV-020
 #[test]
 fn rev_020_without_demand_no_number_is_made_up() {

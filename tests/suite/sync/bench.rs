@@ -107,6 +107,7 @@ pub fn commit(number: u32, manifests: impl IntoIterator<Item = Value>) -> Arc<De
         revision: revision(number),
         digest: text.join("\n").into(),
         provisioner: Provisioner::Provisor,
+        cloud: None,
         objects,
     })
 }
@@ -256,7 +257,10 @@ impl Server {
     fn apply(&mut self, object: &ObjectRef, manager: &str, operation: &str, manifest: &Value) {
         if !self.objects.contains_key(object) {
             self.uids += 1;
-            let meta = json!({ "name": &*object.name, "uid": format!("uid-{}", self.uids), "generation": 0, "managedFields": [] });
+            let mut meta = json!({ "name": &*object.name, "uid": format!("uid-{}", self.uids), "generation": 0, "managedFields": [] });
+            if !object.namespace.is_empty() {
+                meta["namespace"] = json!(&*object.namespace);
+            }
             let empty =
                 json!({ "apiVersion": &*object.api_version, "kind": &*object.kind, "metadata": meta });
             self.objects.insert(object.clone(), empty);

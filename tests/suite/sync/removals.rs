@@ -73,7 +73,27 @@ fn syn_013_a_lost_record_is_rebuilt_and_nothing_is_removed_before_one_success() 
     assert_eq!(bench.writes(), ["apply NodePool/web", "delete NodePool/old"]);
     assert!(!bench.sync.inventory().expect("kept").is_rebuilt);
 
-    // With nothing to write there is no success to wait for: a person has to look.
+    // With nothing to write all is as a sync would leave it.
+    let first = applied(pruning(), [class("default"), pool("web"), pool("old")]);
+    let mut bench = Bench::new(pruning());
+    bench.server = first.server;
+    bench.server.writes.clear();
+    bench.push(&commit(2, [class("default"), pool("web")]));
+    bench.look();
+    assert!(bench.sync.inventory().expect("rebuilt").is_rebuilt);
+    bench.run_for(60);
+    assert_eq!(bench.writes(), ["delete NodePool/old"]);
+
+    // Nor is anything removed while something wanted is refused.
+    let first = applied(pruning(), [class("default"), pool("web"), pool("old")]);
+    let mut bench = Bench::new(pruning());
+    bench.server = first.server;
+    bench.server.writes.clear();
+    bench.server.denied.insert("web".into());
+    bench.push(&commit(2, [class("default"), with(pool("web"), "/spec/weight", json!(5))]));
+    bench.run_for(3600);
+    assert!(bench.writes().is_empty());
+
     let (desired, mut live) = leaving(pool("old"), Fleet::default());
     live.inventory = None;
     assert_eq!(code(&plan(&desired, &live, &pruning()), "old"), "InventoryLost");

@@ -4,7 +4,7 @@ use provisor::gitops::diff::{DiffKind, ObjectDiff, diff_object};
 use provisor::gitops::live::{LiveObject, LiveState};
 use provisor::gitops::plan::Verdict;
 use provisor::gitops::policy::{PruneMode, SyncPolicy};
-use provisor::gitops::sync::GitEvent;
+use provisor::gitops::sync::{GitEvent, Outcome, SyncState};
 use serde_json::{Value, json};
 
 use super::bench::*;
@@ -185,4 +185,42 @@ fn what_was_refused_for_want_of_its_kind_or_namespace_is_tried_again_when_that_i
         bench.run_for(3600);
         assert_eq!(bench.writes(), written[..1], "nothing that it needs came");
     }
+}
+
+#[test]
+fn no_room_is_kept_for_a_template_of_somebody_else() {
+    let mut bench = Bench::new(policy());
+    bench.server.put(&template(json!({ "cpu": "3" })), "kubectl", "Update");
+    bench.writes();
+    let mut other = buffer("v1beta1");
+    other["metadata"]["name"] = json!("other");
+    other["spec"]["podTemplateRef"]["name"] = json!("another");
+    bench.push(&commit(1, [template(json!({ "cpu": "1" })), buffer("v1beta1"), other]));
+    bench.run_for(60);
+    assert_eq!(bench.writes(), ["apply CapacityBuffer/shop/other"]);
+    let plan = bench.sync.plan().expect("planned");
+    let mut buffers = plan.changes.iter().filter(|change| &*change.object.kind == "CapacityBuffer");
+    let message = buffers.next().expect("still wanted").verdict.message();
+    assert!(
+        message.starts_with("it would keep room for PodTemplate/shop/room, which is not applied: "),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_a_right_is_missing_for_is_tried_again_every_minute() {
+    let mut bench = Bench::new(policy());
+    let forbidden = || Outcome::Forbidden("pods is forbidden: User \"provisor\" cannot patch".into());
+    bench.server.failures.insert("web".into(), (0..3).map(|_| forbidden()).collect());
+    bench.push(&commit(1, [pool("web")]));
+    bench.run_for(59);
+    assert!(bench.writes().is_empty());
+    assert_eq!(bench.server.failures["web"].len(), 2, "not hotly");
+    let status = bench.sync.status(bench.now);
+    assert_eq!(status.sync, SyncState::PartiallySynced);
+    bench.run_for(61);
+    assert_eq!(bench.server.failures["web"].len(), 0);
+    bench.run_for(120);
+    assert_eq!(bench.writes(), ["apply NodePool/web"]);
+    assert_eq!(bench.sync.status(bench.now).sync, SyncState::Synced);
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::{Args, SourceTrouble, ask, next_change, open, say_commit, settings};
 use crate::controllers::source::{Answer, Follower, Question, Told};
+use crate::gitops::desired::DesiredState;
 use crate::gitops::diagnostic::Diagnostics;
 use crate::gitops::render::list_environments;
 use crate::gitops::sync::GitEvent;
@@ -21,6 +22,13 @@ use crate::ui::console::Console;
 use crate::ui::exit::Failure;
 use crate::ui::play::{cloud_of, region_of};
 use crate::ui::story::say;
+
+const UNUSABLE: &str = "this commit cannot be used; the last good state stays in force";
+
+/// Says of a commit that can be rendered why this process cannot go by it.
+pub(super) trait Judge: Fn(&DesiredState) -> Result<(), Failure> + Send + 'static {}
+
+impl<F: Fn(&DesiredState) -> Result<(), Failure> + Send + 'static> Judge for F {}
 
 /// A source that was asked once.
 pub(super) struct Commits {
@@ -104,12 +112,12 @@ impl Commits {
         self.provisioner
     }
 
-    /// Goes on following, in the background.
-    pub fn follow(self, console: Console) -> Following {
+    /// Goes on following, in the background. What `judge` refuses cannot be used.
+    pub fn follow(self, console: Console, judge: impl Judge) -> Following {
         let (sender, events) = mpsc::unbounded_channel();
         let words = sender.downgrade();
         let newest = Arc::new(Mutex::new(self.first));
-        let task = tokio::spawn(follow(self.follower, console, sender, newest.clone()));
+        let task = tokio::spawn(follow(self.follower, console, judge, sender, newest.clone()));
         Following { events, words: Words(words), newest, task }
     }
 }
@@ -176,6 +184,7 @@ impl Drop for Following {
 async fn follow(
     mut follower: Follower,
     console: Console,
+    judge: impl Judge,
     events: mpsc::UnboundedSender<GitEvent>,
     newest: Arc<Mutex<Vec<GitEvent>>>,
 ) {
@@ -190,8 +199,18 @@ async fn follow(
             () = tokio::time::sleep(next_poll.saturating_sub(clock.elapsed())) => {}
         }
         let answer = ask(follower.question()).await;
-        let heard = follower.hear(clock::now(), answer);
+        let mut heard = follower.hear(clock::now(), answer);
         next_poll = clock.elapsed() + heard.next_delay;
+        let mut refusal = None;
+        for event in &mut heard.events {
+            if let GitEvent::Rendered { desired, .. } = event
+                && let Err(failure) = judge(desired)
+            {
+                let errors = vec![failure.message.clone()];
+                *event = GitEvent::RenderFailed { revision: desired.revision.clone(), errors };
+                refusal = Some(failure);
+            }
+        }
         {
             let mut newest = newest.lock().expect("no holder of the newest commit panics");
             let is_head = heard
@@ -215,6 +234,10 @@ async fn follow(
         let told = trouble.tell(heard.told, follower.source().name(), &console);
         if tell(&console, told).is_err() {
             return;
+        }
+        if let Some(mut failure) = refusal {
+            failure.message = format!("{UNUSABLE}: {}", failure.message);
+            console.complain(&failure);
         }
     }
 }
@@ -241,7 +264,7 @@ pub(super) fn tell(console: &Console, told: Told) -> Result<(), Failure> {
                 Ok(usable) => console.warn(&usable.warnings),
                 Err(diagnostics) => {
                     let mut failure = Failure::from(diagnostics);
-                    failure.message = "this commit cannot be used; the last good state stays in force".into();
+                    failure.message = UNUSABLE.into();
                     console.complain(&failure);
                 }
             }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::commits::{Commits, Following};
 use super::ec2::Ec2Args;
@@ -22,8 +24,8 @@ use crate::io::cloud::aws::Account;
 use crate::io::cloud::nobody::Nobody;
 use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings, is_simulated};
 use crate::io::cloud::{CloudProvider, CloudUnavailable, HAS_AWS, aws_unavailable};
-use crate::io::kube::karpenter::{Karpenter, Lookout};
 use crate::io::kube::lease::{self, LeaseSettings, Permit};
+use crate::io::kube::lookout::{Holder, Lookout};
 use crate::io::kube::{Address, Kube, KubeError};
 use crate::model::observation::Observation;
 use crate::model::owner::Owner;
@@ -43,9 +45,9 @@ const START_RETRY: Duration = Duration::from_secs(5);
 /// How old the known version of the cluster may be (aws.md 4.15).
 const VERSION_PERIOD: Duration = Duration::from_secs(300);
 
-/// How often it is looked whether a Karpenter acts in the cluster, and how often while one does.
-const KARPENTER_PERIOD: Duration = Duration::from_secs(10);
-const KARPENTER_RETRY: Duration = Duration::from_secs(5);
+/// How often it is looked whether somebody else acts in the cluster, and how often while somebody does.
+const OTHERS_PERIOD: Duration = Duration::from_secs(10);
+const OTHERS_RETRY: Duration = Duration::from_secs(5);
 
 /// What only a real cluster needs.
 #[derive(Clone, Debug, clap::Args)]
@@ -144,6 +146,55 @@ impl LiveArgs {
     }
 }
 
+/// What a process does for an environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Duty {
+    /// Keeps the objects that an installed Karpenter goes by.
+    Sync,
+    /// Provisions as well, with machines of this cloud.
+    Provision(CloudKind),
+}
+
+impl Duty {
+    /// As the command line has `said` and an environment of such a `provisioner` has `written`.
+    fn of(
+        said: Option<CloudKind>,
+        environment: &str,
+        (provisioner, written): (Provisioner, Option<&str>),
+    ) -> Result<Self, Failure> {
+        match provisioner {
+            Provisioner::Karpenter => refuse_simulation(said, environment, written).map(|()| Self::Sync),
+            Provisioner::Provisor => match seller(said, environment, written)? {
+                CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
+                seller => Ok(Self::Provision(seller)),
+            },
+        }
+    }
+
+    /// Who sells the machines, as metrics name it.
+    fn cloud(self) -> &'static str {
+        match self {
+            Self::Sync => "none",
+            Self::Provision(kind) => kind.as_str(),
+        }
+    }
+
+    /// Whether a process that runs may go on with `next`. Who sells cannot change under machines that run.
+    fn may_become(self, next: Self) -> Result<(), Failure> {
+        match (self, next) {
+            (Self::Provision(former), Self::Provision(next)) if former != next => {
+                let (former, next) = (former.as_str(), next.as_str());
+                let message = format!(
+                    "`cloud` changes from {former} to {next}, and this process runs with machines of {former}"
+                );
+                Err(Failure::usage(message)
+                    .help("take it back, or let the machines go and start the process again"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Who sells the machines, as the command line says, or the environment has `written`. Nothing is bought for an environment whose
 /// commits call for simulated machines, whatever the command line says.
 fn seller(said: Option<CloudKind>, environment: &str, written: Option<&str>) -> Result<CloudKind, Failure> {
@@ -166,6 +217,16 @@ fn seller(said: Option<CloudKind>, environment: &str, written: Option<&str>) -> 
     }
 }
 
+/// A command, and what it has in common with itself whenever it begins anew.
+struct Session<'a> {
+    args: &'a Args,
+    behavior: EngineSettings,
+    console: &'a Console,
+    lines: mpsc::Receiver<String>,
+    /// What is measured, and where it is served: from when it began until it ends.
+    served: Option<(Metrics, JoinSet<()>)>,
+}
+
 pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let behavior = args.live.behavior.settings(console)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -173,15 +234,12 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
-    let mut lines = typed();
+    let mut session = Session { args, behavior, console, lines: typed(), served: None };
     let outcome = runtime.block_on(async {
-        // Once it ran, a commit does not end it.
+        // Once it ran, what it begins anew with does not end it.
         let (mut has_run, mut complaint) = (false, String::new());
         loop {
-            let begun = async {
-                let commits = Commits::open(args).await?;
-                live(args, behavior.clone(), console, commits, &mut lines).await
-            };
+            let begun = async { live(&mut session, Commits::open(args).await?).await };
             match begun.await {
                 Ok(Kept::Until(exit)) => return Ok(exit),
                 Ok(Kept::ByOthers) => {
@@ -215,13 +273,8 @@ enum Kept {
     ByOthers,
 }
 
-async fn live(
-    args: &Args,
-    behavior: EngineSettings,
-    console: &Console,
-    mut commits: Commits,
-    lines: &mut mpsc::Receiver<String>,
-) -> Result<Kept, Failure> {
+async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, Failure> {
+    let (args, console) = (session.args, session.console);
     let provisioner = match commits.provisioner() {
         Some(provisioner) => provisioner,
         None => recorded(args, &commits).await.inspect_err(|_| {
@@ -230,17 +283,12 @@ async fn live(
             }
         })?,
     };
-    if provisioner == Provisioner::Karpenter {
-        refuse_simulation(args.live.cloud, commits.environment(), commits.cloud())?;
-        return beside_karpenter(args, behavior, console, commits, lines).await;
-    }
+    let duty = Duty::of(args.live.cloud, commits.environment(), (provisioner, commits.cloud()));
     // Who sells may not be known because the commit cannot be read: then that is what is wrong.
-    let seller = seller(args.live.cloud, commits.environment(), commits.cloud())
-        .map_err(|failure| commits.trouble().unwrap_or(failure))?;
-    match seller {
-        CloudKind::Simulated => on_simulated(args, behavior, console, commits, lines).await,
-        CloudKind::Aws if !HAS_AWS => Err(aws_unavailable().into()),
-        CloudKind::Aws => on_ec2(args, behavior, console, commits, lines).await,
+    match duty.map_err(|failure| commits.trouble().unwrap_or(failure))? {
+        Duty::Sync => beside_karpenter(session, commits).await,
+        Duty::Provision(CloudKind::Simulated) => on_simulated(session, commits).await,
+        Duty::Provision(CloudKind::Aws) => on_ec2(session, commits).await,
     }
 }
 
@@ -271,34 +319,23 @@ fn refuse_simulation(
 }
 
 /// Keeps the objects that an installed Karpenter goes by; nothing is bought or ended here, whatever the command line says.
-async fn beside_karpenter(
-    args: &Args,
-    behavior: EngineSettings,
-    console: &Console,
-    commits: Commits,
-    lines: &mut mpsc::Receiver<String>,
-) -> Result<Kept, Failure> {
-    let console = &console.of_real_machines();
+async fn beside_karpenter(session: &mut Session<'_>, commits: Commits) -> Result<Kept, Failure> {
+    let (args, console) = (session.args, session.console.of_real_machines());
     let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
     let first = format!(
         "{} provisions in the cluster {}; Provisor renders and syncs the objects that it goes by\n",
         console.paint(Tone::Notice, "Karpenter"),
         kube.host()
     );
-    say(console, &first)?;
-    commits.introduce(console)?;
-    let engine = EngineSettings { provisioner: Provisioner::Karpenter, ..behavior };
+    say(&console, &first)?;
+    commits.introduce(&console)?;
+    let engine = EngineSettings { provisioner: Provisioner::Karpenter, ..session.behavior.clone() };
     let make = || (Arc::new(Nobody), Box::new(|_: &Observation| {}) as Listener);
-    keep(args, console, kube, commits, ("none", engine), make, lines).await
+    keep(session, console, kube, commits, (Duty::Sync, engine), make).await
 }
 
-async fn on_simulated(
-    args: &Args,
-    behavior: EngineSettings,
-    console: &Console,
-    commits: Commits,
-    lines: &mut mpsc::Receiver<String>,
-) -> Result<Kept, Failure> {
+async fn on_simulated(session: &mut Session<'_>, commits: Commits) -> Result<Kept, Failure> {
+    let (args, console) = (session.args, *session.console);
     let address = args.live.address();
     let kube = Kube::connect(&address, args.live.kube_qps).await?;
     let owner = Owner::new(&args.live.installation, commits.environment());
@@ -318,8 +355,8 @@ async fn on_simulated(
         console.paint(Tone::Notice, "Simulated:"),
         kube.host()
     );
-    say(console, &first)?;
-    commits.introduce(console)?;
+    say(&console, &first)?;
+    commits.introduce(&console)?;
     let catalog = args.live.catalog.open(|| commits.region())?;
     let seed = args.seed.unwrap_or_else(|| seed_of(&args.live.installation, commits.environment()));
     // Kubelets have a pace of their own: in a real cluster each has its own connection.
@@ -332,18 +369,12 @@ async fn on_simulated(
         let listener = provider.clone();
         (provider, Box::new(move |seen: &Observation| listener.observe(seen)) as Listener)
     };
-    let engine = EngineSettings { seed, ..behavior };
-    keep(args, console, kube, commits, (CloudKind::Simulated.as_str(), engine), make, lines).await
+    let engine = EngineSettings { seed, ..session.behavior.clone() };
+    keep(session, console, kube, commits, (Duty::Provision(CloudKind::Simulated), engine), make).await
 }
 
-async fn on_ec2(
-    args: &Args,
-    behavior: EngineSettings,
-    console: &Console,
-    commits: Commits,
-    lines: &mut mpsc::Receiver<String>,
-) -> Result<Kept, Failure> {
-    let (live, console) = (&args.live, &console.of_real_machines());
+async fn on_ec2(session: &mut Session<'_>, commits: Commits) -> Result<Kept, Failure> {
+    let (live, console) = (&session.args.live, session.console.of_real_machines());
     let account = Account::of_environment(live.catalog.region_alone()?).await?;
     let Some(region) = account.region().map(str::to_owned) else {
         return Err(Failure::usage("nothing says in which region machines are bought")
@@ -366,14 +397,14 @@ async fn on_ec2(
             |queue| format!("the queue {queue} tells when they are taken back")
         )
     );
-    say(console, &first)?;
-    commits.introduce(console)?;
-    let seed = args.seed.unwrap_or_else(|| seed_of(&live.installation, commits.environment()));
+    say(&console, &first)?;
+    commits.introduce(&console)?;
+    let seed = session.args.seed.unwrap_or_else(|| seed_of(&live.installation, commits.environment()));
     // A new one whenever the lease was got: another replica may have bought meanwhile.
     let make =
         move || (Arc::new(account.provider(settings.clone())), Box::new(|_: &Observation| {}) as Listener);
-    let engine = EngineSettings { seed, ..behavior };
-    keep(args, console, kube, commits, (CloudKind::Aws.as_str(), engine), make, lines).await
+    let engine = EngineSettings { seed, ..session.behavior.clone() };
+    keep(session, console, kube, commits, (Duty::Provision(CloudKind::Aws), engine), make).await
 }
 
 /// A cluster is upgraded while this process runs: images are those of the version that it has then.
@@ -400,14 +431,15 @@ type Listener = Box<dyn Fn(&Observation) + Send>;
 
 /// Holds the lease and lives; begins again when the lease was lost.
 async fn keep<P: CloudProvider>(
-    args: &Args,
-    console: &Console,
+    session: &mut Session<'_>,
+    console: Console,
     kube: Kube,
     mut commits: Commits,
-    (cloud, engine): (&'static str, EngineSettings),
+    (duty, engine): (Duty, EngineSettings),
     make: impl Fn() -> (Arc<P>, Listener),
-    lines: &mut mpsc::Receiver<String>,
 ) -> Result<Kept, Failure> {
+    let Session { args, lines, served, .. } = session;
+    let (args, console) = (*args, &console);
     let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
     let environment = commits.environment().to_owned();
     let owner = Owner::new(&args.live.installation, &environment);
@@ -452,11 +484,21 @@ async fn keep<P: CloudProvider>(
             }
         }
     };
-    let mut commits = commits.follow(*console);
+    let (said, of_commits) = (args.live.cloud, environment.clone());
+    let mut commits = commits.follow(*console, move |desired| {
+        Duty::of(said, &of_commits, (desired.provisioner, desired.cloud.as_deref()))
+            .and_then(|next| duty.may_become(next))
+    });
     let words = commits.words();
-    let hides_objects = args.live.endpoints.disable_cluster_state_observability;
-    let metrics = Metrics::of(Watched { owner: Some(owner), hides_objects });
-    let _listening = serve(&args.live.endpoints, &metrics).await?;
+    let metrics = match served {
+        Some((metrics, _)) => metrics.clone(),
+        None => {
+            let hides_objects = args.live.endpoints.disable_cluster_state_observability;
+            let metrics = Metrics::of(Watched { owner: Some(owner), hides_objects });
+            let listening = serve(&args.live.endpoints, &metrics).await?;
+            served.insert((metrics, listening)).0.clone()
+        }
+    };
     // Ended by its time, it has to have seen a cluster.
     let in_time = |exit| match exit {
         Exit::Done if !metrics.is_ready() => Err(unseen(kube.host(), args)),
@@ -465,7 +507,10 @@ async fn keep<P: CloudProvider>(
     let provisioner = engine.provisioner;
     let provisions = provisioner == Provisioner::Provisor;
     let is_others = |commits: &Following| commits.provisioner().is_some_and(|named| named != provisioner);
-    let mut karpenters = Lookout::default();
+    let mut others = Others {
+        karpenters: Lookout::for_karpenter(),
+        twins: (!args.live.no_lease).then(|| Lookout::for_twins(&lease)),
+    };
     let mut told_of = None;
     let living = async {
         let mut stop = std::pin::pin!(stop);
@@ -489,16 +534,16 @@ async fn keep<P: CloudProvider>(
                 }
                 return Ok(Kept::ByOthers);
             }
-            let acts = karpenters.look(&kube, clock::now()).await;
+            let acts = others.look(&kube, clock::now()).await;
             if let Ok(found) = &acts {
                 if told_of.as_ref() != Some(found) {
-                    notice_karpenter(console, found.as_ref(), provisions);
+                    notice_other(console, found.as_ref(), provisions);
                     told_of = Some(found.clone());
                 }
-                if provisions && found.is_some() {
+                if found.as_ref().is_some_and(|other| other.holds_up(provisions)) {
                     metrics.set_ready();
                     tokio::select! {
-                        () = tokio::time::sleep(KARPENTER_RETRY) => continue,
+                        () = tokio::time::sleep(OTHERS_RETRY) => continue,
                         exit = &mut stop => {
                             if let Some(held) = held {
                                 held.give_back().await;
@@ -509,7 +554,7 @@ async fn keep<P: CloudProvider>(
                 }
             }
             let (provider, listener) = make();
-            let provider = Arc::new(Metered::new(provider, cloud, metrics.clone()));
+            let provider = Arc::new(Metered::new(provider, duty.cloud(), metrics.clone()));
             metrics.begin(clock::now());
             let counted = metrics.clone();
             let listener: Listener = Box::new(move |seen| {
@@ -568,7 +613,7 @@ async fn keep<P: CloudProvider>(
             }
             let ended = tokio::select! {
                 ended = live.run(newest, commits.events()) => Some(ended),
-                () = karpenter_acts(&mut karpenters, &kube), if provisions => None,
+                () = others.hold_up(&kube, provisions) => None,
                 exit = &mut stop => {
                     if let Some(held) = held {
                         held.give_back().await;
@@ -577,7 +622,7 @@ async fn keep<P: CloudProvider>(
                 }
             };
             match ended {
-                // A Karpenter came: it is told of when it is seen again.
+                // Somebody came, and is told of when seen again.
                 None => {}
                 Some(Ended::PermitLost) => {
                     console.notice("the lease is lost; nothing is done until it is back");
@@ -615,27 +660,62 @@ async fn keep<P: CloudProvider>(
     }
 }
 
-/// Says who else provisions, if that is worth a word.
-fn notice_karpenter(console: &Console, found: Option<&Karpenter>, provisions: bool) {
-    match (found, provisions) {
-        (Some(Karpenter { namespace, holder }), true) => console.notice(&format!(
-            "Karpenter acts in this cluster ({holder}, by its lease in {namespace}): nothing is done until it is gone. Take it \
-             away, or write `engine = \"karpenter\"` into the environment, and Provisor only syncs the objects"
-        )),
-        (None, false) => console.notice("no Karpenter holds its lease here: pods wait until one does"),
-        (Some(_), false) | (None, true) => {}
+/// Somebody else who acts in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Other {
+    Karpenter(Holder),
+    /// Another process of this installation and environment.
+    Twin(Holder),
+}
+
+impl Other {
+    /// Beside a Karpenter that provisions, objects can be kept.
+    fn holds_up(&self, provisions: bool) -> bool {
+        provisions || matches!(self, Self::Twin(_))
     }
 }
 
-/// Returns once a Karpenter acts. An API server that does not answer has told of none.
-async fn karpenter_acts(lookout: &mut Lookout, kube: &Kube) {
-    loop {
-        tokio::time::sleep(KARPENTER_PERIOD).await;
-        match lookout.look(kube, clock::now()).await {
-            Ok(Some(_)) => return,
-            Ok(None) => {}
-            Err(error) => tracing::debug!("whether a Karpenter acts here is not known: {error}"),
+struct Others {
+    karpenters: Lookout,
+    twins: Option<Lookout>,
+}
+
+impl Others {
+    async fn look(&mut self, kube: &Kube, now: Timestamp) -> Result<Option<Other>, KubeError> {
+        if let Some(twins) = &mut self.twins
+            && let Some(twin) = twins.look(kube, now).await?
+        {
+            return Ok(Some(Other::Twin(twin)));
         }
+        Ok(self.karpenters.look(kube, now).await?.map(Other::Karpenter))
+    }
+
+    /// Returns once somebody acts beside whom we may not. An API server that does not answer has told of nobody.
+    async fn hold_up(&mut self, kube: &Kube, provisions: bool) {
+        loop {
+            tokio::time::sleep(OTHERS_PERIOD).await;
+            match self.look(kube, clock::now()).await {
+                Ok(Some(other)) if other.holds_up(provisions) => return,
+                Ok(_) => {}
+                Err(error) => tracing::debug!("whether somebody else acts here is not known: {error}"),
+            }
+        }
+    }
+}
+
+/// Says who else acts, if that is worth a word.
+fn notice_other(console: &Console, found: Option<&Other>, provisions: bool) {
+    match (found, provisions) {
+        (Some(Other::Twin(Holder { namespace, name })), _) => console.notice(&format!(
+            "another process acts for this installation and environment ({name}, by its lease in {namespace}): nothing is done \
+             until it is gone. Replicas have one --namespace; others have an --installation of their own"
+        )),
+        (Some(Other::Karpenter(Holder { namespace, name })), true) => console.notice(&format!(
+            "Karpenter acts in this cluster ({name}, by its lease in {namespace}): nothing is done until it is gone. Take it \
+             away, or write `engine = \"karpenter\"` into the environment, and Provisor only syncs the objects"
+        )),
+        (None, false) => console.notice("no Karpenter holds its lease here: pods wait until one does"),
+        (Some(Other::Karpenter(_)), false) | (None, true) => {}
     }
 }
 
@@ -714,6 +794,22 @@ mod tests {
         assert_eq!(refused(Some(Simulated), None), Some((Exit::Usage, true)));
         assert_eq!(refused(None, Some("simulated")), Some((Exit::Usage, false)));
         assert_eq!(refused(Some(Aws), Some("simulated")), Some((Exit::Usage, false)));
+    }
+
+    #[test]
+    fn who_provisions_may_change_and_who_sells_may_not() {
+        use CloudKind::{Aws, Simulated};
+        let may = |former: Duty, next| former.may_become(next).is_ok();
+        for kind in [Aws, Simulated] {
+            assert!(may(Duty::Sync, Duty::Provision(kind)) && may(Duty::Provision(kind), Duty::Sync));
+            assert!(may(Duty::Provision(kind), Duty::Provision(kind)));
+        }
+        assert!(!may(Duty::Provision(Aws), Duty::Provision(Simulated)));
+        assert!(!may(Duty::Provision(Simulated), Duty::Provision(Aws)));
+        // What is said on the command line does not change with a commit.
+        let of = |said, written| Duty::of(said, "dev", (Provisioner::Provisor, written)).ok();
+        assert_eq!(of(Some(Simulated), Some("aws")), Some(Duty::Provision(Simulated)));
+        assert_eq!(of(None, None), None);
     }
 
     #[test]
