@@ -92,7 +92,8 @@ fn a_repository_is_not_asked_all_the_time() {
     let dir = tempfile::tempdir().expect("a directory");
     assert!(super::run(dir.path(), "init fleet --name shop").status.success());
     for (interval, why) in [("1s", "every 10 s at most"), ("9s", "every 10 s at most"), ("often", "often")] {
-        let output = super::run(dir.path(), &format!("run --repo fleet --env dev --interval {interval}"));
+        let output =
+            super::run(dir.path(), &format!("run --repo fleet --env dev --for 1s --interval {interval}"));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(64), "{said}");
         assert!(said.contains(why), "{said}");

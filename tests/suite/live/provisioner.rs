@@ -1,10 +1,11 @@
 //! One of two provisions: Provisor itself, or a Karpenter that is installed in the cluster, whose objects Provisor keeps.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, POOLS, Running, is_true, text};
+use super::bench::{Bench, PATIENCE, POOLS, Running, is_true, text};
 use super::karpenter;
 use super::kubelets::{Kubelets, LEFT_TO_US};
 use crate::deploy::run::{ask, free_address};
@@ -115,9 +116,22 @@ fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it(
     assert_eq!(text(&pool(&bench, "theirs"), "/spec/limits/cpu"), "200");
 
     // A commit names us, but Karpenter is still there.
-    bench.fleet.commit("ours", &[("environments/dev.toml", &environment("provisor", 200))]);
-    bench.wait("told that Karpenter acts", || log().contains(NOTICE));
-    assert!(is_well(), "who begins anew goes on answering");
+    let has_begun = AtomicBool::new(false);
+    let unwell = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let (mut unwell, start) = (0, Instant::now());
+            while !has_begun.load(Ordering::Relaxed) && start.elapsed() < 2 * PATIENCE {
+                unwell += u32::from(!is_well());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            unwell
+        });
+        bench.fleet.commit("ours", &[("environments/dev.toml", &environment("provisor", 200))]);
+        bench.wait("told that Karpenter acts", || log().contains(NOTICE));
+        has_begun.store(true, Ordering::Relaxed);
+        asking.join().expect("it asks")
+    });
+    assert_eq!(unwell, 0, "who begins anew goes on answering");
     expect_no_claim(&bench, &running);
     assert_eq!(bench.deeds_after(&mut read), 0);
 
