@@ -107,7 +107,7 @@ fn the_guide_lists_every_code() {
     let guide = std::fs::read_to_string(root.join("docs/guide/strategy.md")).expect("the guide");
     let (mut listed, mut used) = (Default::default(), Default::default());
     codes(&guide, &mut listed);
-    let mut paths = vec![root.join("src/gitops"), root.join("src/ui/script.rs")];
+    let mut paths = ["src/gitops", "src/review", "src/ui/script.rs"].map(|path| root.join(path)).to_vec();
     while let Some(path) = paths.pop() {
         if path.is_dir() {
             let entries = std::fs::read_dir(&path).expect("the module");
