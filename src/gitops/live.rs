@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::desired::{DesiredState, ObjectRef};
-use super::tracking::{Owner, Ownership, ownership, wave, with_marks};
+use super::tracking::{FIELD_MANAGER, Owner, Ownership, foreign_tool, ownership, wave, with_marks};
 
 /// One picture of a cluster, complete for the kinds that we manage.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -216,11 +216,17 @@ impl Inventory {
     pub fn rebuilt(owner: &Owner, objects: &BTreeMap<ObjectRef, LiveObject>) -> Self {
         let entries: BTreeMap<ObjectRef, InventoryEntry> = objects
             .iter()
-            .filter(|(object, live)| ownership(owner, object, live) == Ownership::Ours)
+            .filter(|(object, live)| ownership(owner, object, live) == Ownership::Ours && was_applied(live))
             .map(|(object, live)| (object.clone(), InventoryEntry::new(&live.uid, wave(&live.manifest))))
             .collect();
         Self { is_rebuilt: !entries.is_empty(), entries }
     }
+}
+
+/// Whether what tells who wrote an object speaks of us: anybody can write a tracking id.
+fn was_applied(live: &LiveObject) -> bool {
+    let managers = live.managers();
+    (managers.is_empty() || managers.contains(&FIELD_MANAGER)) && foreign_tool(live).is_none()
 }
 
 /// JSON has no maps by object: a list of pairs instead.

@@ -850,7 +850,13 @@ impl Sync {
             Phase::Succeeded => {
                 self.chain.succeeded();
                 if !is_heal {
-                    self.trust_inventory();
+                    if plan
+                        .changes
+                        .iter()
+                        .all(|change| change.action.is_removal() || change.verdict == Verdict::Proceed)
+                    {
+                        self.trust_inventory();
+                    }
                     if self.chain.refused.is_empty() {
                         self.applied_revision = Some(plan.commit.clone());
                     }

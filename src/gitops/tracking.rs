@@ -89,7 +89,7 @@ pub fn ownership(owner: &Owner, object: &ObjectRef, live: &LiveObject) -> Owners
 }
 
 /// Argo CD, Flux or Helm, with the name under which they know the object.
-fn foreign_tool(live: &LiveObject) -> Option<String> {
+pub(crate) fn foreign_tool(live: &LiveObject) -> Option<String> {
     if let Some(id) = live.annotation("argocd.argoproj.io/tracking-id") {
         return Some(format!("Argo CD application {}", id.split(':').next().unwrap_or(id)));
     }

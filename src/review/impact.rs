@@ -187,11 +187,9 @@ fn other_surroundings(base: Option<&Wanted>, head: Option<&Wanted>) -> Vec<Remar
         let (before, after) = (word(base), word(head));
         (before != after).then(|| match field {
             "engine" => format!("who provisions changes from {before} to {after}: {}", of_engine(head)),
-            _ => format!(
-                "`{field}` changes from {} to {}: a process that runs keeps to what it began with",
-                named(&before),
-                named(&after)
-            ),
+            _ => {
+                format!("`{field}` changes from {} to {}: {}", named(&before), named(&after), of_place(field))
+            }
         })
     });
     let place = Some(origin_review(&head.place.origin()));
@@ -208,6 +206,15 @@ fn of_engine(head: &Wanted) -> &'static str {
         Provisioner::Provisor => {
             "Provisor begins to buy, move and end machines as soon as no Karpenter holds its lease in the cluster"
         }
+    }
+}
+
+fn of_place(field: &str) -> &'static str {
+    match field {
+        "cloud" => {
+            "a process that runs with machines of another cloud writes nothing of such a commit until it is started anew"
+        }
+        _ => "a process that runs keeps to what it began with",
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::removal::removed_nodes;
 use super::{ChangeAction, PlanInput, PlannedChange, RenderProof, Verdict, VerdictCode};
+use crate::gitops::desired::ObjectRef;
 use crate::gitops::diff::NodeImpact;
 use crate::gitops::policy::{Blast, SyncPolicy, blast_excess};
 use crate::gitops::tracking::{ANNOTATION_RETIRE, Owner, Ownership, ownership};
@@ -27,27 +28,20 @@ pub(super) fn limit_rolls(policy: &SyncPolicy, writes: &mut [PlannedChange]) {
     }
 }
 
-/// A buffer is measured by its PodTemplate: as long as that is somebody else's, it keeps no room.
-pub(super) fn hold_rooms(writes: &mut [PlannedChange]) {
-    let refused =
-        |change: &&PlannedChange| &*change.object.kind == "PodTemplate" && change.verdict != Verdict::Proceed;
-    let templates: Vec<PlannedChange> = writes.iter().filter(refused).cloned().collect();
+/// A buffer is measured by its PodTemplate: as long as that is one of `foreign`, it keeps no room.
+pub(super) fn hold_rooms(foreign: &[(ObjectRef, String)], writes: &mut [PlannedChange]) {
     for change in writes.iter_mut().filter(|change| &*change.object.kind == "CapacityBuffer") {
         let measure = change
             .manifest
             .as_ref()
             .and_then(|manifest| manifest.pointer("/spec/podTemplateRef/name").and_then(Value::as_str));
-        let held = templates.iter().find(|template| {
-            template.object.namespace == change.object.namespace && Some(&*template.object.name) == measure
+        let held = foreign.iter().find(|(template, _)| {
+            template.namespace == change.object.namespace && Some(&*template.name) == measure
         });
-        if let Some(template) = held.filter(|_| change.verdict == Verdict::Proceed) {
+        if let Some((template, why)) = held.filter(|_| change.verdict == Verdict::Proceed) {
             change.verdict = Verdict::refused(
                 VerdictCode::SharedResource,
-                format!(
-                    "it would keep room for {}, which is not applied: {}",
-                    template.object,
-                    template.verdict.message()
-                ),
+                format!("it would keep room for {template}, which is not applied: {why}"),
                 "choose another name, or let the PodTemplate be taken over",
             );
         }

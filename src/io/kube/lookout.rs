@@ -26,6 +26,8 @@ pub struct Holder {
     pub namespace: String,
     /// The name of its pod, and more.
     pub name: String,
+    /// It had its lease before we had ours, so we give way to it; else it will give way to us once it has looked.
+    pub comes_first: bool,
 }
 
 /// Leases of one name as they were last seen, and since when they have been so, by namespace.
@@ -49,7 +51,7 @@ impl Lookout {
         Self { name: ours.name.clone(), home: Some(ours.namespace.clone()), seen: BTreeMap::new() }
     }
 
-    /// Looks at `now` for somebody we have to give way to. A Lease that is held counts until it was seen unchanged for its whole
+    /// Looks at `now` for somebody, those first who come before us. A Lease that is held counts until it was seen unchanged for its whole
     /// duration.
     pub async fn look(&mut self, kube: &Kube, now: Timestamp) -> Result<Option<Holder>, KubeError> {
         let only = ListParams::default().fields(&format!("metadata.name={}", self.name));
@@ -72,16 +74,21 @@ impl Lookout {
                 continue;
             }
             let spec = lease["spec"].clone();
-            let since = former.get(namespace).filter(|(known, _)| *known == spec);
-            let since = since.map_or(seen_at, |(_, since)| *since);
+            let known = former.get(namespace);
+            let since = known.filter(|(known, _)| *known == spec).map_or(seen_at, |(_, since)| *since);
+            // Whatever its clock says.
+            let was_renewed = known.is_some() && since == seen_at;
             let seconds = lease.pointer("/spec/leaseDurationSeconds").and_then(Value::as_u64);
             let duration = seconds.map_or(USUAL, Duration::from_secs).min(LONGEST);
             let is_recent = text(lease, "/spec/renewTime")
                 .parse::<Timestamp>()
                 .is_ok_and(|renewed| now.duration_since(renewed).abs() < SKEW);
             let comes_first = ours.is_none_or(|ours| standing(lease) < standing(ours));
-            if !holder.is_empty() && is_recent && comes_first && seen_at.duration_since(since) < duration {
-                found.get_or_insert_with(|| Holder { namespace: namespace.into(), name: holder.into() });
+            if !holder.is_empty() && (is_recent || was_renewed) && seen_at.duration_since(since) < duration {
+                let holder = Holder { namespace: namespace.into(), name: holder.into(), comes_first };
+                if found.as_ref().is_none_or(|found: &Holder| comes_first && !found.comes_first) {
+                    found = Some(holder);
+                }
             }
             self.seen.insert(namespace.to_owned(), (spec, since));
         }
@@ -131,8 +138,14 @@ mod tests {
         assert_eq!(look(&[], 17), None);
         let given_back = [lease("karpenter", "", "2026-03-04T10:30:17.000000Z")];
         assert_eq!(look(&given_back, 18), None);
-        let forgotten = [lease("karpenter", "pod-1", "2026-03-04T10:20:00.000000Z")];
+        let forgotten = [lease("once", "pod-1", "2026-03-04T10:20:00.000000Z")];
         assert_eq!(look(&forgotten, 19), None, "nobody waits for what ended minutes ago");
+        let behind = [lease("once", "pod-1", "2026-03-04T10:20:02.000000Z")];
+        assert_eq!(
+            look(&behind, 19),
+            Some(("once".into(), "pod-1".into())),
+            "it is renewed by a clock that is behind"
+        );
         let mut absurd = lease("shop", "nobody", "2099-01-01T00:00:00Z");
         assert_eq!(look(&[absurd.clone()], 19), None, "nor for what never was");
         absurd["spec"]["renewTime"] = json!("2026-03-04T10:30:19Z");
@@ -165,7 +178,7 @@ mod tests {
                 period: Duration::from_secs(4),
             };
             let found = Lookout::for_twins(&settings).judge(leases, now, Instant::now());
-            found.map(|found| found.namespace)
+            found.filter(|found| found.comes_first).map(|found| found.namespace)
         };
         let (early, late) = ("2026-03-04T10:20:00.000001Z", "2026-03-04T10:20:00.000002Z");
         let both = [lease("a", "one", late), lease("b", "other", early)];

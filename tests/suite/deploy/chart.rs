@@ -59,6 +59,11 @@ fn who_wants_no_disruption_budget_gets_none() {
         objects.iter().filter(|object| object["kind"] == "PodDisruptionBudget").count()
     };
     assert_eq!((budgets(&[]), budgets(&["--set", "podDisruptionBudget=null"])), (1, 0));
+    // Kubernetes takes one of the two.
+    let other = rendered(&["--set", "podDisruptionBudget.minAvailable=1"]);
+    let budget = other.iter().find(|object| object["kind"] == "PodDisruptionBudget").expect("it is there");
+    let spec = &budget["spec"];
+    assert_eq!((&spec["minAvailable"], &spec["maxUnavailable"]), (&json!(1), &Value::Null));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Two processes over one cluster: one acts, and the other takes over. Who acted is what the API server says.
 
-use serde_json::Value;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use super::bench::{Bench, LEASE, POOLS, environment, text};
 use super::moments::{Killer, Stage};
@@ -96,13 +99,35 @@ fn of_two_for_one_environment_with_leases_apart_one_acts() {
     assert_eq!(bench.claims_made().len(), 3, "one for each pod");
     assert!(!second.log().contains("launch") && !first.log().contains(told), "{}", bench.logs());
 
-    // Whoever waits takes over.
-    first.kill();
+    // Who stops for so long that its lease is lost is second from then on.
+    first.freeze();
+    std::thread::sleep(Duration::from_secs(12));
+    first.thaw();
     bench.deploy("later", 1, "9", "1Gi");
-    bench.wait("the second acts", || bench.all_run(4));
+    bench.wait("one acts", || bench.all_run(4));
+
+    // Who is started anew at once finds the other, and one of them goes on.
+    first.kill();
     let first = bench.start(&[]);
-    bench.wait("the first waits", || first.log().contains(told));
     bench.deploy("last", 1, "9", "1Gi");
-    bench.wait("all running", || bench.all_run(5));
-    assert_eq!(bench.claims().len(), 5, "one for each pod");
+    bench.wait("one acts", || bench.all_run(5));
+    bench.wait("the first waits", || first.log().contains(told));
+
+    // Nor do both wait for ever for a Karpenter that came and went.
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = |holder: &str| {
+        let renewed = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "karpenter-leader-election", "namespace": "default" },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed },
+        })
+    };
+    bench.plane.api.post(leases, &lease("karpenter-1")).expect("a lease");
+    let of_karpenter = "Karpenter acts in this cluster";
+    bench.wait("told", || second.log().contains(of_karpenter));
+    bench.plane.api.patch(&format!("{leases}/karpenter-leader-election"), &lease("")).expect("given back");
+    bench.deploy("after", 1, "9", "1Gi");
+    bench.wait("one acts", || bench.all_run(6));
+    assert_eq!(bench.claims().len(), 6, "one for each pod");
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, CLAIMS, text};
+use super::bench::{Bench, CLAIMS, POOLS, environment, text};
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -50,4 +50,25 @@ fn the_machine_of_a_claim_that_cannot_be_read_is_left_alone_until_it_can() {
 
     write(&claim["status"]["capacity"]["cpu"]);
     bench.wait("legible, and gone", || bench.nodes().is_empty() && bench.claims().is_empty());
+}
+
+/// Such a commit leaves a process that runs alone; so it does the one that comes after it.
+#[test]
+fn who_starts_at_a_commit_that_it_cannot_go_by_goes_on_with_what_was() {
+    let bench = Bench::new();
+    let running = bench.start(&[]);
+    bench.deploy("web", 1, "900m", "1Gi");
+    bench.wait("running", || bench.all_run(1));
+    let theirs = format!("engine = \"karpenter\"\n{}", environment("one"));
+    bench.fleet.commit("theirs", &[("environments/dev.toml", &theirs)]);
+    bench.wait("told", || running.log().contains("this commit cannot be used"));
+    running.kill();
+    let running = bench.start(&[]);
+    bench.wait("told", || running.log().contains("no commit can be used yet"));
+    assert!(running.log().contains("--cloud simulated says that nothing is bought"), "{}", running.log());
+    bench.deploy("more", 1, "9", "1Gi");
+    bench.wait("running", || bench.all_run(2));
+    bench.fleet.commit("ours", &[("environments/dev.toml", &environment("two"))]);
+    let label = "/spec/template/metadata/labels/generation";
+    bench.wait("applied", || text(&bench.plane.api.get(&format!("{POOLS}/general")).body, label) == "two");
 }

@@ -84,7 +84,34 @@ fn syn_013_a_lost_record_is_rebuilt_and_nothing_is_removed_before_one_success() 
     bench.run_for(60);
     assert_eq!(bench.writes(), ["delete NodePool/old"]);
 
-    // Nor is anything removed while something wanted is refused.
+    // An id that somebody copied is no record of ours.
+    let first = applied(pruning(), [class("default"), pool("web")]);
+    let mut bench = Bench::new(pruning());
+    bench.server = first.server;
+    let forged =
+        annotated(pool("forged"), "provisor.dev/tracking-id", "main:prod:karpenter.sh/NodePool:/forged");
+    bench.server.put(&forged, "kubectl", "Update");
+    bench.server.writes.clear();
+    bench.push(&commit(2, [class("default"), with(pool("web"), "/spec/weight", json!(5))]));
+    bench.run_for(3600);
+    assert_eq!(bench.writes(), ["apply NodePool/web"]);
+    assert_eq!(code(bench.sync.plan().expect("planned"), "forged"), "NotInInventory");
+
+    // Nor is anything removed while something wanted is refused, though something else was written.
+    let first = applied(pruning(), [class("default"), pool("web"), pool("old")]);
+    let mut bench = Bench::new(pruning());
+    bench.server = first.server;
+    let mut theirs = pool("theirs");
+    theirs["metadata"]["annotations"] = json!({});
+    bench.server.put(&theirs, "kubectl", "Update");
+    bench.server.writes.clear();
+    let web = with(pool("web"), "/spec/weight", json!(5));
+    bench.push(&commit(2, [class("default"), web, with(pool("theirs"), "/spec/weight", json!(5))]));
+    bench.run_for(3600);
+    assert_eq!(bench.writes(), ["apply NodePool/web"]);
+    assert_eq!(code(bench.sync.plan().expect("planned"), "theirs"), "Unowned");
+
+    // Or could not be written.
     let first = applied(pruning(), [class("default"), pool("web"), pool("old")]);
     let mut bench = Bench::new(pruning());
     bench.server = first.server;

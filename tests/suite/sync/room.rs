@@ -191,16 +191,30 @@ fn what_was_refused_for_want_of_its_kind_or_namespace_is_tried_again_when_that_i
 fn no_room_is_kept_for_a_template_of_somebody_else() {
     let mut bench = Bench::new(policy());
     bench.server.put(&template(json!({ "cpu": "3" })), "kubectl", "Update");
+    let mut paused = annotated(template(json!({ "cpu": "3" })), "provisor.dev/reconcile", "disabled");
+    paused["metadata"]["name"] = json!("paused");
+    bench.server.put(&paused, "kubectl", "Update");
     bench.writes();
+    let of_paused = |mut object: Value| {
+        object["metadata"]["name"] = json!("paused");
+        if object["kind"] == "CapacityBuffer" {
+            object["spec"]["podTemplateRef"]["name"] = json!("paused");
+        }
+        object
+    };
     let mut other = buffer("v1beta1");
     other["metadata"]["name"] = json!("other");
     other["spec"]["podTemplateRef"]["name"] = json!("another");
-    bench.push(&commit(1, [template(json!({ "cpu": "1" })), buffer("v1beta1"), other]));
+    let [third, fourth] = [template(json!({ "cpu": "1" })), buffer("v1beta1")].map(of_paused);
+    bench.push(&commit(1, [template(json!({ "cpu": "1" })), buffer("v1beta1"), other, third, fourth]));
     bench.run_for(60);
     assert_eq!(bench.writes(), ["apply CapacityBuffer/shop/other"]);
     let plan = bench.sync.plan().expect("planned");
+    let held = plan.changes.iter().filter(|change| &*change.object.kind == "CapacityBuffer").count();
+    assert_eq!(held, 2, "{:?}", plan.changes);
     let mut buffers = plan.changes.iter().filter(|change| &*change.object.kind == "CapacityBuffer");
-    let message = buffers.next().expect("still wanted").verdict.message();
+    let message =
+        buffers.find(|change| &*change.object.name == "room").expect("still wanted").verdict.message();
     assert!(
         message.starts_with("it would keep room for PodTemplate/shop/room, which is not applied: "),
         "{message}"

@@ -30,6 +30,17 @@ pub(super) trait Judge: Fn(&DesiredState) -> Result<(), Failure> + Send + 'stati
 
 impl<F: Fn(&DesiredState) -> Result<(), Failure> + Send + 'static> Judge for F {}
 
+/// A commit that can be rendered as one that cannot be used.
+fn refused(event: GitEvent, failure: &Failure) -> GitEvent {
+    match event {
+        GitEvent::Rendered { desired, .. } => GitEvent::RenderFailed {
+            revision: desired.revision.clone(),
+            errors: vec![failure.message.clone()],
+        },
+        other => other,
+    }
+}
+
 /// A source that was asked once.
 pub(super) struct Commits {
     follower: Follower,
@@ -84,6 +95,14 @@ impl Commits {
     /// Why nothing can be applied yet. A cluster that was synced before goes on as it is; a new one has nothing to go on with.
     pub fn trouble(&mut self) -> Option<Failure> {
         self.trouble.take()
+    }
+
+    /// The first commit cannot be used by this process.
+    pub fn refuse(&mut self, failure: Failure) {
+        self.first =
+            std::mem::take(&mut self.first).into_iter().map(|event| refused(event, &failure)).collect();
+        self.provisioner = None;
+        self.trouble = Some(failure);
     }
 
     /// Says what is followed, and what is worth a look in its first commit.
@@ -206,8 +225,7 @@ async fn follow(
             if let GitEvent::Rendered { desired, .. } = event
                 && let Err(failure) = judge(desired)
             {
-                let errors = vec![failure.message.clone()];
-                *event = GitEvent::RenderFailed { revision: desired.revision.clone(), errors };
+                *event = refused(event.clone(), &failure);
                 refusal = Some(failure);
             }
         }

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::commits::{Commits, Following};
 use super::ec2::Ec2Args;
@@ -24,7 +25,7 @@ use crate::io::cloud::aws::Account;
 use crate::io::cloud::nobody::Nobody;
 use crate::io::cloud::simulated::{Kubelet, SimulatedProvider, SimulatedSettings, is_simulated};
 use crate::io::cloud::{CloudProvider, CloudUnavailable, HAS_AWS, aws_unavailable};
-use crate::io::kube::lease::{self, LeaseSettings, Permit};
+use crate::io::kube::lease::{self, Held, LeaseSettings, Permit};
 use crate::io::kube::lookout::{Holder, Lookout};
 use crate::io::kube::{Address, Kube, KubeError};
 use crate::model::observation::Observation;
@@ -283,9 +284,21 @@ async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, F
             }
         })?,
     };
-    let duty = Duty::of(args.live.cloud, commits.environment(), (provisioner, commits.cloud()));
-    // Who sells may not be known because the commit cannot be read: then that is what is wrong.
-    match duty.map_err(|failure| commits.trouble().unwrap_or(failure))? {
+    let duty = match Duty::of(args.live.cloud, commits.environment(), (provisioner, commits.cloud())) {
+        Ok(duty) => duty,
+        // Who sells may not be known because the commit cannot be read: then that is what is wrong.
+        Err(failure) if commits.provisioner().is_none() => return Err(commits.trouble().unwrap_or(failure)),
+        // Of a commit that cannot be used, the cluster stays as the last good one left it.
+        Err(failure) => {
+            let former = recorded(args, &commits).await?;
+            let Ok(duty) = Duty::of(args.live.cloud, commits.environment(), (former, None)) else {
+                return Err(failure);
+            };
+            commits.refuse(failure);
+            duty
+        }
+    };
+    match duty {
         Duty::Sync => beside_karpenter(session, commits).await,
         Duty::Provision(CloudKind::Simulated) => on_simulated(session, commits).await,
         Duty::Provision(CloudKind::Aws) => on_ec2(session, commits).await,
@@ -510,12 +523,16 @@ async fn keep<P: CloudProvider>(
     let mut others = Others {
         karpenters: Lookout::for_karpenter(),
         twins: (!args.live.no_lease).then(|| Lookout::for_twins(&lease)),
+        hesitates_since: None,
     };
-    let mut told_of = None;
+    let (mut told_of, mut still_held) = (None, None::<Held>);
     let living = async {
         let mut stop = std::pin::pin!(stop);
         loop {
-            let held = if args.live.no_lease {
+            // Whoever waits keeps its turn among those that wait.
+            let held = if let Some(held) = still_held.take().filter(|held| held.permit.is_valid()) {
+                Some(held)
+            } else if args.live.no_lease {
                 None
             } else {
                 let waiting = |holder: &str| {
@@ -534,7 +551,7 @@ async fn keep<P: CloudProvider>(
                 }
                 return Ok(Kept::ByOthers);
             }
-            let acts = others.look(&kube, clock::now()).await;
+            let acts = others.look_first(&kube).await;
             if let Ok(found) = &acts {
                 if told_of.as_ref() != Some(found) {
                     notice_other(console, found.as_ref(), provisions);
@@ -543,7 +560,10 @@ async fn keep<P: CloudProvider>(
                 if found.as_ref().is_some_and(|other| other.holds_up(provisions)) {
                     metrics.set_ready();
                     tokio::select! {
-                        () = tokio::time::sleep(OTHERS_RETRY) => continue,
+                        () = tokio::time::sleep(OTHERS_RETRY) => {
+                            still_held = held;
+                            continue;
+                        }
                         exit = &mut stop => {
                             if let Some(held) = held {
                                 held.give_back().await;
@@ -623,7 +643,7 @@ async fn keep<P: CloudProvider>(
             };
             match ended {
                 // Somebody came, and is told of when seen again.
-                None => {}
+                None => still_held = held,
                 Some(Ended::PermitLost) => {
                     console.notice("the lease is lost; nothing is done until it is back");
                 }
@@ -678,16 +698,35 @@ impl Other {
 struct Others {
     karpenters: Lookout,
     twins: Option<Lookout>,
+    /// Since when somebody is seen who has to give way to us and may not know it yet.
+    hesitates_since: Option<Instant>,
 }
 
 impl Others {
+    /// The first of those whom we have to give way to; else somebody who has to give way to us.
     async fn look(&mut self, kube: &Kube, now: Timestamp) -> Result<Option<Other>, KubeError> {
-        if let Some(twins) = &mut self.twins
-            && let Some(twin) = twins.look(kube, now).await?
-        {
-            return Ok(Some(Other::Twin(twin)));
+        let twin = match &mut self.twins {
+            Some(twins) => twins.look(kube, now).await?,
+            None => None,
+        };
+        match twin {
+            Some(twin) if twin.comes_first => Ok(Some(Other::Twin(twin))),
+            twin => {
+                let karpenter = self.karpenters.look(kube, now).await?;
+                Ok(karpenter.map(Other::Karpenter).or(twin.map(Other::Twin)))
+            }
         }
-        Ok(self.karpenters.look(kube, now).await?.map(Other::Karpenter))
+    }
+
+    /// Looks before anything is done: whoever has to give way to us gets the time to see that we are there.
+    async fn look_first(&mut self, kube: &Kube) -> Result<Option<Other>, KubeError> {
+        let found = self.look(kube, clock::now()).await?;
+        let Some(Other::Twin(Holder { comes_first: false, .. })) = &found else {
+            self.hesitates_since = None;
+            return Ok(found);
+        };
+        let since = *self.hesitates_since.get_or_insert_with(Instant::now);
+        Ok(found.filter(|_| since.elapsed() < 2 * OTHERS_PERIOD))
     }
 
     /// Returns once somebody acts beside whom we may not. An API server that does not answer has told of nobody.
@@ -695,6 +734,7 @@ impl Others {
         loop {
             tokio::time::sleep(OTHERS_PERIOD).await;
             match self.look(kube, clock::now()).await {
+                Ok(Some(Other::Twin(twin))) if !twin.comes_first => {}
                 Ok(Some(other)) if other.holds_up(provisions) => return,
                 Ok(_) => {}
                 Err(error) => tracing::debug!("whether somebody else acts here is not known: {error}"),
@@ -706,11 +746,11 @@ impl Others {
 /// Says who else acts, if that is worth a word.
 fn notice_other(console: &Console, found: Option<&Other>, provisions: bool) {
     match (found, provisions) {
-        (Some(Other::Twin(Holder { namespace, name })), _) => console.notice(&format!(
+        (Some(Other::Twin(Holder { namespace, name, .. })), _) => console.notice(&format!(
             "another process acts for this installation and environment ({name}, by its lease in {namespace}): nothing is done \
              until it is gone. Replicas have one --namespace; others have an --installation of their own"
         )),
-        (Some(Other::Karpenter(Holder { namespace, name })), true) => console.notice(&format!(
+        (Some(Other::Karpenter(Holder { namespace, name, .. })), true) => console.notice(&format!(
             "Karpenter acts in this cluster ({name}, by its lease in {namespace}): nothing is done until it is gone. Take it \
              away, or write `engine = \"karpenter\"` into the environment, and Provisor only syncs the objects"
         )),
