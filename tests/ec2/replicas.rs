@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::region::Region;
+use super::region::{Region, environment};
 use crate::bench::{LEASE, POOLS, text};
 use crate::plane::AUDITED;
 
@@ -53,4 +53,19 @@ fn of_two_replicas_one_asks_ec2_for_anything_and_the_other_takes_over() {
     region.expect_permitted();
     bench.expect_untouched(&strangers);
     region.expect_others(&others);
+}
+
+/// Whatever the command line says, and whatever ran before.
+#[test]
+fn nothing_is_bought_at_a_commit_that_wants_simulated_machines() {
+    let region = Region::new();
+    let bench = &region.bench;
+    let running = region.start(&[]);
+    bench.wait("applied", || bench.plane.api.get(&format!("{POOLS}/general")).is_success());
+    running.stop();
+    let simulated = format!("cloud = \"simulated\"\n{}", environment("one"));
+    bench.fleet.commit("simulated", &[("environments/dev.toml", &simulated)]);
+    let running = region.start(&[]);
+    bench.wait("told", || running.log().contains("--cloud aws would buy machines for dev"));
+    assert_eq!(running.stop(), 64, "it has ended");
 }

@@ -118,7 +118,7 @@ impl Drafting<'_> {
         let is_pool = &*object.kind == "NodePool";
         let is_overridden = self.input.consent.override_protection.is_some();
         let inventory: Option<&Inventory> = self.input.live.inventory.as_ref();
-        let after_one_sync = "sync once without removals; the record is rebuilt from tracking ids";
+        let after_one_sync = "settle what is refused, if anything is, and sync once without removals; the record is rebuilt from tracking ids";
         if inventory.is_none() {
             let message = "the record of what was applied is lost, so nothing is removed";
             return Some(Verdict::refused(VerdictCode::InventoryLost, message, after_one_sync));

@@ -291,7 +291,8 @@ async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, F
         // Of a commit that cannot be used, the cluster stays as the last good one left it.
         Err(failure) => {
             let former = recorded(args, &commits).await?;
-            let Ok(duty) = Duty::of(args.live.cloud, commits.environment(), (former, None)) else {
+            // Only who provisions is as it was: what the commit says of machines that are bought holds.
+            let Ok(duty) = Duty::of(args.live.cloud, commits.environment(), (former, commits.cloud())) else {
                 return Err(failure);
             };
             commits.refuse(failure);
