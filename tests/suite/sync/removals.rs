@@ -57,11 +57,18 @@ fn syn_012_an_object_made_anew_by_somebody_else_is_not_deleted() {
     assert!(bench.has_said("Recreated: refused to delete NodePool/old"));
 }
 
-#[test]
-fn syn_013_a_lost_record_is_rebuilt_and_nothing_is_removed_before_one_success() {
-    let first = applied(pruning(), [class("default"), pool("web"), pool("old")]);
+/// All of `objects` are applied, and the record of it is lost.
+fn without_record(objects: impl IntoIterator<Item = Value>) -> Bench {
+    let first = applied(pruning(), objects);
     let mut bench = Bench::new(pruning());
     bench.server = first.server;
+    bench.server.writes.clear();
+    bench
+}
+
+#[test]
+fn syn_013_a_lost_record_is_rebuilt_and_nothing_is_removed_before_one_success() {
+    let mut bench = without_record([class("default"), pool("web"), pool("old")]);
     bench.push(&commit(2, [class("default"), with(pool("web"), "/spec/weight", json!(5))]));
     bench.look();
     assert!(bench.sync.inventory().expect("rebuilt").is_rebuilt);
@@ -74,10 +81,7 @@ fn syn_013_a_lost_record_is_rebuilt_and_nothing_is_removed_before_one_success() 
     assert!(!bench.sync.inventory().expect("kept").is_rebuilt);
 
     // With nothing to write all is as a sync would leave it.
-    let first = applied(pruning(), [class("default"), pool("web"), pool("old")]);
-    let mut bench = Bench::new(pruning());
-    bench.server = first.server;
-    bench.server.writes.clear();
+    let mut bench = without_record([class("default"), pool("web"), pool("old")]);
     bench.push(&commit(2, [class("default"), pool("web")]));
     bench.look();
     assert!(bench.sync.inventory().expect("rebuilt").is_rebuilt);
@@ -85,26 +89,20 @@ fn syn_013_a_lost_record_is_rebuilt_and_nothing_is_removed_before_one_success() 
     assert_eq!(bench.writes(), ["delete NodePool/old"]);
 
     // An id that somebody copied is no record of ours.
-    let first = applied(pruning(), [class("default"), pool("web")]);
-    let mut bench = Bench::new(pruning());
-    bench.server = first.server;
+    let mut bench = without_record([class("default"), pool("web")]);
     let forged =
         annotated(pool("forged"), "provisor.dev/tracking-id", "main:prod:karpenter.sh/NodePool:/forged");
     bench.server.put(&forged, "kubectl", "Update");
-    bench.server.writes.clear();
     bench.push(&commit(2, [class("default"), with(pool("web"), "/spec/weight", json!(5))]));
     bench.run_for(3600);
     assert_eq!(bench.writes(), ["apply NodePool/web"]);
     assert_eq!(code(bench.sync.plan().expect("planned"), "forged"), "NotInInventory");
 
     // Nor is anything removed while something wanted is refused, though something else was written.
-    let first = applied(pruning(), [class("default"), pool("web"), pool("old")]);
-    let mut bench = Bench::new(pruning());
-    bench.server = first.server;
+    let mut bench = without_record([class("default"), pool("web"), pool("old")]);
     let mut theirs = pool("theirs");
     theirs["metadata"]["annotations"] = json!({});
     bench.server.put(&theirs, "kubectl", "Update");
-    bench.server.writes.clear();
     let web = with(pool("web"), "/spec/weight", json!(5));
     bench.push(&commit(2, [class("default"), web, with(pool("theirs"), "/spec/weight", json!(5))]));
     bench.run_for(3600);
@@ -112,10 +110,7 @@ fn syn_013_a_lost_record_is_rebuilt_and_nothing_is_removed_before_one_success() 
     assert_eq!(code(bench.sync.plan().expect("planned"), "theirs"), "Unowned");
 
     // Or could not be written.
-    let first = applied(pruning(), [class("default"), pool("web"), pool("old")]);
-    let mut bench = Bench::new(pruning());
-    bench.server = first.server;
-    bench.server.writes.clear();
+    let mut bench = without_record([class("default"), pool("web"), pool("old")]);
     bench.server.denied.insert("web".into());
     bench.push(&commit(2, [class("default"), with(pool("web"), "/spec/weight", json!(5))]));
     bench.run_for(3600);
