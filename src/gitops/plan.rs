@@ -9,6 +9,7 @@
 mod guard;
 mod print;
 mod removal;
+mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -345,8 +346,7 @@ pub fn plan_sync(input: &PlanInput<'_>) -> SyncPlan {
     for (object, desired) in &input.desired.objects {
         plan.want(object, desired);
     }
-    let foreign = plan.foreign_templates();
-    guard::hold_rooms(&foreign, &mut plan.writes);
+    plan.hold_rooms();
     let mut removals = plan.removals();
     pair_renames(input, &mut plan.writes, &mut removals);
     guard::limit_rolls(input.policy, &mut plan.writes);
@@ -420,26 +420,6 @@ impl Drafting<'_> {
             }
             Ownership::Nobody | Ownership::Copy => self.adopt(object, desired, live),
         }
-    }
-
-    /// PodTemplates that the commit wants and that are somebody else's, or are not applied for another reason; and why.
-    fn foreign_templates(&self) -> Vec<(ObjectRef, String)> {
-        let is_template = |object: &ObjectRef| &*object.kind == "PodTemplate";
-        let held = self
-            .writes
-            .iter()
-            .filter(|change| is_template(&change.object) && change.verdict != Verdict::Proceed)
-            .map(|change| (change.object.clone(), change.verdict.message().to_owned()));
-        let is_ours = |object: &ObjectRef| {
-            let live = self.input.live.objects.get(object);
-            live.is_some_and(|live| matches!(self.claim(object, live), Ownership::Ours))
-        };
-        let left_alone = self
-            .skipped
-            .iter()
-            .filter(|skipped| is_template(&skipped.object) && !is_ours(&skipped.object))
-            .map(|skipped| (skipped.object.clone(), skipped.reason.clone()));
-        held.chain(left_alone).collect()
     }
 
     /// Our tracking id counts, and so does our own record of having applied this very object.

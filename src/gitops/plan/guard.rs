@@ -1,10 +1,7 @@
 //! Rules about a plan as a whole: how much at once, when, and whether the render can be believed.
 
-use serde_json::Value;
-
 use super::removal::removed_nodes;
 use super::{ChangeAction, PlanInput, PlannedChange, RenderProof, Verdict, VerdictCode};
-use crate::gitops::desired::ObjectRef;
 use crate::gitops::diff::NodeImpact;
 use crate::gitops::policy::{Blast, SyncPolicy, blast_excess};
 use crate::gitops::tracking::{ANNOTATION_RETIRE, Owner, Ownership, ownership};
@@ -25,26 +22,6 @@ pub(super) fn limit_rolls(policy: &SyncPolicy, writes: &mut [PlannedChange]) {
     for change in writes.iter_mut().filter(|change| change.verdict == Verdict::Proceed && rolls(change) > 0) {
         let message = format!("the plan rolls {}; the limit is {limit}", counted(total, "node"));
         change.verdict = Verdict::confirm(VerdictCode::RollNeedsConfirmation, message);
-    }
-}
-
-/// A buffer is measured by its PodTemplate: as long as that is one of `foreign`, it keeps no room.
-pub(super) fn hold_rooms(foreign: &[(ObjectRef, String)], writes: &mut [PlannedChange]) {
-    for change in writes.iter_mut().filter(|change| &*change.object.kind == "CapacityBuffer") {
-        let measure = change
-            .manifest
-            .as_ref()
-            .and_then(|manifest| manifest.pointer("/spec/podTemplateRef/name").and_then(Value::as_str));
-        let held = foreign.iter().find(|(template, _)| {
-            template.namespace == change.object.namespace && Some(&*template.name) == measure
-        });
-        if let Some((template, why)) = held.filter(|_| change.verdict == Verdict::Proceed) {
-            change.verdict = Verdict::refused(
-                VerdictCode::SharedResource,
-                format!("it would keep room for {template}, which is not applied: {why}"),
-                "choose another name, or let the PodTemplate be taken over",
-            );
-        }
     }
 }
 

@@ -81,6 +81,23 @@ fn headroom_of_a_commit_is_kept_free_until_pods_come() {
     bench.wait("what left Git is gone, though nobody judges templates", || overlay() == 404);
     assert_eq!(writes(&bench), 2);
 
+    // Somebody puts another template under its name: no room is kept by its measure, and all is as before when it is gone.
+    let replicas = || bench.plane.api.get(BUFFER).body.pointer("/spec/replicas").and_then(Value::as_i64);
+    let mut theirs = bench.plane.api.get(TEMPLATE).body;
+    theirs["metadata"] = json!({ "name": "headroom-general", "namespace": "default" });
+    bench.wait("replaced", || {
+        bench.plane.api.delete(TEMPLATE).expect("a template");
+        bench.plane.api.post(TEMPLATE.rsplit_once('/').expect("a list").0, &theirs).code == 201
+    });
+    bench.wait("no room is kept", || replicas() == Some(0));
+    bench.wait("told", || {
+        text(&standing(), "/status/sync") == "OutOfSync"
+            && running.log().contains("it would keep room for PodTemplate/default/headroom-general")
+    });
+    bench.plane.api.delete(TEMPLATE).expect("theirs");
+    bench.wait("kept again", || replicas() == Some(2));
+    bench.wait("synced", || text(&standing(), "/status/sync") == "Synced");
+
     // What a commit does not want any more goes, and with it the machines.
     bench.scale("come", 0);
     bench.fleet.commit("without", &[("environments/dev.toml", &environment("one"))]);

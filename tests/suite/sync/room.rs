@@ -221,6 +221,54 @@ fn no_room_is_kept_for_a_template_of_somebody_else() {
     );
 }
 
+/// Who replaces a template under its name does not say how much room the fleet keeps.
+#[test]
+fn a_standing_buffer_keeps_no_room_while_somebody_else_has_its_template() {
+    let wanted = commit(1, [pool("web"), template(json!({ "cpu": "1" })), buffer("v1beta1")]);
+    let mut live = LiveState::of_commit(&wanted, "main", fleet([("web", 1)]));
+    let object =
+        |kind: &str| wanted.objects.keys().find(|object| &*object.kind == kind).expect("wanted").clone();
+    let [measure, room] = ["PodTemplate", "CapacityBuffer"].map(object);
+    let ours = live.objects[&measure].clone();
+    let planned = |live: &LiveState| {
+        let plan = plan(&wanted, live, &policy());
+        let mut buffers = plan.changes.into_iter().filter(|change| change.object == room);
+        let change = buffers.next();
+        assert!(buffers.next().is_none(), "one change of one object");
+        change.map(|change| {
+            (change.verdict.clone(), change.manifest.expect("a write")["spec"]["replicas"].clone())
+        })
+    };
+    assert_eq!(planned(&live), None);
+
+    let foreign = [
+        template(json!({ "cpu": "7" })),
+        annotated(template(json!({ "cpu": "7" })), "provisor.dev/reconcile", "disabled"),
+    ];
+    for theirs in foreign {
+        let theirs = with(theirs, "/metadata/uid", json!("theirs"));
+        live.objects.insert(measure.clone(), LiveObject::new(theirs));
+        assert_eq!(planned(&live), Some((Verdict::Proceed, json!(0))));
+        let mut emptied = live.clone();
+        emptied.objects.get_mut(&room).expect("live").manifest["spec"]["replicas"] = json!(0);
+        let (verdict, _) = planned(&emptied).expect("it is not as the commit wants it");
+        assert!(verdict.message().starts_with("it would keep room for PodTemplate/shop/room"), "{verdict:?}");
+        emptied.objects.insert(measure.clone(), ours.clone());
+        assert_eq!(planned(&emptied), Some((Verdict::Proceed, json!(2))), "kept again");
+
+        // Nobody's buffer is touched, nor one that a person took into their own hands.
+        for hands_off in
+            [("provisor.dev/reconcile", "disabled"), ("provisor.dev/tracking-id", "other:main:x")]
+        {
+            let mut held = live.clone();
+            let manifest = held.objects[&room].manifest.clone();
+            let marked = annotated(manifest, hands_off.0, hands_off.1);
+            held.objects.insert(room.clone(), LiveObject::new(marked));
+            assert!(!planned(&held).is_some_and(|(verdict, _)| verdict == Verdict::Proceed), "{hands_off:?}");
+        }
+    }
+}
+
 #[test]
 fn what_a_right_is_missing_for_is_tried_again_every_minute() {
     let mut bench = Bench::new(policy());
