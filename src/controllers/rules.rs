@@ -1,4 +1,4 @@
-//! Follows what the Environment object says against applying commits: that it is suspended, and when changes may pass.
+//! Follows what the Environment object says about applying commits: that it is suspended, when changes may pass, how.
 //!
 //! It is known before anything is written. Afterwards what was said last holds while nobody answers.
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::gitops::environment::Restrictions;
+use crate::gitops::environment::SyncRules;
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::sync::GitEvent;
 use crate::io::kube::lease::Permit;
@@ -24,7 +24,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Reads them once, and follows them as long as this value lives. `policy` is what they restrict.
+    /// Reads them once, and follows them as long as this value lives. `policy` holds where they say nothing.
     pub async fn follow(
         environment: &str,
         policy: SyncPolicy,
@@ -32,10 +32,10 @@ impl Rules {
         permit: Permit,
     ) -> Result<Self, KubeError> {
         let object = kube.get(Resource::ENVIRONMENT, None, environment).await?;
-        let known = Restrictions::of(object.as_ref());
+        let known = SyncRules::of(object.as_ref());
         let actor = format!("Environment/{environment}");
-        let first = known.changes(&Restrictions::default(), &policy, &actor);
-        tell(&known, &Restrictions::default(), &actor);
+        let first = known.changes(&SyncRules::default(), &policy, &actor);
+        tell(&known, &SyncRules::default(), &actor);
         let (sender, news) = mpsc::unbounded_channel();
         tokio::spawn(look_again(Look { actor, policy, kube, permit, known, object }, sender));
         Ok(Self { first, news })
@@ -57,7 +57,7 @@ struct Look {
     policy: SyncPolicy,
     kube: Kube,
     permit: Permit,
-    known: Restrictions,
+    known: SyncRules,
     object: Option<Value>,
 }
 
@@ -76,7 +76,7 @@ async fn look_again(mut look: Look, news: mpsc::UnboundedSender<GitEvent>) {
         match look.kube.get(Resource::ENVIRONMENT, None, name).await {
             Ok(object) => {
                 complained.clear();
-                let seen = Restrictions::of(object.as_ref());
+                let seen = SyncRules::of(object.as_ref());
                 look.object = object;
                 tell(&seen, &look.known, &look.actor);
                 for change in seen.changes(&look.known, &look.policy, &look.actor) {
@@ -97,6 +97,6 @@ async fn look_again(mut look: Look, news: mpsc::UnboundedSender<GitEvent>) {
 }
 
 /// Says what is new.
-fn tell(seen: &Restrictions, known: &Restrictions, actor: &str) {
+fn tell(seen: &SyncRules, known: &SyncRules, actor: &str) {
     seen.told(known).iter().for_each(|said| tracing::warn!("{actor} {said}"));
 }

@@ -15,7 +15,7 @@ pub use definition::definition;
 
 use super::policy::{AdoptMode, BlastLimits, IgnoreRule, PruneMode, SyncMode, SyncPolicy, UnselectiveRule};
 use super::sync::GitEvent;
-use super::window::{WindowError, WindowSpec, Windows};
+use super::window::{WindowSpec, Windows};
 use crate::api::crd::{self, Definition};
 use crate::model::count::counted;
 
@@ -105,12 +105,16 @@ pub enum VerificationMode {
     Range,
 }
 
-/// The most that a sync of this environment may do.
+/// How commits are applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SyncCeilings {
-    pub mode: SyncMode,
-    pub prune: PruneMode,
+    /// Unset: every new commit, and every drift.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<SyncMode>,
+    /// Unset: as the command line says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prune: Option<PruneMode>,
     /// The most that a person may ask for.
     pub prune_ceiling: PruneMode,
     pub adopt: AdoptMode,
@@ -127,11 +131,11 @@ pub struct SyncCeilings {
 
 impl Default for SyncCeilings {
     fn default() -> Self {
-        let SyncPolicy { mode, prune, prune_ceiling, adopt, allow_empty, confirm_prune, read_only, .. } =
+        let SyncPolicy { prune_ceiling, adopt, allow_empty, confirm_prune, read_only, .. } =
             SyncPolicy::new("");
         Self {
-            mode,
-            prune,
+            mode: None,
+            prune: None,
             prune_ceiling,
             adopt,
             allow_empty,
@@ -185,15 +189,17 @@ pub struct Suspension {
     pub until: Option<jiff::Timestamp>,
 }
 
-/// What an Environment says against applying commits; what it does not have says nothing.
+/// What an Environment says about applying commits; what it does not have says nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Restrictions {
+pub struct SyncRules {
     suspend: Option<Suspension>,
     windows: Vec<WindowSpec>,
+    sync: Option<SyncCeilings>,
 }
 
-impl Restrictions {
-    /// Of an object as the API server holds it. What cannot be read suspends: it may have been meant to.
+impl SyncRules {
+    /// Of an object as the API server holds it. What cannot be read suspends: it may have been meant to. So does a demand
+    /// for signatures, which nobody looks at.
     pub fn of(object: Option<&Value>) -> Self {
         #[derive(Deserialize)]
         struct Said {
@@ -201,31 +207,50 @@ impl Restrictions {
             suspend: Option<Suspension>,
             #[serde(default)]
             windows: Vec<WindowSpec>,
+            #[serde(default)]
+            sync: Option<SyncCeilings>,
+            #[serde(default)]
+            verification: Verification,
         }
         let Some(spec) = object.and_then(|object| object.get("spec")) else { return Self::default() };
-        match Said::deserialize(spec) {
-            Ok(Said { suspend, windows }) => Self { suspend, windows },
+        let suspended = |reason| Some(Suspension { reason, until: None });
+        let Said { suspend, windows, sync, verification } = match Said::deserialize(spec) {
+            Ok(said) => said,
             Err(error) => {
-                let reason = format!("its `suspend` and `windows` cannot be read: {error}");
-                Self { suspend: Some(Suspension { reason, until: None }), windows: Vec::new() }
+                let reason = format!("what its `spec` says of applying commits cannot be read: {error}");
+                return Self { suspend: suspended(reason), ..Self::default() };
             }
-        }
+        };
+        let suspend = match sync.as_ref().map(SyncCeilings::ignored) {
+            Some(Err(error)) => suspended(error.to_string()),
+            _ if verification.mode != VerificationMode::None => {
+                suspended("spec.verification asks for signed commits, and no signature is looked at".into())
+            }
+            _ => suspend,
+        };
+        Self { suspend, windows, sync }
     }
 
-    /// What a sync under `policy` has to hear where it knows of `former`; `actor` is who says it.
+    /// What a sync under `policy` has to hear where it knows of `former`, so that at no moment more may pass than under
+    /// either of them; `actor` is who says it.
     pub fn changes(&self, former: &Self, policy: &SyncPolicy, actor: &str) -> Vec<GitEvent> {
         let mut changes = Vec::new();
-        if self.windows != former.windows {
-            let windows = Windows::new(self.windows.iter().cloned());
-            changes.push(GitEvent::PolicyChanged(policy.clone().with_windows(windows)));
+        if let Some(Suspension { reason, until }) = &self.suspend
+            && self.suspend != former.suspend
+        {
+            let (reason, actor) = (reason.as_str().into(), actor.into());
+            changes.push(GitEvent::Suspended { reason, actor, until: *until });
         }
-        if self.suspend != former.suspend {
-            changes.push(match &self.suspend {
-                Some(Suspension { reason, until }) => {
-                    GitEvent::Suspended { reason: reason.as_str().into(), actor: actor.into(), until: *until }
-                }
-                None => GitEvent::Resumed,
-            });
+        if self.windows != former.windows || self.sync != former.sync {
+            let windows = Windows::new(self.windows.iter().cloned());
+            let policy = match &self.sync {
+                Some(sync) => sync.over(policy.clone()),
+                None => policy.clone(),
+            };
+            changes.push(GitEvent::PolicyChanged(policy.with_windows(windows)));
+        }
+        if self.suspend.is_none() && former.suspend.is_some() {
+            changes.push(GitEvent::Resumed);
         }
         changes
     }
@@ -236,9 +261,7 @@ impl Restrictions {
         if self.suspend != former.suspend {
             told.push(match &self.suspend {
                 Some(Suspension { reason, until: None }) => {
-                    format!(
-                        "is suspended, so no commit is applied until spec.suspend is taken away: {reason}"
-                    )
+                    format!("is suspended, so no commit is applied until that is taken away: {reason}")
                 }
                 Some(Suspension { reason, until: Some(until) }) => {
                     format!("is suspended, so no commit is applied until {until}: {reason}")
@@ -256,6 +279,13 @@ impl Restrictions {
                 format!("has a window that cannot be read, so nothing passes: spec.windows: {error}")
             }));
         }
+        if self.sync != former.sync {
+            let said = self.sync.as_ref().map(SyncCeilings::unusual).unwrap_or_default();
+            told.push(match &said[..] {
+                [] => "says nothing of its own in spec.sync any more".into(),
+                said => format!("says how commits are applied: {}", said.join(", ")),
+            });
+        }
         told
     }
 }
@@ -267,44 +297,52 @@ pub fn definitions() -> Vec<Definition> {
     all
 }
 
-/// What an API server cannot find wrong with an Environment.
+/// A rule of `spec.sync.ignore` that selects nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EnvironmentError {
-    #[error("spec.sync.ignore[{index}]: {error}")]
-    Ignore { index: usize, error: UnselectiveRule },
-    #[error("spec.windows: {0}")]
-    Window(WindowError),
+#[error("spec.sync.ignore[{index}]: {error}")]
+pub struct IgnoreError {
+    pub index: usize,
+    pub error: UnselectiveRule,
 }
 
-impl EnvironmentSpec {
-    /// The rules for a sync, with everything that is wrong with them. A window that cannot be read closes everything.
-    pub fn policy(&self, installation: &str) -> (SyncPolicy, Vec<EnvironmentError>) {
-        let mut errors = Vec::new();
-        let mut ignore = Vec::new();
-        for (index, Ignored { kind, name, path }) in self.sync.ignore.iter().enumerate() {
-            match IgnoreRule::new(kind.as_deref(), name.as_deref(), path) {
-                Ok(rule) => ignore.push(rule),
-                Err(error) => errors.push(EnvironmentError::Ignore { index, error }),
-            }
-        }
-        let windows = Windows::new(self.windows.iter().cloned());
-        errors.extend(windows.errors().iter().cloned().map(EnvironmentError::Window));
-        let Limits { pools_max, pools_percent, nodes_percent, nodes_max, roll_nodes_max } = self.sync.limits;
-        let policy = SyncPolicy {
-            mode: self.sync.mode,
-            prune: self.sync.prune,
-            prune_ceiling: self.sync.prune_ceiling,
-            adopt: self.sync.adopt,
-            allow_empty: self.sync.allow_empty,
-            confirm_prune: self.sync.confirm_prune,
-            read_only: self.sync.read_only,
-            protected: self.sync.protected.iter().cloned().collect(),
-            ignore,
+impl SyncCeilings {
+    /// `policy`, by these rules. One that ignores everything is left out.
+    pub fn over(&self, policy: SyncPolicy) -> SyncPolicy {
+        let Limits { pools_max, pools_percent, nodes_percent, nodes_max, roll_nodes_max } = self.limits;
+        SyncPolicy {
+            mode: self.mode.unwrap_or(policy.mode),
+            prune: self.prune.unwrap_or(policy.prune),
+            prune_ceiling: self.prune_ceiling,
+            adopt: self.adopt,
+            allow_empty: self.allow_empty,
+            confirm_prune: self.confirm_prune,
+            read_only: self.read_only,
+            protected: self.protected.iter().cloned().collect(),
+            ignore: self.ignored().unwrap_or_default(),
             limits: BlastLimits { pools_max, pools_percent, nodes_percent, nodes_max, roll_nodes_max },
-            windows: vec![windows],
-            ..SyncPolicy::new(installation)
-        };
-        (policy, errors)
+            ..policy
+        }
+    }
+
+    fn ignored(&self) -> Result<Vec<IgnoreRule>, IgnoreError> {
+        let rules = self.ignore.iter().enumerate();
+        rules
+            .map(|(index, Ignored { kind, name, path })| {
+                IgnoreRule::new(kind.as_deref(), name.as_deref(), path)
+                    .map_err(|error| IgnoreError { index, error })
+            })
+            .collect()
+    }
+
+    /// What is not as it is where nothing is said: `prune: "retire"`.
+    fn unusual(&self) -> Vec<String> {
+        let [said, usual] =
+            [self, &Self::default()].map(|sync| serde_json::to_value(sync).unwrap_or_default());
+        let fields = said.as_object().into_iter().flatten();
+        fields
+            .filter(|(name, value)| usual.get(name.as_str()) != Some(value))
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect()
     }
 }
 
@@ -314,45 +352,70 @@ mod tests {
 
     use super::*;
 
-    fn spec(more: serde_json::Value) -> EnvironmentSpec {
-        let mut spec = json!({"source": {"url": "https://git.example/fleet.git", "branch": "main"}});
-        for (key, value) in more.as_object().expect("a table") {
-            spec[key] = value.clone();
-        }
-        serde_json::from_value(spec).expect("an environment")
+    fn sync(said: serde_json::Value) -> SyncCeilings {
+        serde_json::from_value(said).expect("rules")
     }
 
     #[test]
-    fn silence_means_the_usual_rules() {
-        let (policy, errors) = spec(json!({})).policy("one");
-        assert_eq!(errors, []);
-        assert_eq!(policy, SyncPolicy { windows: vec![Windows::default()], ..SyncPolicy::new("one") });
+    fn silence_means_the_rules_of_the_command_line() {
+        let policy =
+            SyncPolicy { mode: SyncMode::AutoHeal, prune: PruneMode::Retire, ..SyncPolicy::new("one") };
+        assert_eq!(sync(json!({})).over(policy.clone()), policy);
+        assert!(sync(json!({})).unusual().is_empty());
     }
 
     #[test]
     fn what_is_said_becomes_the_rule() {
-        let (policy, errors) = spec(json!({
-            "sync": {"mode": "manual", "prune": "retire", "protected": ["db-*"], "limits": {"nodesMax": 3}},
-            "windows": [{"kind": "deny", "schedule": "0 8 * * *", "duration": "1h"}],
-        }))
-        .policy("one");
-        assert_eq!(errors, []);
-        assert_eq!((policy.mode, policy.prune), (SyncMode::Manual, PruneMode::Retire));
-        assert!(policy.protected.contains("db-*"));
-        assert_eq!(policy.limits, BlastLimits { nodes_max: Some(3), ..BlastLimits::default() });
-        assert_eq!(policy.windows.len(), 1);
+        let said = sync(json!({
+            "mode": "manual", "prune": "retire", "pruneCeiling": "retire", "adopt": "match", "allowEmpty": true,
+            "confirmPrune": true, "readOnly": true, "protected": ["db-*"],
+            "ignore": [{ "kind": "NodePool", "path": "/spec/limits" }], "limits": { "nodesMax": 3 },
+        }));
+        let policy = said.over(SyncPolicy { mode: SyncMode::AutoHeal, ..SyncPolicy::new("one") });
+        let rule = IgnoreRule::new(Some("NodePool"), None, "/spec/limits").expect("a rule");
+        let wanted = SyncPolicy {
+            mode: SyncMode::Manual,
+            prune: PruneMode::Retire,
+            prune_ceiling: PruneMode::Retire,
+            adopt: AdoptMode::Match,
+            allow_empty: true,
+            confirm_prune: true,
+            read_only: true,
+            protected: ["db-*".into()].into(),
+            ignore: vec![rule],
+            limits: BlastLimits { nodes_max: Some(3), ..BlastLimits::default() },
+            ..SyncPolicy::new("one")
+        };
+        assert_eq!(policy, wanted);
+        assert_eq!(said.unusual().len(), 10, "{:?}", said.unusual());
     }
 
     #[test]
-    fn what_cannot_be_a_rule_is_named() {
-        let (_, errors) = spec(json!({
-            "sync": {"ignore": [{"kind": "NodePool", "path": "/spec/limits"}, {"path": "/spec"}]},
-            "windows": [{"kind": "deny", "schedule": "whenever", "duration": "1h"}],
-        }))
-        .policy("one");
-        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert!(texts[0].starts_with("spec.sync.ignore[1]: a rule that ignores"), "{texts:?}");
-        assert!(texts[1].starts_with("spec.windows: `whenever` is no schedule"), "{texts:?}");
+    fn what_cannot_be_a_rule_and_what_nobody_looks_at_lets_nothing_pass() {
+        let ignore = json!([{ "kind": "NodePool", "path": "/spec/limits" }, { "path": "/spec" }]);
+        for (spec, why) in [
+            (json!({ "sync": { "ignore": ignore } }), "spec.sync.ignore[1]: a rule that ignores"),
+            (
+                json!({ "sync": { "mode": "sometimes" } }),
+                "what its `spec` says of applying commits cannot be read",
+            ),
+            (
+                json!({ "verification": { "mode": "head", "secretRef": { "name": "keys" } } }),
+                "spec.verification asks",
+            ),
+        ] {
+            let changes = SyncRules::of(Some(&object(spec))).changes(
+                &SyncRules::default(),
+                &SyncPolicy::new("one"),
+                "Environment/prod",
+            );
+            let [GitEvent::Suspended { reason, until: None, .. }, ..] = &changes[..] else {
+                panic!("{changes:?}")
+            };
+            assert!(reason.starts_with(why), "{reason}");
+        }
+        let signed_or_not = object(json!({ "verification": { "mode": "none" } }));
+        assert_eq!(SyncRules::of(Some(&signed_or_not)), SyncRules::default());
     }
 
     fn object(spec: serde_json::Value) -> serde_json::Value {
@@ -362,14 +425,14 @@ mod tests {
     #[test]
     fn restrictions_are_told_once_and_taken_back() {
         let policy = SyncPolicy::new("one");
-        let none = Restrictions::of(None);
-        assert_eq!(none, Restrictions::of(Some(&object(json!({ "source": { "url": "x" } })))));
+        let none = SyncRules::of(None);
+        assert_eq!(none, SyncRules::of(Some(&object(json!({ "source": { "url": "x" } })))));
         let window = json!({ "kind": "deny", "schedule": "@daily", "duration": "1h" });
-        let said = Restrictions::of(Some(&object(json!({
+        let said = SyncRules::of(Some(&object(json!({
             "suspend": { "reason": "freeze", "until": "2026-12-27T00:00:00Z" }, "windows": [window],
         }))));
         let changes = said.changes(&none, &policy, "Environment/prod");
-        let [GitEvent::PolicyChanged(restricted), GitEvent::Suspended { reason, actor, until }] =
+        let [GitEvent::Suspended { reason, actor, until }, GitEvent::PolicyChanged(restricted)] =
             &changes[..]
         else {
             panic!("{changes:?}")
@@ -382,17 +445,29 @@ mod tests {
         assert!(matches!(&back[..], [GitEvent::PolicyChanged(_), GitEvent::Resumed]), "{back:?}");
         assert_eq!(said.told(&none).len(), 2);
         assert_eq!(none.told(&said), ["is suspended no more", "has no windows any more"]);
+
+        let ruled =
+            SyncRules::of(Some(&object(json!({ "sync": { "prune": "retire", "protected": ["db-*"] } }))));
+        let changes = ruled.changes(&none, &policy, "Environment/prod");
+        let [GitEvent::PolicyChanged(changed)] = &changes[..] else { panic!("{changes:?}") };
+        assert_eq!((changed.prune, changed.is_protected("db-one")), (PruneMode::Retire, true));
+        let told = "says how commits are applied: prune: \"retire\", protected: [\"db-*\"]";
+        assert_eq!(ruled.told(&none), [told]);
+        let back = none.changes(&ruled, &policy, "Environment/prod");
+        let [GitEvent::PolicyChanged(changed)] = &back[..] else { panic!("{back:?}") };
+        assert_eq!((changed.prune, changed.is_protected("db-one")), (PruneMode::Off, false));
+        assert_eq!(none.told(&ruled), ["says nothing of its own in spec.sync any more"]);
     }
 
     #[test]
     fn what_cannot_be_read_lets_nothing_pass() {
         let policy = SyncPolicy::new("one");
-        let odd = Restrictions::of(Some(&object(json!({ "suspend": "yes" }))));
-        let changes = odd.changes(&Restrictions::default(), &policy, "Environment/prod");
+        let odd = SyncRules::of(Some(&object(json!({ "suspend": "yes" }))));
+        let changes = odd.changes(&SyncRules::default(), &policy, "Environment/prod");
         assert!(matches!(&changes[..], [GitEvent::Suspended { until: None, .. }]), "{changes:?}");
         let window = json!({ "kind": "allow", "schedule": "whenever", "duration": "1h" });
-        let odd = Restrictions::of(Some(&object(json!({ "windows": [window] }))));
-        let told = odd.told(&Restrictions::default());
+        let odd = SyncRules::of(Some(&object(json!({ "windows": [window] }))));
+        let told = odd.told(&SyncRules::default());
         assert!(told.iter().any(|said| said.contains("so nothing passes")), "{told:?}");
     }
 }

@@ -474,7 +474,8 @@ impl Drafting<'_> {
         change.reasons.push("in the cluster under a wanted name, and tracked by nobody".into());
         let differences = change.fields.iter().filter(|field| !is_mark(&field.path)).count();
         let help = format!(
-            "set the adoption mode to `take`, or annotate the object with {ANNOTATION_ADOPT}: {}",
+            "with `spec.sync.adopt: match` of the Environment it is taken over if nothing differs, with `take` once you say \
+             yes, or annotate it with {ANNOTATION_ADOPT}: {}",
             self.owner.environment
         );
         let is_released = live.annotation(ANNOTATION_ADOPT) == Some(&*self.owner.environment);

@@ -594,6 +594,9 @@ impl Sync {
         if plan.is_noop() {
             return self.settle(&plan, decision);
         }
+        if self.policy.mode == SyncMode::Manual {
+            decision.awaits = Some(plan.hash.clone());
+        }
         let (drifted, fresh): (Vec<&PlannedChange>, Vec<&PlannedChange>) =
             plan.proceeding().partition(|change| self.is_drift(change));
         if !fresh.is_empty() {
@@ -645,8 +648,13 @@ impl Sync {
             let why = format!("the same plan was carried out and did not last; again at {again}");
             return Some(reason("Repeating", why));
         }
-        (self.policy.mode == SyncMode::Manual)
-            .then(|| reason("ManualSync", format!("{}; a person starts each sync", plan.summary())))
+        (self.policy.mode == SyncMode::Manual).then(|| {
+            let digits = plan.hash.short();
+            reason(
+                "ManualSync",
+                format!("{}; a person starts each sync: this is plan {digits}", plan.summary()),
+            )
+        })
     }
 
     /// When a plan that was carried out before may be tried again: something undoes it, so ever more slowly.

@@ -61,7 +61,7 @@ fn spec() -> Schema {
         ("windows", windows()),
         ("suspend", suspension.required(&["reason"])),
     ];
-    Schema::object("What is followed, and under which rules. `provisor run` goes by `suspend` and `windows`; of all else it is told by its command line, and does not read it here.", fields).required(&["source"])
+    Schema::object("What is followed, and under which rules. `provisor run` goes by `sync`, `windows` and `suspend`, and applies nothing where `verification` asks for signatures; which repository and what of it its command line says: that is not read here.", fields).required(&["source"])
 }
 
 fn source() -> Schema {
@@ -91,7 +91,7 @@ fn verification() -> Schema {
     let mode = Schema::text("What must be signed by a trusted key.").one_of(&VERIFICATION).default("none");
     let fields = [("mode", mode), ("secretRef", secret("The trusted keys."))];
     Schema::object(
-        "Whose signature a commit needs before it is looked at. `provisor run` does not read it here.",
+        "Whose signature a commit needs before it is looked at. No signature is looked at yet: `provisor run` applies nothing where `mode` is not `none`.",
         fields,
     )
     .rule("trusted keys are needed: set secretRef", "self.mode == 'none' || has(self.secretRef)")
@@ -111,10 +111,12 @@ fn sync() -> Schema {
     let ignored = Schema::object("A field that somebody else may keep.", ignored)
         .required(&["path"])
         .rule("select objects by kind, name or both", "has(self.kind) || has(self.name)");
+    let mode = "Who starts a sync: a person, each commit, or each commit and each drift. Unset: autoHeal.";
+    let prune = "What happens to objects that left Git. Unset: as `--prune` of `provisor run` says.";
     let protected = "Pools that stay whatever Git says; `*` and `?` stand for letters.";
     let fields = [
-        ("mode", word("mode", "Who starts a sync.", &MODES)),
-        ("prune", word("prune", "What happens to objects that left Git.", &PRUNES)),
+        ("mode", Schema::text(mode).one_of(&MODES)),
+        ("prune", Schema::text(prune).one_of(&PRUNES)),
         ("pruneCeiling", word("pruneCeiling", "The most that a person may ask for.", &PRUNES)),
         ("adopt", word("adopt", "What happens to objects that nobody tracks yet.", &ADOPTS)),
         ("allowEmpty", switch("allowEmpty", "Whether a commit that wants nothing may remove all.")),
@@ -124,10 +126,7 @@ fn sync() -> Schema {
         ("ignore", Schema::list("Fields that somebody else may keep.", ignored).items_max(100).atomic()),
         ("limits", limits()),
     ];
-    Schema::object(
-        "The most that a sync may do; the repository may only be stricter. `provisor run` does not read it here.",
-        fields,
-    )
+    Schema::object("How commits are applied; a repository has no say in it.", fields)
 }
 
 fn limits() -> Schema {

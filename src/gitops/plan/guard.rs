@@ -90,7 +90,7 @@ pub(super) fn settle(input: &PlanInput<'_>, is_confirmed: bool, changes: &mut [P
             continue;
         }
         if input.policy.read_only {
-            let help = "run without --read-only to apply it";
+            let help = "take `spec.sync.readOnly` off the Environment to apply it";
             change.verdict = Verdict::refused(VerdictCode::ReadOnly, "this installation only reads", help);
             continue;
         }

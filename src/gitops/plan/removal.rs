@@ -158,7 +158,7 @@ impl Drafting<'_> {
         }
         // What a person once agreed to empty is finished even where pruning is off.
         if policy.prune == PruneMode::Off && !is_retiring(live, entry) {
-            let help = "sync with --prune; `provisor run` removes what left Git with `--prune retire`";
+            let help = "run with `--prune retire`, or set `spec.sync.prune` of the Environment";
             return Some(Verdict::refused(VerdictCode::PruneDisabled, "requires prune", help));
         }
         let is_marked =
@@ -166,13 +166,13 @@ impl Drafting<'_> {
                 || live.annotation(ANNOTATION_PROTECT) == Some("true");
         if is_pool && fleet.controller_pools.contains(&object.name) && !is_overridden {
             let message = "hosts the controller";
-            let help =
-                "move the controller first; an administrator may pass --override-protection with a reason";
+            let help = "move the controller first";
             return Some(Verdict::refused(VerdictCode::HostsController, message, help));
         }
         if (is_marked || (is_pool && policy.is_protected(&object.name))) && !is_overridden {
-            let message = if is_marked { "is annotated as protected" } else { "is protected by the cluster" };
-            let help = "take the protection off first; an administrator may pass --override-protection with a reason";
+            let message =
+                if is_marked { "is annotated as protected" } else { "is protected by `spec.sync.protected`" };
+            let help = "take the protection off first";
             return Some(Verdict::refused(VerdictCode::Protected, message, help));
         }
         let busy = fleet.nodes_of(&object.name).iter().filter(|node| node.do_not_disrupt).count();
