@@ -203,7 +203,10 @@ fn launch(context: &Context, launches: &mut Launches, claim: &NodeClaim, steps: 
     }
     let deadline = begun(claim, ConditionType::Launched, now) + context.patience.launch;
     if now >= deadline {
-        let message = format!("not launched within {}", in_words(context.patience.launch));
+        let mut message = format!("not launched within {}", in_words(context.patience.launch));
+        if let Some(failures) = launches.failures.get(&claim.name) {
+            message.push_str(&format!("; the last answer: {}", shortened(&failures.message)));
+        }
         steps.push(Action::DeleteClaim { claim: claim.name }, "LaunchTimeout", message);
         return;
     }
@@ -285,19 +288,30 @@ pub(crate) fn give_up(claim: &NodeClaim, why: &GiveUp, steps: &mut Steps) {
     }
 }
 
-/// `Launched` stays Unknown and says why the last attempt failed.
-fn note_failure(claim: &NodeClaim, failures: &Failures, now: Timestamp, steps: &mut Steps) {
-    let message = &failures.message;
-    let shown: String = if message.chars().count() >= MESSAGE_MAX {
+/// At most so much of what the cloud answers.
+fn shortened(message: &str) -> String {
+    if message.chars().count() >= MESSAGE_MAX {
         message.chars().take(MESSAGE_MAX).chain("...".chars()).collect()
     } else {
-        message.clone()
-    };
+        message.to_owned()
+    }
+}
+
+/// `Launched` stays Unknown and says why the last attempt failed; so does an event, which outlives the claim.
+fn note_failure(claim: &NodeClaim, failures: &Failures, now: Timestamp, steps: &mut Steps) {
+    let shown = shortened(&failures.message);
     let reason = failures.reason.as_ref().map_or("LaunchFailed", |reason| reason.as_str());
     let known = claim.conditions.get(ConditionType::Launched);
     if known.is_some_and(|condition| *condition.message == *shown && *condition.reason == *reason) {
         return;
     }
+    let notice = Notice {
+        subject: Subject::Claim(claim.name),
+        is_warning: true,
+        reason: reason.into(),
+        message: shown.as_str().into(),
+    };
+    steps.push(Action::Publish(notice), "LaunchFailed", &shown);
     let mut conditions = claim.conditions.clone();
     let since = Some(begun(claim, ConditionType::Launched, now));
     let (status, reason, message) = (ConditionStatus::Unknown, reason.into(), shown.as_str().into());

@@ -152,7 +152,8 @@ pub(crate) fn finalize_claim(
             return steps;
         }
     }
-    steps.push(Action::FinalizeClaim { claim: claim.name }, "Terminated", "its machine is gone");
+    let message = if claim.provider_id.is_some() { "its machine is gone" } else { "it never had a machine" };
+    steps.push(Action::FinalizeClaim { claim: claim.name }, "Terminated", message);
     steps
 }
 

@@ -249,7 +249,7 @@ pub struct Counts {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodesReview {
-    /// Running when the change arrives, and once it has been carried out.
+    /// Of all the cluster, somebody else's included: once the base has come to rest, and once the change was carried out.
     pub before: usize,
     pub after: usize,
     pub created: usize,

@@ -311,12 +311,27 @@ fn lif_008_a_failed_launch_is_told_at_the_claim_and_tried_again() {
         let town = wanted();
         let mut engine = town.engine();
         engine.decide(town.now);
-        engine.observe(town.now, Observation::LaunchFailed { claim: name(), failure });
+        engine.observe(town.now, Observation::LaunchFailed { claim: name(), failure: failure.clone() });
         let decision = engine.decide(town.now);
         assert_eq!(says(&engine, ConditionType::Launched), format!("Unknown {word}"));
         assert_eq!(message(&engine, ConditionType::Launched), text);
         assert_eq!((launches(&decision), deletes(&decision)), (0, None));
+        let told = notices(&decision, word);
+        assert_eq!(told.len(), 1, "what the claim says goes with it");
+        assert_eq!(
+            (told[0].subject, told[0].is_warning, &*told[0].message),
+            (Subject::Claim(name()), true, &*text)
+        );
         assert_eq!(launches(&engine.decide(town.now + seconds(1))), 1, "a second later");
+        // Refused as long as it is waited for, and no longer.
+        let later = town.now + seconds(2);
+        engine.observe(later, Observation::LaunchFailed { claim: name(), failure: failure.clone() });
+        assert!(notices(&engine.decide(later), word).is_empty(), "it says nothing new");
+        let given_up = engine.decide(town.now + seconds(300));
+        assert_eq!(deletes(&given_up), Some("LaunchTimeout"));
+        let why = given_up.actions.iter().find(|one| matches!(one.action, Action::DeleteClaim { .. }));
+        let why = why.map(|one| one.reason.message.to_string());
+        assert_eq!(why, Some(format!("not launched within 5 minutes; the last answer: {text}")));
     }
 }
 
