@@ -306,7 +306,7 @@ pub struct IgnoreError {
 }
 
 impl SyncCeilings {
-    /// `policy`, by these rules. One that ignores everything is left out.
+    /// `policy`, by these rules. Where one of `ignore` cannot be a rule there is none.
     pub fn over(&self, policy: SyncPolicy) -> SyncPolicy {
         let Limits { pools_max, pools_percent, nodes_percent, nodes_max, roll_nodes_max } = self.limits;
         SyncPolicy {
