@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use crate::gitops::confirmation::{Confirmations, Heard};
@@ -16,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(2);
 /// Listens for a person's word.
 pub(super) struct Listener {
     is_awaited: watch::Sender<bool>,
-    words: mpsc::UnboundedReceiver<GitEvent>,
+    words: mpsc::UnboundedReceiver<(Value, GitEvent)>,
 }
 
 impl Listener {
@@ -32,8 +33,8 @@ impl Listener {
         self.is_awaited.send_if_modified(|known| std::mem::replace(known, is_awaited) != is_awaited);
     }
 
-    /// The next word.
-    pub async fn next(&mut self) -> Option<GitEvent> {
+    /// The next word, and the object that it was written on.
+    pub async fn next(&mut self) -> Option<(Value, GitEvent)> {
         self.words.recv().await
     }
 }
@@ -41,7 +42,7 @@ impl Listener {
 async fn listen(
     name: String,
     mut awaited: watch::Receiver<bool>,
-    words: mpsc::UnboundedSender<GitEvent>,
+    words: mpsc::UnboundedSender<(Value, GitEvent)>,
     kube: Kube,
     permit: Permit,
 ) {
@@ -56,18 +57,19 @@ async fn listen(
         }
         if permit.is_valid() {
             let look = kube.get(Resource::ENVIRONMENT, None, &name).await;
-            let complaint = match look.map(|object| confirmations.look(object.as_ref())) {
-                Ok(Heard::Nothing) => None,
-                Ok(Heard::TooOld { digits }) => {
+            let look = look.map(|object| (confirmations.look(object.as_ref()), object.unwrap_or_default()));
+            let complaint = match look {
+                Ok((Heard::Nothing, _)) => None,
+                Ok((Heard::TooOld { digits }, _)) => {
                     tracing::warn!(
                         "{ANNOTATION_CONFIRM}={digits} was on Environment/{name} before the question: to answer with the \
                          same, take it off and write it again"
                     );
                     None
                 }
-                Ok(Heard::Yes { digits }) => {
+                Ok((Heard::Yes { digits }, object)) => {
                     let actor = format!("{ANNOTATION_CONFIRM} of Environment/{name}").into();
-                    drop(words.send(GitEvent::Confirmed { named: digits.into(), actor }));
+                    drop(words.send((object, GitEvent::Confirmed { named: digits.into(), actor })));
                     None
                 }
                 Err(error) => Some(format!("whether a person says yes is not known: {error}")),

@@ -168,6 +168,13 @@ impl<P: CloudProvider> Live<P> {
         })
     }
 
+    fn be_ruled(&mut self, rules: Vec<GitEvent>) {
+        if !rules.is_empty() {
+            rules.into_iter().for_each(|rule| self.git.observe(clock::now(), rule));
+            self.teller.touch(clock::now());
+        }
+    }
+
     /// Lives until the permit is lost or the source of commits is gone. `newest` is what the source said so far.
     pub async fn run(
         mut self,
@@ -209,11 +216,13 @@ impl<P: CloudProvider> Live<P> {
                     News::Seen(seen) => self.see(seen),
                     News::Told(told) => self.be_told(told),
                 },
-                Some(rule) = self.rules.next() => {
-                    self.git.observe(clock::now(), rule);
-                    self.teller.touch(clock::now());
+                Some(rules) = self.rules.next() => self.be_ruled(rules),
+                Some((object, word)) = self.listener.next() => {
+                    // What the object says besides holds for what is said yes to.
+                    let rules = self.rules.hear(Some(&object));
+                    self.be_ruled(rules);
+                    self.git.observe(clock::now(), word);
                 }
-                Some(word) = self.listener.next() => self.git.observe(clock::now(), word),
                 commit = commits.recv() => match commit {
                     Some(GitEvent::Rendered { desired, .. }) if desired.provisioner != provisioner => {
                         return Ended::ProvisionerChanged;

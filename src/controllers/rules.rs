@@ -19,8 +19,14 @@ const LOOK_FOR_ONE: Duration = Duration::from_secs(30);
 
 /// What is said of one environment.
 pub(super) struct Rules {
+    actor: String,
+    /// What holds where nothing is said.
+    policy: SyncPolicy,
+    known: SyncRules,
+    /// The identity and the generation of the object that was heard last.
+    of: Option<(String, i64)>,
     first: Vec<GitEvent>,
-    news: mpsc::UnboundedReceiver<GitEvent>,
+    objects: mpsc::UnboundedReceiver<Option<Value>>,
 }
 
 impl Rules {
@@ -32,13 +38,14 @@ impl Rules {
         permit: Permit,
     ) -> Result<Self, KubeError> {
         let object = kube.get(Resource::ENVIRONMENT, None, environment).await?;
-        let known = SyncRules::of(object.as_ref());
         let actor = format!("Environment/{environment}");
-        let first = known.changes(&SyncRules::default(), &policy, &actor);
-        tell(&known, &SyncRules::default(), &actor);
-        let (sender, news) = mpsc::unbounded_channel();
-        tokio::spawn(look_again(Look { actor, policy, kube, permit, known, object }, sender));
-        Ok(Self { first, news })
+        let (sender, objects) = mpsc::unbounded_channel();
+        let known = SyncRules::default();
+        let mut rules = Self { actor, policy, known, of: None, first: Vec::new(), objects };
+        rules.first = rules.hear(object.as_ref());
+        let look = Look { name: environment.to_owned(), kube, permit, is_there: object.is_some() };
+        tokio::spawn(look_again(look, sender));
+        Ok(rules)
     }
 
     /// What was said when they were read.
@@ -46,47 +53,63 @@ impl Rules {
         std::mem::take(&mut self.first)
     }
 
-    pub async fn next(&mut self) -> Option<GitEvent> {
-        self.news.recv().await
+    /// What is new, all of which is to be heard before anything is decided.
+    pub async fn next(&mut self) -> Option<Vec<GitEvent>> {
+        let object = self.objects.recv().await?;
+        Some(self.hear(object.as_ref()))
+    }
+
+    /// The same of the object as somebody else read it. What is older than what was heard says nothing.
+    pub fn hear(&mut self, object: Option<&Value>) -> Vec<GitEvent> {
+        let of = object.and_then(identity);
+        let is_older =
+            of.as_ref().zip(self.of.as_ref()).is_some_and(|(of, known)| of.0 == known.0 && of.1 < known.1);
+        if is_older {
+            return Vec::new();
+        }
+        let seen = SyncRules::of(object);
+        seen.told(&self.known).iter().for_each(|said| tracing::warn!("{} {said}", self.actor));
+        let changes = seen.changes(&self.known, &self.policy, &self.actor);
+        (self.known, self.of) = (seen, of);
+        changes
     }
 }
 
-/// Who looks, and what was seen last.
-struct Look {
-    actor: String,
-    policy: SyncPolicy,
-    kube: Kube,
-    permit: Permit,
-    known: SyncRules,
-    object: Option<Value>,
+fn identity(object: &Value) -> Option<(String, i64)> {
+    let metadata = object.get("metadata")?;
+    Some((metadata.get("uid")?.as_str()?.to_owned(), metadata.get("generation")?.as_i64()?))
 }
 
-async fn look_again(mut look: Look, news: mpsc::UnboundedSender<GitEvent>) {
+/// Who looks.
+struct Look {
+    name: String,
+    kube: Kube,
+    permit: Permit,
+    is_there: bool,
+}
+
+async fn look_again(mut look: Look, objects: mpsc::UnboundedSender<Option<Value>>) {
     let mut complained = String::new();
     loop {
-        let pause = if look.object.is_some() { LOOK_AGAIN } else { LOOK_FOR_ONE };
+        let pause = if look.is_there { LOOK_AGAIN } else { LOOK_FOR_ONE };
         tokio::select! {
-            () = news.closed() => return,
+            () = objects.closed() => return,
             () = tokio::time::sleep(pause) => {}
         }
         if !look.permit.is_valid() {
             continue;
         }
-        let name = look.actor.rsplit('/').next().unwrap_or_default();
-        match look.kube.get(Resource::ENVIRONMENT, None, name).await {
+        match look.kube.get(Resource::ENVIRONMENT, None, &look.name).await {
             Ok(object) => {
                 complained.clear();
-                let seen = SyncRules::of(object.as_ref());
-                look.object = object;
-                tell(&seen, &look.known, &look.actor);
-                for change in seen.changes(&look.known, &look.policy, &look.actor) {
-                    drop(news.send(change));
-                }
-                look.known = seen;
+                look.is_there = object.is_some();
+                drop(objects.send(object));
             }
             Err(error) => {
-                let message =
-                    format!("what {} says is not known, so what it said holds: {error}", look.actor);
+                let message = format!(
+                    "what Environment/{} says is not known, so what it said holds: {error}",
+                    look.name
+                );
                 if message != complained {
                     tracing::warn!("{message}");
                     complained = message;
@@ -96,7 +119,31 @@ async fn look_again(mut look: Look, news: mpsc::UnboundedSender<GitEvent>) {
     }
 }
 
-/// Says what is new.
-fn tell(seen: &SyncRules, known: &SyncRules, actor: &str) {
-    seen.told(known).iter().for_each(|said| tracing::warn!("{actor} {said}"));
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_was_read_earlier_and_heard_later_says_nothing() {
+        let (_, objects) = mpsc::unbounded_channel();
+        let mut rules = Rules {
+            actor: "Environment/prod".into(),
+            policy: SyncPolicy::new("one"),
+            known: SyncRules::default(),
+            of: None,
+            first: Vec::new(),
+            objects,
+        };
+        let object = |uid: &str, generation: i64, sync: Value| json!({ "metadata": { "uid": uid, "generation": generation }, "spec": { "sync": sync } });
+        let strict = object("a", 2, json!({ "readOnly": true }));
+        assert_eq!(rules.hear(Some(&strict)).len(), 1);
+        assert!(rules.hear(Some(&strict)).is_empty(), "it is known");
+        assert!(rules.hear(Some(&object("a", 1, Value::Null))).is_empty(), "it is older");
+        assert_eq!(rules.hear(Some(&object("a", 3, Value::Null))).len(), 1);
+        assert_eq!(rules.hear(Some(&strict)).len(), 0);
+        assert_eq!(rules.hear(Some(&object("b", 1, json!({ "readOnly": true })))).len(), 1, "another object");
+        assert_eq!(rules.hear(None).len(), 1, "it is gone");
+    }
 }

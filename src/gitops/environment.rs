@@ -231,8 +231,8 @@ impl SyncRules {
         Self { suspend, windows, sync }
     }
 
-    /// What a sync under `policy` has to hear where it knows of `former`, so that at no moment more may pass than under
-    /// either of them; `actor` is who says it.
+    /// What a sync under `policy` has to hear where it knows of `former`, all of it before it decides anything: between two of
+    /// them more might pass than under either. `actor` is who says it.
     pub fn changes(&self, former: &Self, policy: &SyncPolicy, actor: &str) -> Vec<GitEvent> {
         let mut changes = Vec::new();
         if let Some(Suspension { reason, until }) = &self.suspend

@@ -241,6 +241,12 @@ impl SyncPolicy {
         (policy, ignored)
     }
 
+    /// Windows are asked before each step of a sync; all else was settled when it was planned.
+    pub(crate) fn is_same_but_for_windows(&self, other: &Self) -> bool {
+        let stripped = |policy: &Self| Self { windows: Vec::new(), ..policy.clone() };
+        stripped(self) == stripped(other)
+    }
+
     /// Whether all windows let a change pass now.
     pub fn ask_windows(&self, question: &Question<'_>, now: Timestamp) -> Answer {
         let mut worst = Answer::Open;

@@ -394,6 +394,9 @@ impl Sync {
             }
             GitEvent::Resumed => self.suspension = None,
             GitEvent::PolicyChanged(policy) => {
+                if let Some(operation) = &mut self.operation {
+                    operation.be_ruled(&self.policy, &policy);
+                }
                 self.policy = policy;
                 self.chain = Chain::of(self.chain.digest.take());
             }
@@ -788,6 +791,8 @@ impl Sync {
             Some((Phase::Stopped, "the newest commit cannot be used"))
         } else if newest != Some(&operation.plan().digest) {
             Some((Phase::Superseded, "another commit is wanted by now"))
+        } else if operation.is_overruled {
+            Some((Phase::Superseded, "other rules hold by now"))
         } else {
             None
         };

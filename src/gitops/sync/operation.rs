@@ -122,6 +122,8 @@ pub(super) struct Operation {
     settled_at: Timestamp,
     ready_at: Option<Timestamp>,
     is_cancelled: bool,
+    /// The rules by which it was planned hold no more.
+    pub(super) is_overruled: bool,
     /// Why it ended before its end.
     ended_by: Option<String>,
 }
@@ -146,6 +148,7 @@ impl Operation {
             settled_at: now,
             ready_at: None,
             is_cancelled: false,
+            is_overruled: false,
             ended_by: None,
         }
     }
@@ -160,6 +163,11 @@ impl Operation {
 
     pub(super) fn started(&self) -> Timestamp {
         self.started
+    }
+
+    /// `new` rules hold from now on. Its windows it asks for itself, before each step.
+    pub(super) fn be_ruled(&mut self, old: &SyncPolicy, new: &SyncPolicy) {
+        self.is_overruled |= !new.is_same_but_for_windows(old);
     }
 
     pub(super) fn cancel(&mut self) {

@@ -173,9 +173,14 @@ fn lif_060_a_claim_takes_no_more_with_it_than_it_became() {
         town.change_node("n", |node| node.provider_id = None);
     });
     let mut engine = town.engine();
-    let done: Vec<String> =
-        (0..60).flat_map(|second| words(&engine.decide(town.now + seconds(second)))).collect();
-    assert_eq!(done, ["free n-claim"]);
+    let why_freed = |decision: &Decision| {
+        let mut all = decision.actions.iter();
+        let freed = all.find(|one| matches!(one.action, Action::FinalizeClaim { .. }));
+        freed.map(|one| one.reason.message.to_string())
+    };
+    let decisions: Vec<Decision> = (0..60).map(|second| engine.decide(town.now + seconds(second))).collect();
+    assert_eq!(decisions.iter().flat_map(words).collect::<Vec<_>>(), ["free n-claim"]);
+    assert_eq!(decisions.iter().find_map(why_freed).as_deref(), Some("it never had a machine"));
     assert!(engine.cluster().nodes[&NodeName::new("n")].deleted.is_none());
 
     // A node that never registered has no finalizer of ours: whoever watches machines takes it away.
@@ -188,7 +193,9 @@ fn lif_060_a_claim_takes_no_more_with_it_than_it_became() {
     let mut engine = town.engine();
     assert_eq!(words(&engine.decide(town.now)), ["end i-n"]);
     engine.observe(town.now, Observation::Terminated { instance: machine("n") });
-    assert_eq!(words(&engine.decide(town.now)), ["free n-claim"]);
+    let last = engine.decide(town.now);
+    assert_eq!(words(&last), ["free n-claim"]);
+    assert_eq!(why_freed(&last).as_deref(), Some("its machine is gone"));
 }
 
 /// Rows: LIF-062, TER-038

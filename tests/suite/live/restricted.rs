@@ -137,6 +137,19 @@ fn commits_are_applied_as_the_environment_says() {
     assert_eq!(general(), "one");
     patch(json!({ "spec": { "verification": null } }));
     bench.wait("applied", || general() == "two");
+
+    // The end of a suspension and a word against writing, in one: nothing passes between them.
+    patch(json!({ "spec": { "suspend": { "reason": "the migration" } } }));
+    bench.wait("told", || running.log().contains("the migration"));
+    commit(&theirs_too.replace("one", "three"));
+    std::thread::sleep(WELL_AFTER);
+    let over = json!({ "reason": "it is over", "until": "2020-01-01T00:00:00Z" });
+    patch(json!({ "spec": { "suspend": over, "sync": { "readOnly": true } } }));
+    bench.wait("told", || running.log().contains("it is over"));
+    std::thread::sleep(WELL_AFTER);
+    assert_eq!(general(), "two");
+    say(Value::Null);
+    bench.wait("applied", || general() == "three");
     let log = running.log();
     assert!(!log.to_lowercase().contains("forbidden"), "it lacks a right: {log}");
 }

@@ -3,6 +3,7 @@
 use provisor::gitops::plan::Consent;
 use provisor::gitops::policy::{SyncMode, SyncPolicy};
 use provisor::gitops::sync::{GitEvent, Health, Outcome, Phase, Rollout, SyncAction, SyncRequest, SyncState};
+use provisor::gitops::window::Windows;
 use serde_json::json;
 
 use super::bench::*;
@@ -312,6 +313,27 @@ fn syn_056_a_budget_of_zero_stalls_the_rollout() {
     bench.run_for(60);
     let rollout = bench.sync.status(bench.now).rollout;
     assert_eq!(rollout.to_string(), "Stalled (the budget of web lets no drifted node go)");
+}
+
+#[test]
+fn what_was_planned_by_rules_that_hold_no_more_is_not_finished() {
+    let mut bench = Bench::new(policy());
+    bench.push(&commit(1, [pool("a"), pool("b"), pool("c")]));
+    bench.look();
+    assert_eq!(bench.decide().actions.len(), 1);
+    // Windows are asked before each step, so others are no reason to begin anew.
+    let windows = policy().with_windows(Windows::default());
+    bench.sync.observe(bench.now, GitEvent::PolicyChanged(windows));
+    assert_eq!(bench.decide().actions.len(), 1);
+    assert!(bench.sync.history().is_empty());
+    bench.sync.observe(bench.now, GitEvent::PolicyChanged(SyncPolicy { read_only: true, ..policy() }));
+    bench.run_for(60);
+    let written = bench.writes().len();
+    assert!((1..=2).contains(&written), "{written}: no more than was under way");
+    assert_eq!(bench.sync.history()[0].phase, Phase::Superseded);
+    bench.sync.observe(bench.now, GitEvent::PolicyChanged(policy()));
+    bench.run_for(60);
+    assert_eq!(written + bench.writes().len(), 3);
 }
 
 #[test]
