@@ -83,7 +83,8 @@ pub struct LiveArgs {
     /// How long a simulated machine takes to join
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     simulated_boot: String,
-    /// Of a hundred offerings asked for, so many have no capacity in the simulated cloud
+    /// Of a hundred times, so often each of the three offerings that an order asks for first has no capacity for three
+    /// minutes in the simulated cloud
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     simulated_shortage: u32,
     /// Make only the Node objects of simulated machines: something else plays their kubelets
