@@ -70,6 +70,7 @@ fn what_happened_while_nobody_listened_is_found_out() {
     let before = lists();
     running.freeze();
     bench.plane.kill(Server::Api);
+    bench.plane.forget_history();
     bench.plane.revive(Server::Api);
     bench.scale("web", 0);
     // Their kubelets are frozen, too: nobody else lets the pods go.
