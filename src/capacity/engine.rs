@@ -612,6 +612,7 @@ impl Engine {
             self.look_again(names);
         }
         self.stamp_pools(now, &mut out);
+        self.judge_pools(now, &mut out);
         self.tend_buffers(now, &mut out);
         self.tell_remarks(&mut out);
         self.answer_warnings(now, &mut out);

@@ -72,15 +72,21 @@ impl Engine {
         self.take(steps, now, out);
     }
 
-    /// Writes how pools are at once, and what their nodes come to every now and then.
-    pub(super) fn report_pools(&mut self, now: Timestamp, out: &mut Steps) {
+    /// Says how pools are. What they are is what pods are planned by.
+    pub(super) fn judge_pools(&mut self, now: Timestamp, out: &mut Steps) {
         let mut steps = Steps::default();
-        let mut unreported: BTreeSet<PoolName> = BTreeSet::new();
         for name in std::mem::take(&mut self.pools_changed) {
             let Some(pool) = self.cluster.pools.get(&name).filter(|pool| is_ours(pool)) else { continue };
             pool_status::report_conditions(&self.cluster, pool, &mut self.registrations, now, &mut steps);
-            unreported.insert(name);
+            self.uncounted.insert(name);
         }
+        self.take(steps, now, out);
+    }
+
+    /// Writes how pools are at once, and what their nodes come to every now and then.
+    pub(super) fn report_pools(&mut self, now: Timestamp, out: &mut Steps) {
+        self.judge_pools(now, out);
+        let mut steps = Steps::default();
         for name in self.tries.take_unwritten() {
             let failures = self.cluster.pools.get(&name).and_then(|pool| pool.roll_failures);
             if let Some(failures) = failures {
@@ -92,8 +98,8 @@ impl Engine {
             }
         }
         self.take(steps, now, out);
+        let mut unreported = std::mem::take(&mut self.uncounted);
         unreported.extend(self.tally.catch_up(&self.cluster));
-        unreported.extend(std::mem::take(&mut self.uncounted));
         unreported.retain(|name| {
             self.cluster
                 .pools

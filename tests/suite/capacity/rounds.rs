@@ -46,6 +46,26 @@ fn sch_005_without_a_pod_that_waits_no_round_begins() {
     assert_eq!(engine.plan().provisioning.existing.len(), 1, "and with one it does");
 }
 
+/// Whoever pushes a first commit to a cluster where pods wait already.
+#[test]
+fn a_pool_that_becomes_ready_in_the_moment_of_a_round_is_bought_from_in_that_round() {
+    let mut town = Town::with(|_| ());
+    let class = town.cluster.classes.remove(&"default".into()).expect("there is one");
+    town.cluster.put_pod(Arc::new(pod("first", None, shape("web", "1"))));
+    let mut engine = town.engine();
+    let refused = (0..3).find(|second| {
+        let decision = engine.decide(town.now + seconds(*second));
+        assert_eq!(created(&decision), 0);
+        !engine.plan().provisioning.unschedulable.is_empty()
+    });
+    assert!(refused.is_some() && !engine.cluster().pools[&PoolName::new("default")].is_ready);
+
+    engine.observe(town.now + seconds(3), Observation::Pod(Arc::new(pod("second", None, shape("web", "1")))));
+    assert_eq!(created(&engine.decide(town.now + seconds(3))), 0);
+    engine.observe(town.now + seconds(4), Observation::Class(class));
+    assert_eq!(created(&engine.decide(town.now + seconds(4))), 1);
+}
+
 /// Rows: WEA-040
 #[test]
 fn wea_040_a_batch_of_pods_is_one_round_however_often_it_is_looked_for() {
@@ -208,7 +228,8 @@ fn sch_487_a_static_pool_never_makes_more_than_its_limit_allows() {
 #[test]
 fn lif_084_a_plan_launches_for_a_static_pool_what_the_engine_launches() {
     let ready: fn(&mut NodePool) = |_| ();
-    let unready: fn(&mut NodePool) = |pool| pool.is_ready = false;
+    let unready: fn(&mut NodePool) =
+        |pool| (pool.is_ready, pool.fault) = (false, Some("its requirements contradict each other".into()));
     let going: fn(&mut NodePool) = |pool| pool.is_deleting = true;
     let nowhere: fn(&mut NodePool) = |pool| {
         let zone = Requirement::one("us-west-2z".into());

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::bench::{Bench, EVICTED_UID, PATIENCE, environment, text};
+use super::bench::{Bench, EVICTED_UID, PATIENCE, POOLS, environment, text};
 use crate::plane::Server;
 
 /// Everybody's requests are named once, at whatever stage they were recorded.
@@ -109,6 +109,10 @@ fn a_process_that_drains_and_buys_lives_through_an_outage_after_which_history_is
     bench.deploy("early", 3, "9", "1Gi");
     bench.wait("all running", || bench.all_run(3));
     bench.fleet.commit("second", &[("environments/dev.toml", &environment("two"))]);
+    // What is bought for the late ones is of the second commit, too.
+    let generation = "/spec/template/metadata/labels/generation";
+    let pool = || bench.plane.api.get(&format!("{POOLS}/general")).body;
+    bench.wait("the pool is written anew", || text(&pool(), generation) == "two");
     bench.deploy("late", 2, "9", "1Gi");
     bench.wait("a node is drained while others are bought", || {
         !bench.evictions_granted().is_empty() && bench.claims_made().len() > 3

@@ -235,7 +235,8 @@ impl Plane {
     /// Has etcd forget all that was before now, as it does by itself every few minutes. Whoever watched since earlier has to list
     /// anew, and everybody did: even who was told of the last change of all is one behind, as something else is written first.
     pub(crate) fn forget_history(&self) {
-        let now = self.ask_etcd("put", &json!({ "key": "YQ==", "value": "YQ==" }))["header"]["revision"].clone();
+        let now =
+            self.ask_etcd("put", &json!({ "key": "YQ==", "value": "YQ==" }))["header"]["revision"].clone();
         self.ask_etcd("compaction", &json!({ "revision": now, "physical": true }));
     }
 
