@@ -5,6 +5,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How much longer an unoptimised build may take.
@@ -36,7 +37,9 @@ pub fn of<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     HELD.set(0);
     PEAK.set(0);
     LARGEST.set(0);
+    let measuring = Measuring::begin();
     let result = work();
+    drop(measuring);
     let (peak, largest) = (PEAK.get(), LARGEST.get());
     let time = processor_time().saturating_sub(before);
     (result, Cost { time, peak: usize::try_from(peak).unwrap_or(0), largest })
@@ -55,6 +58,25 @@ thread_local! {
     static LARGEST: Cell<usize> = const { Cell::new(0) };
 }
 
+/// How many threads measure. Nothing is counted while none does: most tests never ask.
+static MEASURING: AtomicUsize = AtomicUsize::new(0);
+
+/// Lasts as long as something is measured, whether it ends well or not.
+struct Measuring;
+
+impl Measuring {
+    fn begin() -> Self {
+        MEASURING.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        MEASURING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// The system's allocator, which also counts for each thread.
 struct Counting;
 
@@ -62,6 +84,9 @@ struct Counting;
 static COUNTING: Counting = Counting;
 
 fn grown(bytes: isize, largest: usize) {
+    if MEASURING.load(Ordering::Relaxed) == 0 {
+        return;
+    }
     // A thread that ends may free after its counters are gone.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + bytes);

@@ -1,7 +1,5 @@
 //! What is written on pools, overlays and buffers: looked at when something about them changed, written when it differs.
 
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 
 use super::Engine;
