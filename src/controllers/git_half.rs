@@ -183,6 +183,11 @@ impl GitHalf {
         self.sync.applied()
     }
 
+    /// Who provisions, as a commit says that may be applied now.
+    pub fn provisioner(&self, now: Timestamp) -> Option<Provisioner> {
+        self.sync.provisioner(now)
+    }
+
     pub fn is_ready(&self) -> bool {
         self.first.is_none()
     }

@@ -33,6 +33,7 @@ use crate::io::kube::watch::{Event, Watches};
 use crate::io::kube::{Change, Kind, Kube, KubeError};
 use crate::model::name::{ClaimName, NodeName};
 use crate::model::observation::Observation;
+use crate::model::provisioner::Provisioner;
 use believed::Believed;
 
 pub use super::git_half::Ledger;
@@ -80,8 +81,8 @@ pub enum Ended {
     PermitLost,
     /// Nobody tells of commits any more.
     SourceGone,
-    /// A commit says that somebody else provisions from now on.
-    ProvisionerChanged,
+    /// A commit that may be applied says that somebody else provisions from now on.
+    ProvisionerChanged(Provisioner),
 }
 
 /// One environment on one cluster, in one cloud.
@@ -224,9 +225,6 @@ impl<P: CloudProvider> Live<P> {
                     self.git.observe(clock::now(), word);
                 }
                 commit = commits.recv() => match commit {
-                    Some(GitEvent::Rendered { desired, .. }) if desired.provisioner != provisioner => {
-                        return Ended::ProvisionerChanged;
-                    }
                     Some(event) => self.git.observe(clock::now(), event),
                     None => return Ended::SourceGone,
                 },
@@ -239,6 +237,9 @@ impl<P: CloudProvider> Live<P> {
                     }
                 }
                 () = timer => {}
+            }
+            if let Some(named) = self.git.provisioner(clock::now()).filter(|named| *named != provisioner) {
+                return Ended::ProvisionerChanged(named);
             }
             wake = self.decide();
             self.acknowledge();

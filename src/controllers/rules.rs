@@ -2,7 +2,7 @@
 //!
 //! It is known before anything is written. Afterwards what was said last holds while nobody answers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -11,7 +11,7 @@ use crate::gitops::environment::SyncRules;
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::sync::GitEvent;
 use crate::io::kube::lease::Permit;
-use crate::io::kube::{Kube, KubeError, Resource};
+use crate::io::kube::{Kube, KubeError, Resource, Version};
 
 /// How often the object is looked at, and how often where nobody has made one.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -23,10 +23,18 @@ pub(super) struct Rules {
     /// What holds where nothing is said.
     policy: SyncPolicy,
     known: SyncRules,
-    /// The identity and the generation of the object that was heard last.
-    of: Option<(String, i64)>,
+    /// The newest object that was heard, and whether it was heard since that there is none.
+    newest: Version,
+    is_gone: bool,
+    heard_at: Instant,
     first: Vec<GitEvent>,
-    objects: mpsc::UnboundedReceiver<Option<Value>>,
+    objects: mpsc::UnboundedReceiver<Found>,
+}
+
+/// What was found by a look that began then.
+struct Found {
+    asked: Instant,
+    object: Option<Value>,
 }
 
 impl Rules {
@@ -40,12 +48,17 @@ impl Rules {
         let object = kube.get(Resource::ENVIRONMENT, None, environment).await?;
         let actor = format!("Environment/{environment}");
         let (sender, objects) = mpsc::unbounded_channel();
-        let known = SyncRules::default();
-        let mut rules = Self { actor, policy, known, of: None, first: Vec::new(), objects };
+        let mut rules = Self::new(actor, policy, objects);
         rules.first = rules.hear(object.as_ref());
         let look = Look { name: environment.to_owned(), kube, permit, is_there: object.is_some() };
         tokio::spawn(look_again(look, sender));
         Ok(rules)
+    }
+
+    fn new(actor: String, policy: SyncPolicy, objects: mpsc::UnboundedReceiver<Found>) -> Self {
+        let (newest, is_gone) = (Version::default(), true);
+        let known = SyncRules::default();
+        Self { actor, policy, known, newest, is_gone, heard_at: Instant::now(), first: Vec::new(), objects }
     }
 
     /// What was said when they were read.
@@ -55,29 +68,29 @@ impl Rules {
 
     /// What is new, all of which is to be heard before anything is decided.
     pub async fn next(&mut self) -> Option<Vec<GitEvent>> {
-        let object = self.objects.recv().await?;
+        let Found { asked, object } = self.objects.recv().await?;
+        // One was heard of since it was asked.
+        if object.is_none() && asked < self.heard_at {
+            return Some(Vec::new());
+        }
         Some(self.hear(object.as_ref()))
     }
 
     /// The same of the object as somebody else read it. What is older than what was heard says nothing.
     pub fn hear(&mut self, object: Option<&Value>) -> Vec<GitEvent> {
-        let of = object.and_then(identity);
-        let is_older =
-            of.as_ref().zip(self.of.as_ref()).is_some_and(|(of, known)| of.0 == known.0 && of.1 < known.1);
-        if is_older {
-            return Vec::new();
+        if let Some(version) = object.map(Version::of) {
+            if version < self.newest || (self.is_gone && version == self.newest) {
+                return Vec::new();
+            }
+            (self.newest, self.heard_at) = (version, Instant::now());
         }
+        self.is_gone = object.is_none();
         let seen = SyncRules::of(object);
         seen.told(&self.known).iter().for_each(|said| tracing::warn!("{} {said}", self.actor));
         let changes = seen.changes(&self.known, &self.policy, &self.actor);
-        (self.known, self.of) = (seen, of);
+        self.known = seen;
         changes
     }
-}
-
-fn identity(object: &Value) -> Option<(String, i64)> {
-    let metadata = object.get("metadata")?;
-    Some((metadata.get("uid")?.as_str()?.to_owned(), metadata.get("generation")?.as_i64()?))
 }
 
 /// Who looks.
@@ -88,7 +101,7 @@ struct Look {
     is_there: bool,
 }
 
-async fn look_again(mut look: Look, objects: mpsc::UnboundedSender<Option<Value>>) {
+async fn look_again(mut look: Look, objects: mpsc::UnboundedSender<Found>) {
     let mut complained = String::new();
     loop {
         let pause = if look.is_there { LOOK_AGAIN } else { LOOK_FOR_ONE };
@@ -99,11 +112,18 @@ async fn look_again(mut look: Look, objects: mpsc::UnboundedSender<Option<Value>
         if !look.permit.is_valid() {
             continue;
         }
-        match look.kube.get(Resource::ENVIRONMENT, None, &look.name).await {
+        let asked = Instant::now();
+        let (kind, name) = (Resource::ENVIRONMENT, &*look.name);
+        let found = match look.is_there {
+            // That nobody serves its kind does not say that it is gone.
+            true => look.kube.get_of_kind(kind, None, name).await,
+            false => look.kube.get(kind, None, name).await,
+        };
+        match found {
             Ok(object) => {
                 complained.clear();
                 look.is_there = object.is_some();
-                drop(objects.send(object));
+                drop(objects.send(Found { asked, object }));
             }
             Err(error) => {
                 let message = format!(
@@ -125,25 +145,39 @@ mod tests {
 
     use super::*;
 
+    fn rules() -> (Rules, mpsc::UnboundedSender<Found>) {
+        let (sender, objects) = mpsc::unbounded_channel();
+        (Rules::new("Environment/prod".into(), SyncPolicy::new("one"), objects), sender)
+    }
+
+    fn object(version: u64, sync: Value) -> Value {
+        json!({ "metadata": { "resourceVersion": version.to_string() }, "spec": { "sync": sync } })
+    }
+
     #[test]
     fn what_was_read_earlier_and_heard_later_says_nothing() {
-        let (_, objects) = mpsc::unbounded_channel();
-        let mut rules = Rules {
-            actor: "Environment/prod".into(),
-            policy: SyncPolicy::new("one"),
-            known: SyncRules::default(),
-            of: None,
-            first: Vec::new(),
-            objects,
-        };
-        let object = |uid: &str, generation: i64, sync: Value| json!({ "metadata": { "uid": uid, "generation": generation }, "spec": { "sync": sync } });
-        let strict = object("a", 2, json!({ "readOnly": true }));
+        let (mut rules, _looks) = rules();
+        let strict = object(7, json!({ "readOnly": true }));
         assert_eq!(rules.hear(Some(&strict)).len(), 1);
         assert!(rules.hear(Some(&strict)).is_empty(), "it is known");
-        assert!(rules.hear(Some(&object("a", 1, Value::Null))).is_empty(), "it is older");
-        assert_eq!(rules.hear(Some(&object("a", 3, Value::Null))).len(), 1);
-        assert_eq!(rules.hear(Some(&strict)).len(), 0);
-        assert_eq!(rules.hear(Some(&object("b", 1, json!({ "readOnly": true })))).len(), 1, "another object");
+        assert!(rules.hear(Some(&object(6, Value::Null))).is_empty(), "it is older");
+        assert_eq!(rules.hear(Some(&object(9, Value::Null))).len(), 1);
+        assert_eq!(rules.hear(Some(&strict)).len(), 0, "of one that was replaced, too");
+        assert_eq!(rules.hear(Some(&object(10, json!({ "readOnly": true })))).len(), 1);
         assert_eq!(rules.hear(None).len(), 1, "it is gone");
+        assert_eq!(rules.hear(Some(&object(10, json!({ "readOnly": true })))).len(), 0, "it was before");
+        assert_eq!(rules.hear(Some(&object(12, json!({ "readOnly": true })))).len(), 1, "another one");
+    }
+
+    #[tokio::test]
+    async fn that_there_is_none_is_old_news_once_one_was_heard_of() {
+        let (mut rules, looks) = rules();
+        let asked = Instant::now();
+        assert_eq!(rules.hear(Some(&object(7, json!({ "readOnly": true })))).len(), 1);
+        let found = |asked| looks.send(Found { asked, object: None }).expect("somebody listens");
+        found(asked);
+        assert_eq!(rules.next().await.map(|said| said.len()), Some(0));
+        found(Instant::now());
+        assert_eq!(rules.next().await.map(|said| said.len()), Some(1));
     }
 }

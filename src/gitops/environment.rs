@@ -14,7 +14,7 @@ use serde_json::Value;
 pub use definition::definition;
 
 use super::policy::{AdoptMode, BlastLimits, IgnoreRule, PruneMode, SyncMode, SyncPolicy, UnselectiveRule};
-use super::sync::GitEvent;
+use super::sync::{GitEvent, may_change};
 use super::window::{WindowSpec, Windows};
 use crate::api::crd::{self, Definition};
 use crate::model::count::counted;
@@ -242,17 +242,33 @@ impl SyncRules {
             changes.push(GitEvent::Suspended { reason, actor, until: *until });
         }
         if self.windows != former.windows || self.sync != former.sync {
-            let windows = Windows::new(self.windows.iter().cloned());
-            let policy = match &self.sync {
-                Some(sync) => sync.over(policy.clone()),
-                None => policy.clone(),
-            };
-            changes.push(GitEvent::PolicyChanged(policy.with_windows(windows)));
+            changes.push(GitEvent::PolicyChanged(self.over(policy)));
         }
         if self.suspend.is_none() && former.suspend.is_some() {
             changes.push(GitEvent::Resumed);
         }
         changes
+    }
+
+    /// `policy`, by these rules.
+    fn over(&self, policy: &SyncPolicy) -> SyncPolicy {
+        let policy = match &self.sync {
+            Some(sync) => sync.over(policy.clone()),
+            None => policy.clone(),
+        };
+        policy.with_windows(Windows::new(self.windows.iter().cloned()))
+    }
+
+    /// Whether a commit may change who provisions by itself, where `policy` holds if they say nothing.
+    pub fn let_provisioner_change(
+        &self,
+        policy: &SyncPolicy,
+        environment: &str,
+        now: jiff::Timestamp,
+    ) -> bool {
+        let suspended = self.suspend.as_ref();
+        let is_suspended = suspended.is_some_and(|suspend| suspend.until.is_none_or(|until| now < until));
+        !is_suspended && may_change(&self.over(policy), environment, now)
     }
 
     /// The same for people, each to be read after the name of the object.

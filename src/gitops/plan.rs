@@ -6,7 +6,7 @@
 //!
 //! Order: writes by wave, then classes before overlays before pools, then name; after all of them removals, backwards.
 
-mod guard;
+pub(in crate::gitops) mod guard;
 mod print;
 mod removal;
 mod room;
@@ -475,7 +475,7 @@ impl Drafting<'_> {
         let differences = change.fields.iter().filter(|field| !is_mark(&field.path)).count();
         let help = format!(
             "with `spec.sync.adopt: match` of the Environment it is taken over if nothing differs, with `take` once you say \
-             yes, or annotate it with {ANNOTATION_ADOPT}: {}",
+             yes; or annotate it with {ANNOTATION_ADOPT}: {}",
             self.owner.environment
         );
         let is_released = live.annotation(ANNOTATION_ADOPT) == Some(&*self.owner.environment);

@@ -9,6 +9,8 @@
 mod chain;
 mod heal;
 mod operation;
+mod provisioner;
+mod record;
 mod status;
 mod word;
 
@@ -33,6 +35,7 @@ pub use chain::{RETRIES_MAX, RETRY_PAUSE, RETRY_PAUSE_MAX};
 use heal::Healing;
 pub use operation::{HistoryEntry, Initiator, ObjectReport, Phase};
 use operation::{Operation, Step};
+pub(super) use provisioner::may_change;
 pub use status::{Condition, Health, Rollout, SyncState, SyncStatus};
 use word::Word;
 
@@ -330,7 +333,7 @@ impl Sync {
                 self.wanted.notice = None;
                 self.wanted.render_errors.clear();
                 if self.chain.digest.as_ref() != Some(&desired.digest) {
-                    self.chain = Chain::of(Some(desired.digest.clone()));
+                    self.chain.turn_to(desired.digest.clone());
                 }
                 self.wanted.good = Some((desired, proof));
             }
@@ -394,11 +397,14 @@ impl Sync {
             }
             GitEvent::Resumed => self.suspension = None,
             GitEvent::PolicyChanged(policy) => {
-                if let Some(operation) = &mut self.operation {
-                    operation.be_ruled(&self.policy, &policy);
+                // Windows are asked before each step, and change nothing about what failed.
+                if !policy.is_same_but_for_windows(&self.policy) {
+                    if let Some(operation) = &mut self.operation {
+                        operation.is_overruled = true;
+                    }
+                    self.chain.try_again();
                 }
                 self.policy = policy;
-                self.chain = Chain::of(self.chain.digest.take());
             }
             GitEvent::Tick => {}
         }
@@ -578,9 +584,7 @@ impl Sync {
             plan = Arc::new(asked);
             self.plan = Some(plan.clone());
             if plan.is_noop() {
-                self.settle(&plan, decision);
-                self.trust_inventory();
-                return;
+                return self.settle(&plan, decision);
             }
             return self.start(
                 now,
@@ -703,54 +707,6 @@ impl Sync {
         }
     }
 
-    /// Records objects that are as the commit wants them, however they came to be so.
-    fn remember_settled(&mut self, plan: &SyncPlan) {
-        let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut()) else { return };
-        for settled in &plan.settled {
-            let entry = inventory.entries.get(&settled.object);
-            if entry.is_some_and(|entry| entry.uid == settled.uid && entry.digest == settled.digest) {
-                continue;
-            }
-            let entry = InventoryEntry {
-                uid: settled.uid.clone(),
-                digest: settled.digest.clone(),
-                wave: settled.wave,
-                revision: plan.commit.clone(),
-                retiring_since: None,
-            };
-            inventory.entries.insert(settled.object.clone(), entry);
-            self.inventory_changed = true;
-        }
-        let live = self.live.as_ref();
-        let is_there = |object: &ObjectRef| {
-            live.is_some_and(|live| live.objects.contains_key(object))
-                || self.wanted.good.as_ref().is_some_and(|(desired, _)| desired.objects.contains_key(object))
-        };
-        let gone: Vec<ObjectRef> = self
-            .inventory()
-            .into_iter()
-            .flat_map(|inventory| inventory.entries.keys())
-            .filter(|object| !is_there(object))
-            .cloned()
-            .collect();
-        if let Some(inventory) = self.live.as_mut().and_then(|live| live.inventory.as_mut())
-            && !gone.is_empty()
-        {
-            inventory.entries.retain(|object, _| !gone.contains(object));
-            self.inventory_changed = true;
-        }
-    }
-
-    /// One sync went through: what the rebuilt record says is believed from now on. Whether it was not before.
-    fn trust_inventory(&mut self) -> bool {
-        let inventory = self.live.as_mut().and_then(|live| live.inventory.as_mut());
-        let Some(inventory) = inventory.filter(|inventory| inventory.is_rebuilt) else { return false };
-        inventory.is_rebuilt = false;
-        self.inventory_changed = true;
-        self.is_plan_stale = true;
-        true
-    }
-
     fn start(
         &mut self,
         now: Timestamp,
@@ -778,7 +734,8 @@ impl Sync {
         self.operations_seen += 1;
         let why = format!("{} ({})", plan.summary(), initiator);
         decision.reasons.push(reason("Started", why));
-        self.operation = Some(Operation::new(self.operations_seen, plan, initiator, steps, now));
+        let before = self.chain.unproven.take();
+        self.operation = Some(Operation::new(self.operations_seen, plan, initiator, steps, before, now));
     }
 
     /// Takes the next step of the running operation.
@@ -886,7 +843,9 @@ impl Sync {
             Phase::Cancelled => self.chain.given_up = Some("cancelled by a person".into()),
             Phase::Superseded | Phase::Stopped => {}
         }
-        self.chain.operation_ended();
+        let is_wanted = self.chain.digest.as_ref() == Some(&plan.digest);
+        let is_proven = phase == Phase::Succeeded || !is_wanted;
+        self.chain.operation_ended(if is_proven { None } else { operation.unproven() });
         decision.reasons.push(reason(phase.as_str(), why));
         let Some((desired, _)) = &self.wanted.good else { return };
         let revision = if desired.digest == plan.digest { Some(&desired.revision) } else { None };

@@ -8,6 +8,7 @@ mod properties;
 mod removals;
 mod retiring;
 mod room;
+mod rules;
 mod selfheal;
 mod takeover;
 mod windows;

@@ -3,6 +3,7 @@
 use super::removal::removed_nodes;
 use super::{ChangeAction, PlanInput, PlannedChange, RenderProof, Verdict, VerdictCode};
 use crate::gitops::diff::NodeImpact;
+use crate::gitops::live::LiveObject;
 use crate::gitops::policy::{Blast, SyncPolicy, blast_excess};
 use crate::gitops::tracking::{ANNOTATION_RETIRE, Owner, Ownership, ownership};
 use crate::gitops::window::{Answer, Question};
@@ -94,15 +95,7 @@ pub(super) fn settle(input: &PlanInput<'_>, is_confirmed: bool, changes: &mut [P
             change.verdict = Verdict::refused(VerdictCode::ReadOnly, "this installation only reads", help);
             continue;
         }
-        // Deleting a pool that was emptied takes nothing away any more.
-        let is_leftover = change.action == ChangeAction::Delete && change.affected.is_empty();
-        if is_leftover
-            && input
-                .live
-                .objects
-                .get(&change.object)
-                .is_some_and(|live| live.annotation(ANNOTATION_RETIRE).is_some())
-        {
+        if is_leftover(change, input.live.objects.get(&change.object)) {
             continue;
         }
         let question = Question {
@@ -116,4 +109,10 @@ pub(super) fn settle(input: &PlanInput<'_>, is_confirmed: bool, changes: &mut [P
             change.verdict = Verdict::Waits { code: VerdictCode::WindowClosed, message: why, until };
         }
     }
+}
+
+/// Deleting a pool that was emptied takes nothing away any more: no window keeps it.
+pub(in crate::gitops) fn is_leftover(change: &PlannedChange, live: Option<&LiveObject>) -> bool {
+    let is_retired = live.is_some_and(|live| live.annotation(ANNOTATION_RETIRE).is_some());
+    change.action == ChangeAction::Delete && change.affected.is_empty() && is_retired
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::operation::back_off;
+use super::operation::{Unproven, back_off};
 use crate::gitops::desired::ObjectRef;
 
 /// Pause before the first retry of a failed operation; it doubles up to `RETRY_PAUSE_MAX` (as Argo CD).
@@ -38,16 +38,19 @@ pub(super) struct Chain {
     pub given_up: Option<String>,
     /// What came while an operation ran, which knows nothing of it.
     came: BTreeSet<Lack>,
+    /// What the last operation left unproven.
+    pub unproven: Option<Unproven>,
     /// The failure may pass by itself once the cluster changes.
     is_transient: bool,
 }
 
 impl Chain {
-    pub fn of(digest: Option<Arc<str>>) -> Self {
-        Self { digest, ..Self::default() }
+    /// Another state is wanted. What came is of use to that, too.
+    pub fn turn_to(&mut self, digest: Arc<str>) {
+        *self = Self { digest: Some(digest), came: std::mem::take(&mut self.came), ..Self::default() };
     }
 
-    /// A person asks: what failed before is tried again.
+    /// A person asks, or other rules hold: what failed before is tried again.
     pub fn try_again(&mut self) {
         self.begin_anew();
         self.refused.clear();
@@ -92,8 +95,9 @@ impl Chain {
         }
     }
 
-    /// The operation is over, and what came meanwhile counts.
-    pub fn operation_ended(&mut self) {
+    /// The operation is over, and what came meanwhile counts. What it wrote and did not prove is left to the next.
+    pub fn operation_ended(&mut self, unproven: Option<Unproven>) {
+        self.unproven = unproven;
         for lack in std::mem::take(&mut self.came) {
             self.no_longer_lacks(lack, false);
         }

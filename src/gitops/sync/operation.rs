@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::{HEARTBEAT, HISTORY_MAX, ObjectResult, Outcome, SyncAction, SyncReason};
 use crate::gitops::desired::ObjectRef;
 use crate::gitops::live::{LiveState, Readiness};
-use crate::gitops::plan::{ChangeAction, PlanHash, PlannedChange, SyncPlan};
+use crate::gitops::plan::{ChangeAction, PlanHash, PlannedChange, SyncPlan, guard};
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::window::{Answer, Question};
 use crate::model::repository::Revision;
@@ -107,6 +107,16 @@ pub(super) enum Step {
     Finished(Phase),
 }
 
+/// Whether it removes, and the wave: writes come first, by wave; removals are stages of their own.
+type Stage = (bool, i32);
+
+/// What an operation wrote in its last stage and did not see ready before it ended.
+#[derive(Clone, Debug)]
+pub(super) struct Unproven {
+    stage: Stage,
+    objects: Vec<ObjectRef>,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     id: u64,
@@ -116,6 +126,7 @@ pub(super) struct Operation {
     /// Positions in the plan's changes.
     steps: Vec<usize>,
     next: usize,
+    before: Option<Unproven>,
     in_flight: Option<(ObjectRef, Timestamp)>,
     results: BTreeMap<ObjectRef, Outcome>,
     /// When the last result came, and when all that it belongs to was ready.
@@ -134,6 +145,7 @@ impl Operation {
         plan: Arc<SyncPlan>,
         initiator: Initiator,
         steps: Vec<usize>,
+        before: Option<Unproven>,
         now: Timestamp,
     ) -> Self {
         Self {
@@ -143,6 +155,7 @@ impl Operation {
             started: now,
             steps,
             next: 0,
+            before,
             in_flight: None,
             results: BTreeMap::new(),
             settled_at: now,
@@ -165,11 +178,6 @@ impl Operation {
         self.started
     }
 
-    /// `new` rules hold from now on. Its windows it asks for itself, before each step.
-    pub(super) fn be_ruled(&mut self, old: &SyncPolicy, new: &SyncPolicy) {
-        self.is_overruled |= !new.is_same_but_for_windows(old);
-    }
-
     pub(super) fn cancel(&mut self) {
         self.is_cancelled = true;
     }
@@ -188,8 +196,7 @@ impl Operation {
         self.steps.get(step).and_then(|index| self.plan.changes.get(*index))
     }
 
-    /// Writes come first, by wave; removals are stages of their own.
-    fn stage(&self, step: usize) -> Option<(bool, i32)> {
+    fn stage(&self, step: usize) -> Option<Stage> {
         self.change(step).map(|change| (change.action.is_removal(), change.wave))
     }
 
@@ -218,10 +225,12 @@ impl Operation {
             self.ended_by = Some(why.into());
             return Step::Finished(phase);
         }
-        if self.next > 0
-            && self.stage(self.next) != self.stage(self.next - 1)
-            && let Some(step) = self.barrier(now, policy, live)
-        {
+        let is_stage_over = match self.next.checked_sub(1) {
+            Some(last) => self.stage(self.next) != self.stage(last),
+            // What a former operation left unproven holds up later stages, and nothing that may mend it.
+            None => self.before.as_ref().is_some_and(|before| self.stage(0) > Some(before.stage)),
+        };
+        if is_stage_over && let Some(step) = self.barrier(now, policy, live) {
             return step;
         }
         let Some(change) = self.change(self.next) else { return Step::Finished(self.outcome()) };
@@ -232,7 +241,10 @@ impl Operation {
             is_manual: matches!(self.initiator, Initiator::Person { .. }),
             started: Some(self.started),
         };
-        if let Answer::Closed { why, .. } = policy.ask_windows(&question, now) {
+        let found = live.and_then(|live| live.objects.get(&change.object));
+        if !guard::is_leftover(change, found)
+            && let Answer::Closed { why, .. } = policy.ask_windows(&question, now)
+        {
             self.ended_by = Some(why);
             return Step::Finished(Phase::Stopped);
         }
@@ -276,19 +288,33 @@ impl Operation {
 
     /// The first object of the stage just done that is not ready yet, in words.
     fn not_ready(&self, live: Option<&LiveState>) -> Option<String> {
-        let stage = self.stage(self.next.checked_sub(1)?);
-        (0..self.next).filter(|step| self.stage(*step) == stage).find_map(|step| {
-            let change = self.change(step)?;
-            if change.action.is_removal() {
-                return None;
-            }
-            let found = live.and_then(|live| live.objects.get(&change.object));
+        self.last_written().into_iter().find_map(|object| {
+            let found = live.and_then(|live| live.objects.get(object));
             match found.map(|found| found.readiness()) {
                 Some(Readiness::Ready) => None,
-                Some(Readiness::NotReady(why)) => Some(format!("{} is not ready ({why})", change.object)),
-                Some(Readiness::Unobserved) | None => Some(format!("{} is not ready yet", change.object)),
+                Some(Readiness::NotReady(why)) => Some(format!("{object} is not ready ({why})")),
+                Some(Readiness::Unobserved) | None => Some(format!("{object} is not ready yet")),
             }
         })
+    }
+
+    /// What was written in the stage of the last step, or before the first.
+    fn last_written(&self) -> Vec<&ObjectRef> {
+        let Some(last) = self.next.checked_sub(1) else {
+            return self.before.iter().flat_map(|before| &before.objects).collect();
+        };
+        let done = (0..self.next).filter(|step| self.stage(*step) == self.stage(last));
+        let done = done.filter_map(|step| self.change(step)).filter(|change| !change.action.is_removal());
+        done.map(|change| &change.object).collect()
+    }
+
+    /// What the next operation towards the same state has to wait for before a later stage.
+    pub(super) fn unproven(&self) -> Option<Unproven> {
+        let Some(last) = self.next.checked_sub(1) else { return self.before.clone() };
+        let is_written = |object: &&ObjectRef| self.results.get(object).is_none_or(is_done);
+        let objects = self.last_written().into_iter().filter(is_written).cloned().collect();
+        let stage = self.stage(last)?;
+        self.ready_at.is_none().then_some(Unproven { stage, objects })
     }
 
     fn outcome(&self) -> Phase {

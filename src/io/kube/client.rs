@@ -63,6 +63,11 @@ impl KubeError {
         }
     }
 
+    /// Nothing is served at the path of the kind: nobody knows whether there is such an object.
+    pub fn is_of_no_kind(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, message, .. } if message == UNKNOWN_KIND)
+    }
+
     /// There is no such object, or no such kind.
     pub fn is_missing(&self) -> bool {
         self.code() == 404
@@ -240,10 +245,23 @@ impl Kube {
         namespace: Option<&str>,
         name: &str,
     ) -> Result<Option<Value>, KubeError> {
+        match self.get_of_kind(resource, namespace, name).await {
+            Err(error) if error.is_of_no_kind() => Ok(None),
+            found => found,
+        }
+    }
+
+    /// The same where the kind was served before: that it is not is an error.
+    pub async fn get_of_kind(
+        &self,
+        resource: Resource,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Result<Option<Value>, KubeError> {
         let request = Request::new(resource.path(namespace)).get(name, &GetParams::default());
         match self.ask(|| format!("reading {} {name}", resource.kind), request).await {
             Ok(found) => Ok(Some(found)),
-            Err(error) if error.is_missing() => Ok(None),
+            Err(error) if error.is_missing() && !error.is_of_no_kind() => Ok(None),
             Err(error) => Err(error),
         }
     }

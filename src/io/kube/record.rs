@@ -14,7 +14,8 @@ use crate::model::observation::Observation;
 pub struct Version(pub u64);
 
 impl Version {
-    pub(super) fn of(object: &Value) -> Self {
+    /// That of an object as the API server tells of it.
+    pub fn of(object: &Value) -> Self {
         let text = object.pointer("/metadata/resourceVersion").and_then(Value::as_str);
         Self(text.and_then(|text| text.parse().ok()).unwrap_or_default())
     }

@@ -4,6 +4,7 @@ mod commits;
 mod ec2;
 mod live;
 mod memory;
+mod provisioner;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -165,3 +165,56 @@ fn karpenter_provisions_where_the_environment_says_so_and_nobody_acts_beside_it(
     }
     assert_eq!(running.stop(), 130, "asked to end, it ends");
 }
+
+/// One pool on machines of ours, for whoever provisions.
+fn of_one_pool(engine: &str) -> String {
+    let cloud = if engine == "karpenter" { "" } else { "cloud = \"simulated\"\n" };
+    format!(
+        "engine = \"{engine}\"\n{cloud}region = \"us-east-1\"\n\
+         [pools.general]\nstrategy = \"on-demand\"\ninstance-cpu-max = 16\n"
+    )
+}
+
+/// A commit decides about every machine when it names another engine: that too waits until commits are applied.
+#[test]
+fn who_provisions_stays_while_the_environment_is_suspended() {
+    let bench = Bench::of(&of_one_pool("karpenter"));
+    let path = bench.plant_environment();
+    let suspend = |said: Value| {
+        let spec = json!({ "spec": { "suspend": said } });
+        bench.plane.api.patch(&path, &spec).expect("the object takes it");
+    };
+    let commit = |engine: &str| {
+        bench.fleet.commit(engine, &[("environments/dev.toml", &of_one_pool(engine))]);
+    };
+    let start = || bench.run_as(0, &["--simulated-boot", "0s"], &[]);
+    let running = start();
+    bench.wait("applied", || is_there(&bench, "general"));
+    bench.deploy("first", 1, "900m", "1Gi");
+
+    suspend(json!({ "reason": "the migration" }));
+    bench.wait("told", || running.log().contains("Environment/dev is suspended"));
+    commit("provisor");
+    expect_no_claim(&bench, &running);
+    assert_eq!(running.stop(), 130);
+    let running = start();
+    bench.wait("told", || {
+        running.log().contains("which Environment/dev lets nobody apply now: it stays karpenter")
+    });
+    expect_no_claim(&bench, &running);
+    suspend(Value::Null);
+    bench.wait("bought", || bench.all_run(1));
+
+    suspend(json!({ "reason": "another migration" }));
+    bench.wait("told", || running.log().contains("another migration"));
+    let begun = || running.log().matches("somebody else provisions from now on").count();
+    let before = begun();
+    commit("karpenter");
+    std::thread::sleep(Duration::from_secs(8));
+    bench.deploy("second", 1, "9", "1Gi");
+    bench.wait("bought all the same", || bench.all_run(2));
+    assert_eq!(begun(), before, "{}", running.log());
+    suspend(Value::Null);
+    bench.wait("left to Karpenter", || begun() > before);
+    assert_eq!(running.stop(), 130);
+}

@@ -11,14 +11,14 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::commits::{Commits, Following};
+use super::commits::Commits;
 use super::ec2::Ec2Args;
+use super::provisioner::{in_force, may_change, policy, recorded};
 use super::{Args, Said, deadline, listen, not_understood, typed};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::upkeep::Upkeep;
 use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
 use crate::controllers::recorder::{Recorder, RecordingSettings};
-use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::gitops::text_form::is_name;
 use crate::io::clock;
 use crate::io::cloud::aws::Account;
@@ -66,16 +66,16 @@ pub struct LiveArgs {
     pub cloud: Option<CloudKind>,
     /// Where the lease and the record of what was applied are kept; by default the kubeconfig's namespace, or the pod's
     #[arg(long, value_name = "NAME", value_parser = plain_name)]
-    namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     /// Tells this installation from others that share a cluster's objects
     #[arg(long, value_name = "NAME", default_value = "provisor", value_parser = plain_name)]
-    installation: String,
+    pub(super) installation: String,
     /// Act without a lease: only where no second replica can be
     #[arg(long)]
     no_lease: bool,
     /// Requests to the API server a second, at most
     #[arg(long, value_name = "N", default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    kube_qps: u32,
+    pub(super) kube_qps: u32,
     #[command(flatten)]
     endpoints: EndpointArgs,
     #[command(flatten)]
@@ -133,7 +133,7 @@ impl LiveArgs {
         Some(Failure::usage(format!("{flag} is for a real cluster, and none is named")).help(help))
     }
 
-    fn address(&self) -> Address {
+    pub(super) fn address(&self) -> Address {
         Address { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() }
     }
 
@@ -239,14 +239,14 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     let mut session = Session { args, behavior, console, lines: typed(), served: None };
     let outcome = runtime.block_on(async {
         // Once it ran, what it begins anew with does not end it.
-        let (mut has_run, mut complaint) = (false, String::new());
+        let (mut has_run, mut complaint, mut agreed) = (false, String::new(), None);
         loop {
-            let begun = async { live(&mut session, Commits::open(args).await?).await };
+            let begun = async { live(&mut session, Commits::open(args).await?, agreed).await };
             match begun.await {
                 Ok(Kept::Until(exit)) => return Ok(exit),
-                Ok(Kept::ByOthers) => {
+                Ok(Kept::ByOthers(named)) => {
                     console.notice("somebody else provisions from now on: beginning anew");
-                    (has_run, complaint) = (true, String::new());
+                    (has_run, complaint, agreed) = (true, String::new(), Some(named));
                 }
                 Err(failure) if has_run => {
                     if complaint != failure.message {
@@ -271,21 +271,30 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
 /// Until when an environment was kept.
 enum Kept {
     Until(Exit),
-    /// A commit names another provisioner.
-    ByOthers,
+    /// A commit that may be applied names this provisioner.
+    ByOthers(Provisioner),
 }
 
-async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, Failure> {
+/// `agreed` is who provisions from now on, as was found while the process ran.
+async fn live(
+    session: &mut Session<'_>,
+    mut commits: Commits,
+    agreed: Option<Provisioner>,
+) -> Result<Kept, Failure> {
     let (args, console) = (session.args, session.console);
     let provisioner = match commits.provisioner() {
-        Some(provisioner) => provisioner,
+        Some(named) if agreed == Some(named) => named,
+        Some(named) => in_force(args, console, &commits, named).await?,
         None => recorded(args, &commits).await.inspect_err(|_| {
             if let Some(trouble) = commits.trouble() {
                 console.complain(&trouble);
             }
         })?,
     };
-    let duty = match Duty::of(args.live.cloud, commits.environment(), (provisioner, commits.cloud())) {
+    // Who sells is a matter of whoever provisions, which a Karpenter goes on doing as long as the commit may not change it.
+    let is_held = commits.provisioner().is_some_and(|named| named != provisioner);
+    let cloud = commits.cloud().filter(|_| !is_held || provisioner == Provisioner::Provisor);
+    let duty = match Duty::of(args.live.cloud, commits.environment(), (provisioner, cloud)) {
         Ok(duty) => duty,
         // Who sells may not be known because the commit cannot be read: then that is what is wrong.
         Err(failure) if commits.provisioner().is_none() => return Err(commits.trouble().unwrap_or(failure)),
@@ -305,15 +314,6 @@ async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, F
         Duty::Provision(CloudKind::Simulated) => on_simulated(session, commits).await,
         Duty::Provision(CloudKind::Aws) => on_ec2(session, commits).await,
     }
-}
-
-/// Who provisioned when a commit was applied last, for those who have none that can be used.
-async fn recorded(args: &Args, commits: &Commits) -> Result<Provisioner, Failure> {
-    let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
-    let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
-    let owner = Owner::new(&args.live.installation, commits.environment());
-    let ledger = Ledger::of(&owner, &namespace, Provisioner::default());
-    Ok(ledger.provisioner(&kube).await?.unwrap_or_default())
 }
 
 /// Whoever calls for simulated machines pays for none: an installed Karpenter would buy some for what is applied.
@@ -473,11 +473,7 @@ async fn keep<P: CloudProvider>(
             format!("no commit can be used yet; the cluster stays as the last good one left it{also}");
         console.complain(&trouble);
     }
-    let policy = SyncPolicy {
-        mode: SyncMode::AutoHeal,
-        prune: args.prune.into(),
-        ..SyncPolicy::new(&args.live.installation)
-    };
+    let policy = policy(args);
     let recording = args.recording.place()?;
     let lease = LeaseSettings::of(&owner, &namespace, &holder());
     let (reports, mut told) = mpsc::unbounded_channel();
@@ -521,7 +517,6 @@ async fn keep<P: CloudProvider>(
     };
     let provisioner = engine.provisioner;
     let provisions = provisioner == Provisioner::Provisor;
-    let is_others = |commits: &Following| commits.provisioner().is_some_and(|named| named != provisioner);
     let mut others = Others {
         karpenters: Lookout::for_karpenter(),
         twins: (!args.live.no_lease).then(|| Lookout::for_twins(&lease)),
@@ -547,11 +542,13 @@ async fn keep<P: CloudProvider>(
                 }
             };
             let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
-            if is_others(&commits) {
+            if let Some(named) = commits.provisioner().filter(|named| *named != provisioner)
+                && may_change(&kube, &environment, &policy).await?
+            {
                 if let Some(held) = held {
                     held.give_back().await;
                 }
-                return Ok(Kept::ByOthers);
+                return Ok(Kept::ByOthers(named));
             }
             let acts = others.look_first(&kube).await;
             if let Ok(found) = &acts {
@@ -629,10 +626,6 @@ async fn keep<P: CloudProvider>(
                 }
             };
             let newest = commits.newest();
-            // It may have come while the cluster was read.
-            if is_others(&commits) {
-                continue;
-            }
             let ended = tokio::select! {
                 ended = live.run(newest, commits.events()) => Some(ended),
                 () = others.hold_up(&kube, provisions) => None,
@@ -650,11 +643,11 @@ async fn keep<P: CloudProvider>(
                     console.notice("the lease is lost; nothing is done until it is back");
                 }
                 Some(Ended::SourceGone) => return Ok::<Kept, Failure>(Kept::Until(Exit::Outside)),
-                Some(Ended::ProvisionerChanged) => {
+                Some(Ended::ProvisionerChanged(named)) => {
                     if let Some(held) = held {
                         held.give_back().await;
                     }
-                    return Ok(Kept::ByOthers);
+                    return Ok(Kept::ByOthers(named));
                 }
             }
         }
