@@ -2,10 +2,11 @@
 //!
 //! It is known before anything is written. Afterwards what was said last holds while nobody answers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::gitops::environment::SyncRules;
 use crate::gitops::policy::SyncPolicy;

@@ -191,7 +191,7 @@ fn who_holds_the_lease_and_is_told_nothing_gives_it_back_and_tries_again() {
     let output = super::run(run.fleet.path(), &line);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("listing nodepools") && said.contains("trying again"), "{said}");
+    assert!(said.contains("the cluster is not known yet") && said.contains("trying again"), "{said}");
     assert!(said.contains("nothing was known of the cluster 127.0.0.1 when"), "{said}");
     std::fs::remove_file(&kubeconfig).expect("it is there");
 }

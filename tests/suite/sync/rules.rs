@@ -16,7 +16,7 @@ fn pruning() -> SyncPolicy {
 
 /// The same for what is done in these tests, and not the same rules.
 fn otherwise(policy: SyncPolicy) -> SyncPolicy {
-    SyncPolicy { limits: BlastLimits { pools_max: 40, ..policy.limits.clone() }, ..policy }
+    SyncPolicy { limits: BlastLimits { pools_max: 40, ..policy.limits }, ..policy }
 }
 
 fn windows(written: Value) -> Windows {

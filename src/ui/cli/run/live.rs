@@ -227,6 +227,8 @@ struct Session<'a> {
     lines: mpsc::Receiver<String>,
     /// What is measured, and where it is served: from when it began until it ends.
     served: Option<(Metrics, JoinSet<()>)>,
+    /// Who provisions from now on, as was found while it ran.
+    agreed: Option<Provisioner>,
 }
 
 pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
@@ -236,17 +238,18 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
-    let mut session = Session { args, behavior, console, lines: typed(), served: None };
+    let mut session = Session { args, behavior, console, lines: typed(), served: None, agreed: None };
     let outcome = runtime.block_on(async {
         // Once it ran, what it begins anew with does not end it.
-        let (mut has_run, mut complaint, mut agreed) = (false, String::new(), None);
+        let (mut has_run, mut complaint) = (false, String::new());
         loop {
-            let begun = async { live(&mut session, Commits::open(args).await?, agreed).await };
+            let begun = async { live(&mut session, Commits::open(args).await?).await };
             match begun.await {
                 Ok(Kept::Until(exit)) => return Ok(exit),
                 Ok(Kept::ByOthers(named)) => {
                     console.notice("somebody else provisions from now on: beginning anew");
-                    (has_run, complaint, agreed) = (true, String::new(), Some(named));
+                    session.agreed = Some(named);
+                    (has_run, complaint) = (true, String::new());
                 }
                 Err(failure) if has_run => {
                     if complaint != failure.message {
@@ -275,16 +278,10 @@ enum Kept {
     ByOthers(Provisioner),
 }
 
-/// `agreed` is who provisions from now on, as was found while the process ran.
-async fn live(
-    session: &mut Session<'_>,
-    mut commits: Commits,
-    agreed: Option<Provisioner>,
-) -> Result<Kept, Failure> {
+async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, Failure> {
     let (args, console) = (session.args, session.console);
-    let provisioner = match commits.provisioner() {
-        Some(named) if agreed == Some(named) => named,
-        Some(named) => in_force(args, console, &commits, named).await?,
+    let provisioner = match session.agreed.or(commits.provisioner()) {
+        Some(provisioner) => provisioner,
         None => recorded(args, &commits).await.inspect_err(|_| {
             if let Some(trouble) = commits.trouble() {
                 console.complain(&trouble);
@@ -453,7 +450,7 @@ async fn keep<P: CloudProvider>(
     (duty, engine): (Duty, EngineSettings),
     make: impl Fn() -> (Arc<P>, Listener),
 ) -> Result<Kept, Failure> {
-    let Session { args, lines, served, .. } = session;
+    let Session { args, lines, served, agreed, .. } = session;
     let (args, console) = (*args, &console);
     let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
     let environment = commits.environment().to_owned();
@@ -543,7 +540,7 @@ async fn keep<P: CloudProvider>(
             };
             let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
             if let Some(named) = commits.provisioner().filter(|named| *named != provisioner)
-                && may_change(&kube, &environment, &policy).await?
+                && matches!(may_change(&kube, &environment, &policy).await, Ok(true))
             {
                 if let Some(held) = held {
                     held.give_back().await;
@@ -602,7 +599,18 @@ async fn keep<P: CloudProvider>(
                 ledger: Ledger::of(&owner, &namespace, provisioner),
                 recorder: recording.and_then(|settings| start_recorder(settings, &metrics)),
             };
-            let live = match acts {
+            let named = commits.provisioner().filter(|_| agreed.is_none());
+            let in_force = async {
+                acts?;
+                in_force(&kube, console, &settings, named).await
+            };
+            let live = match in_force.await {
+                Ok(former) if former.is_some_and(|former| former != provisioner) => {
+                    if let Some(held) = held {
+                        held.give_back().await;
+                    }
+                    return Ok(Kept::ByOthers(former.unwrap_or_default()));
+                }
                 Ok(_) => {
                     Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await
                 }

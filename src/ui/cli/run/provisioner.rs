@@ -2,7 +2,7 @@
 
 use super::Args;
 use super::commits::Commits;
-use crate::controllers::live::Ledger;
+use crate::controllers::live::{Ledger, LiveSettings};
 use crate::gitops::environment::SyncRules;
 use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::io::clock;
@@ -24,29 +24,29 @@ pub(super) fn policy(args: &Args) -> SyncPolicy {
 /// Who provisioned when a commit was applied last, for those who have none that can be used.
 pub(super) async fn recorded(args: &Args, commits: &Commits) -> Result<Provisioner, Failure> {
     let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
-    Ok(kept(&kube, args, commits).await?.unwrap_or_default())
+    let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
+    let owner = Owner::new(&args.live.installation, commits.environment());
+    let ledger = Ledger::of(&owner, &namespace, Provisioner::default());
+    Ok(ledger.provisioner(&kube).await?.unwrap_or_default())
 }
 
-/// Who provisions where the commit has `named` somebody: it is carried out as other changes are, when it may be.
+/// Who goes on provisioning although a commit has `named` somebody else, because that may not be applied now.
 pub(super) async fn in_force(
-    args: &Args,
+    kube: &Kube,
     console: &Console,
-    commits: &Commits,
-    named: Provisioner,
-) -> Result<Provisioner, Failure> {
-    let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
-    let environment = commits.environment();
-    match kept(&kube, args, commits).await? {
-        Some(former) if former != named && !may_change(&kube, environment, &policy(args)).await? => {
-            console.notice(&format!(
-                "the commit has `engine = \"{}\"`, which Environment/{environment} lets nobody apply now: it stays {}",
-                named.as_str(),
-                former.as_str(),
-            ));
-            Ok(former)
-        }
-        _ => Ok(named),
+    LiveSettings { environment, policy, ledger, .. }: &LiveSettings,
+    named: Option<Provisioner>,
+) -> Result<Option<Provisioner>, KubeError> {
+    let (Some(named), Some(former)) = (named, ledger.provisioner(kube).await?) else { return Ok(None) };
+    if former == named || may_change(kube, environment, policy).await? {
+        return Ok(None);
     }
+    console.notice(&format!(
+        "the commit has `engine = \"{}\"`, which Environment/{environment} lets nobody apply now: it stays {}",
+        named.as_str(),
+        former.as_str(),
+    ));
+    Ok(Some(former))
 }
 
 /// Whether the Environment lets a commit change who provisions now.
@@ -57,10 +57,4 @@ pub(super) async fn may_change(
 ) -> Result<bool, KubeError> {
     let object = kube.get(Resource::ENVIRONMENT, None, environment).await?;
     Ok(SyncRules::of(object.as_ref()).let_provisioner_change(policy, environment, clock::now()))
-}
-
-async fn kept(kube: &Kube, args: &Args, commits: &Commits) -> Result<Option<Provisioner>, KubeError> {
-    let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
-    let owner = Owner::new(&args.live.installation, commits.environment());
-    Ledger::of(&owner, &namespace, Provisioner::default()).provisioner(kube).await
 }
