@@ -216,5 +216,6 @@ fn who_provisions_stays_while_the_environment_is_suspended() {
     assert_eq!(begun(), before, "{}", running.log());
     suspend(Value::Null);
     bench.wait("left to Karpenter", || begun() > before);
+    bench.wait("begun anew", || running.log().matches("no Karpenter holds its lease here").count() == 2);
     assert_eq!(running.stop(), 130);
 }
