@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::emulator::REGION;
 use super::userdata::{self, Told};
-use crate::bench::text;
+use crate::bench::{has_ended, text};
 use crate::plane::{Answer, Api};
 
 const TURN: Duration = Duration::from_millis(200);
@@ -195,9 +195,11 @@ impl Floor {
             if !self.nodes.values().any(|running| running.node == node) {
                 continue;
             }
-            if !pod["metadata"]["deletionTimestamp"].is_null() {
+            if has_ended(&pod) {
                 self.remove(&pod);
-            } else if text(&pod, "/status/phase") == "Pending" {
+            } else if pod["metadata"]["deletionTimestamp"].is_null()
+                && text(&pod, "/status/phase") == "Pending"
+            {
                 let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"]
                     .map(|kind| json!({ "type": kind, "status": "True" }));
                 let status = json!({ "status": { "phase": "Running", "conditions": conditions } });

@@ -25,6 +25,9 @@ pub const CLASSES: &str = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses";
 pub const POOLS: &str = "/apis/karpenter.sh/v1/nodepools";
 pub const CLAIMS: &str = "/apis/karpenter.sh/v1/nodeclaims";
 
+/// A pod with this label does not hear that it shall end: its containers are killed when their time is over.
+pub const DEAF: &str = "deaf";
+
 /// The namespace in which the lease and the record are kept.
 const HOME: &str = "provisor";
 
@@ -386,27 +389,36 @@ impl Bench {
         self.deploy_on(name, replicas, cpu, memory, json!({}));
     }
 
-    /// The same, of pods that take so many seconds to end.
+    /// The same, of deaf pods that take so many seconds to end, where their kubelets are ours.
     pub fn deploy_lingering(&self, name: &str, replicas: u32, cpu: &str, memory: &str, seconds: u32) {
-        self.deploy_with(name, replicas, (cpu, memory), json!({ "terminationGracePeriodSeconds": seconds }));
+        let pod = json!({ "terminationGracePeriodSeconds": seconds });
+        self.deploy_with(name, replicas, (cpu, memory), json!({ DEAF: "yes" }), pod);
     }
 
     /// The same, of pods that only go to nodes with these labels.
     pub fn deploy_on(&self, name: &str, replicas: u32, cpu: &str, memory: &str, selector: Value) {
         let more = json!({ "terminationGracePeriodSeconds": 1, "nodeSelector": selector });
-        self.deploy_with(name, replicas, (cpu, memory), more);
+        self.deploy_with(name, replicas, (cpu, memory), json!({}), more);
     }
 
-    fn deploy_with(&self, name: &str, replicas: u32, (cpu, memory): (&str, &str), mut pod: Value) {
+    fn deploy_with(
+        &self,
+        name: &str,
+        replicas: u32,
+        (cpu, memory): (&str, &str),
+        mut labels: Value,
+        mut pod: Value,
+    ) {
         pod["containers"] = json!([{
             "name": "main", "image": "pause",
             "resources": { "requests": { "cpu": cpu, "memory": memory } },
         }]);
-        let labels = json!({ "app": name });
+        let selector = json!({ "matchLabels": { "app": name } });
+        labels["app"] = json!(name);
         let deployment = json!({
             "apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": { "name": name, "namespace": self.namespace },
-            "spec": { "replicas": replicas, "selector": { "matchLabels": labels }, "template": {
+            "spec": { "replicas": replicas, "selector": selector, "template": {
                 "metadata": { "labels": labels }, "spec": pod,
             } },
         });
@@ -743,6 +755,13 @@ pub fn planned(log: &str) -> BTreeMap<String, Vec<String>> {
 
 pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Whether a kubelet lets the pod go: it was told to end, and did.
+pub fn has_ended(pod: &Value) -> bool {
+    let ends: Option<Timestamp> = text(pod, "/metadata/deletionTimestamp").parse().ok();
+    let is_deaf = !text(pod, &format!("/metadata/labels/{DEAF}")).is_empty();
+    ends.is_some_and(|ends| !is_deaf || ends <= Timestamp::now())
 }
 
 /// Whether a condition of the object is true.

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::bench::{Bench, environment, is_true, text};
+use super::kubelets::{Kubelets, LEFT_TO_US};
 use super::moments::{Killer, LINGER, Stage};
 use super::story::Story;
 
@@ -22,7 +23,9 @@ fn twenty_processes_that_are_killed_at_work_come_to_the_same_end() {
     let strangers = bench.plant_strangers();
     let none = || Vec::new();
     let mut killer = Killer::new(&bench, 20_261_121, &none);
-    let start = |more: &[&str]| bench.start_as(0, BOOT, more);
+    // Pods take their time to leave, whoever plays the machines of EC2.
+    let _kubelets = Kubelets::start(&bench);
+    let start = |more: &[&str]| bench.start_as(0, BOOT, &[&[LEFT_TO_US], more].concat());
 
     // Each gets new pods: one that needs a machine of its own, and some that fit beside it.
     let stages = [Some(Stage::Booting), None, None, Some(Stage::Booting), None, None, None, None];

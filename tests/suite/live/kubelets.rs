@@ -9,15 +9,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::bench::{Bench, text};
+use super::bench::{Bench, has_ended, text};
 use crate::plane::Api;
 
 /// With this nobody else plays them.
 pub const LEFT_TO_US: &str = "--no-simulated-kubelets";
 /// A node with this label never becomes ready.
 pub const BROKEN: &str = "broken";
-/// A pod with this label does not hear that it shall end: its containers are killed when their time is over.
-pub const DEAF: &str = "deaf";
 
 const TURN: Duration = Duration::from_millis(200);
 const RENEWAL: Duration = Duration::from_secs(10);
@@ -98,21 +96,15 @@ fn tend_pods(api: &Api) {
         }
         let (namespace, name) = (text(&pod, "/metadata/namespace"), text(&pod, "/metadata/name"));
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
-        let ends: Option<Timestamp> = text(&pod, "/metadata/deletionTimestamp").parse().ok();
-        let is_deaf = !text(&pod, &format!("/metadata/labels/{DEAF}")).is_empty();
-        match ends {
-            Some(ends) if !is_deaf || ends <= Timestamp::now() => {
-                api.delete(&format!("{path}?gracePeriodSeconds=0"));
-            }
-            None if text(&pod, "/status/phase") == "Pending" => {
-                let now = now();
-                let kinds = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
-                let conditions =
-                    kinds.map(|kind| json!({ "type": kind, "status": "True", "lastTransitionTime": now }));
-                let status = json!({ "phase": "Running", "startTime": now, "conditions": conditions });
-                api.patch(&format!("{path}/status"), &json!({ "status": status }));
-            }
-            _ => {}
+        if has_ended(&pod) {
+            api.delete(&format!("{path}?gracePeriodSeconds=0"));
+        } else if pod["metadata"]["deletionTimestamp"].is_null() && text(&pod, "/status/phase") == "Pending" {
+            let now = now();
+            let kinds = ["PodScheduled", "Initialized", "ContainersReady", "Ready"];
+            let conditions =
+                kinds.map(|kind| json!({ "type": kind, "status": "True", "lastTransitionTime": now }));
+            let status = json!({ "phase": "Running", "startTime": now, "conditions": conditions });
+            api.patch(&format!("{path}/status"), &json!({ "status": status }));
         }
     }
 }

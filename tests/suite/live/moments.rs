@@ -14,7 +14,7 @@ use super::bench::{Bench, Running, is_true, text};
 /// How long a process may take to begin: another's lease may have to run out before, or a notice be told again.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// So many seconds pods take to end whose leaving is to be met: it is looked for in three lists that a busy machine takes seconds for.
+/// So many seconds deaf pods take to end whose leaving is to be met: it is looked for in three lists that a busy machine takes seconds for.
 pub const LINGER: u32 = 4;
 
 /// What is under way in a cluster.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, CLAIMS, environment, text};
+use super::bench::{Bench, CLAIMS, DEAF, environment, text};
 use super::chronicle::{Chronicle, Moment, Story};
-use super::kubelets::{DEAF, Kubelets, LEFT_TO_US};
+use super::kubelets::{Kubelets, LEFT_TO_US};
 use crate::plane::collection_of;
 
 const TIME: SignedDuration = SignedDuration::from_secs(30);
