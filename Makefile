@@ -5,9 +5,6 @@ CARGO ?= cargo
 AWS := --locked --features aws --target-dir target/aws --config 'build.build-dir="{workspace-root}/target"'
 # Many tests wait for other processes most of the time: two more at once than there are processors.
 export RUST_TEST_THREADS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
-# Tests that never wait, and are run beside those of EC2, which do.
-PATIENT := capacity:: scheduling::
-BUT_PATIENT := $(addprefix --skip=,$(PATIENT))
 
 .PHONY: help demo test check accept bench aws tools fuzz
 
@@ -22,17 +19,7 @@ tools: ## build what only tests run, once: a Kubernetes control plane, helm, kub
 	@for tool in actionlint helm kubeconform karpenter; do tests/go-tool $$tool >/dev/null || exit 1; done
 
 test: tools ## run all tests; those of EC2 build its SDK (minutes, once) and an emulator (tests/emulator)
-	@# The SDK is built while the others run, where they leave the processors idle; what goes wrong with it is told when its turn comes.
-	@# Two builds wait for one another, so that of the others, which is needed first, has ten seconds to begin before it.
-	@{ sleep 10; exec nice -n 10 $(CARGO) test $(AWS) --lib --test ec2 --no-run; } >/dev/null 2>&1 & sdk=$$!; \
-	trap 'kill $$sdk 2>/dev/null' EXIT; \
-	echo "$(CARGO) test --locked -- $(BUT_PATIENT)" && $(CARGO) test --locked -- $(BUT_PATIENT) && { wait $$sdk; true; }
-	$(CARGO) test $(AWS) --lib io::cloud::aws
-	@# The tests of EC2 mostly wait. What was skipped only wants a processor, and gets what they leave.
-	@log=$$(mktemp); nice -n 19 $(CARGO) test --locked -- $(PATIENT) >$$log 2>&1 & patient=$$!; \
-	trap 'kill $$patient 2>/dev/null; rm -f $$log' EXIT; \
-	result=0; echo "$(CARGO) test $(AWS) --test ec2"; $(CARGO) test $(AWS) --test ec2 || result=$$?; \
-	echo "$(CARGO) test --locked -- $(PATIENT)"; wait $$patient || result=$$?; cat $$log; exit $$result
+	@CARGO="$(CARGO)" tests/all $(AWS)
 
 check: ## what must hold before a commit: format, lints, all tests
 	$(CARGO) fmt --check

@@ -522,6 +522,20 @@ fn expect_silence(complaints: impl IntoIterator<Item = String>) {
 
 // ------------------------------------------------------------------------------------------------ the rules, checked
 
+/// Cargo finds tests by where they are, `make test` by their names.
+#[test]
+fn make_test_runs_every_test_there_is() {
+    let script = fs::read_to_string(root().join("tests/all")).expect("`make test` is a script");
+    let named: BTreeSet<&str> =
+        script.split("--test ").skip(1).filter_map(|rest| rest.split([' ', ')', '\n']).next()).collect();
+    let of_path =
+        |path: &String| path.strip_suffix("/main.rs").or_else(|| path.strip_suffix(".rs")).map(str::to_owned);
+    let are_one_level_deep = |name: &String| !name.contains('/');
+    let found: BTreeSet<String> =
+        sources("tests").keys().filter_map(of_path).filter(are_one_level_deep).collect();
+    assert_eq!(found.iter().map(String::as_str).collect::<BTreeSet<_>>(), named);
+}
+
 #[test]
 fn a_decision_that_uses_the_outside_world_is_reported() {
     assert_eq!(

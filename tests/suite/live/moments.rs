@@ -80,7 +80,7 @@ impl<'b> Killer<'b> {
             }
             let logs = || format!("{seen:?} after {deeds} deeds\n{}", self.bench.logs());
             assert!(start.elapsed() < PATIENCE, "kill {}: not {stage:?}, {}", self.struck.len() + 1, logs());
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(30));
         };
         if stage.is_none() {
             std::thread::sleep(Duration::from_millis(self.draw(300)));
