@@ -32,6 +32,22 @@ impl LiveState {
         Self { objects, fleet, inventory: None }
     }
 
+    pub(crate) fn prove_all(&mut self) -> bool {
+        let entries = self.inventory.iter().flat_map(|inventory| &inventory.entries);
+        let unproven = entries.filter(|(_, entry)| entry.is_unproven).map(|(object, _)| object.clone());
+        let unproven: Vec<ObjectRef> = unproven.collect();
+        unproven.iter().filter(|object| self.prove(object)).count() > 0
+    }
+
+    /// What is seen ready is proven, as long as it is what was written. Whether it was not before.
+    pub(crate) fn prove(&mut self, object: &ObjectRef) -> bool {
+        let entry = self.inventory.as_mut().and_then(|inventory| inventory.entries.get_mut(object));
+        let Some(entry) = entry.filter(|entry| entry.is_unproven) else { return false };
+        let found = self.objects.get(object).filter(|found| found.uid == entry.uid);
+        entry.is_unproven = found.is_none_or(|found| found.readiness() != Readiness::Ready);
+        !entry.is_unproven
+    }
+
     /// An object without finalizers is gone when its deletion is accepted; the others say so themselves later.
     pub(crate) fn deletion_was_accepted(&mut self, object: &ObjectRef, at: Timestamp) {
         let Some(live) = self.objects.get_mut(object) else { return };
@@ -101,6 +117,11 @@ impl LiveObject {
         entries.into_iter().flatten().filter_map(|entry| entry.get("manager")?.as_str()).collect()
     }
 
+    /// How often what is wanted of it changed; 0 where nobody counts.
+    pub fn generation(&self) -> i64 {
+        self.manifest.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or(0)
+    }
+
     /// Whether the object's own controller has seen its current generation and found it good.
     pub fn readiness(&self) -> Readiness {
         // Nobody judges these, or not by this condition: nothing waits for them.
@@ -108,7 +129,6 @@ impl LiveObject {
         if matches!(kind, Some("PodTemplate" | "CapacityBuffer")) {
             return Readiness::Ready;
         }
-        let generation = self.manifest.pointer("/metadata/generation").and_then(Value::as_i64);
         let conditions = self.manifest.pointer("/status/conditions").and_then(Value::as_array);
         let ready = conditions
             .into_iter()
@@ -116,9 +136,7 @@ impl LiveObject {
             .find(|condition| condition.get("type").and_then(Value::as_str) == Some("Ready"));
         let Some(ready) = ready else { return Readiness::Unobserved };
         let observed = ready.get("observedGeneration").and_then(Value::as_i64);
-        if let (Some(generation), Some(observed)) = (generation, observed)
-            && observed < generation
-        {
+        if observed.is_some_and(|observed| observed < self.generation()) {
             return Readiness::Unobserved;
         }
         match ready.get("status").and_then(Value::as_str) {
@@ -262,10 +280,20 @@ pub struct InventoryEntry {
     pub revision: Arc<str>,
     /// Since when the pool is being emptied, if it is.
     pub retiring_since: Option<Timestamp>,
+    /// Nobody has seen it ready since it was written: what comes in later waves, and what is removed, waits for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unproven: bool,
 }
 
 impl InventoryEntry {
     fn new(uid: &str, wave: i32) -> Self {
-        Self { uid: uid.into(), digest: "".into(), wave, revision: "".into(), retiring_since: None }
+        Self {
+            uid: uid.into(),
+            digest: "".into(),
+            wave,
+            revision: "".into(),
+            retiring_since: None,
+            is_unproven: false,
+        }
     }
 }

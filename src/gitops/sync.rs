@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::desired::{DesiredState, ObjectRef};
-use super::live::{Fleet, Inventory, InventoryEntry, LiveObject, LiveState};
+use super::live::{Fleet, Inventory, InventoryEntry, LiveObject, LiveState, Readiness};
 use super::plan::{
     ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, plan_sync,
 };
@@ -363,7 +363,13 @@ impl Sync {
                 self.chain.cluster_moved(spec(before) != spec(live.as_ref()));
                 if let Some(state) = &mut self.live {
                     match live {
-                        Some(live) => drop(state.objects.insert(object, live)),
+                        Some(live) => {
+                            // News from before a write says nothing about what was written.
+                            let known = state.objects.insert(object.clone(), live);
+                            let known = known.map_or(0, |known| known.generation());
+                            let is_old = state.objects[&object].generation() < known;
+                            self.inventory_changed |= !is_old && state.prove(&object);
+                        }
                         None => drop(state.objects.remove(&object)),
                     }
                     state.fleet.index_classes(&state.objects);
@@ -477,6 +483,7 @@ impl Sync {
             live.inventory = Some(Inventory::rebuilt(&owner, &live.objects));
             self.inventory_changed = true;
         }
+        self.inventory_changed |= live.prove_all();
         live.fleet.index_classes(&live.objects);
         self.live = Some(live);
     }
@@ -716,15 +723,25 @@ impl Sync {
         decision: &mut SyncDecision,
     ) {
         let refused = &self.chain.refused;
-        let steps: Vec<usize> = plan
+        let mut steps: Vec<(usize, &PlannedChange)> = plan
             .changes
             .iter()
             .enumerate()
             .filter(|(_, change)| change.verdict == Verdict::Proceed)
             .filter(|(_, change)| only.is_empty() || only.contains(&change.object))
-            .filter(|(_, change)| !refused.contains_key(&change.object))
-            .map(|(index, _)| index)
             .collect();
+        // What was refused is left out, and with it whatever comes in later stages, but for what is healed.
+        if initiator == Initiator::SelfHeal {
+            steps.retain(|(_, change)| !refused.contains_key(&change.object));
+        } else if let Some(first) = steps.iter().position(|(_, change)| refused.contains_key(&change.object))
+        {
+            let stage = operation::stage_of(steps[first].1);
+            let (before, beside) = steps.split_at(first);
+            let beside = beside.iter().take_while(|(_, change)| operation::stage_of(change) == stage);
+            steps = before.iter().chain(beside).copied().collect();
+            steps.retain(|(_, change)| !refused.contains_key(&change.object));
+        }
+        let steps: Vec<usize> = steps.into_iter().map(|(index, _)| index).collect();
         if steps.is_empty() {
             for (object, why) in refused {
                 decision.reasons.push(reason("Rejected", format!("{object}: {why}")));
@@ -734,14 +751,14 @@ impl Sync {
         self.operations_seen += 1;
         let why = format!("{} ({})", plan.summary(), initiator);
         decision.reasons.push(reason("Started", why));
-        let before = self.chain.unproven.take();
-        self.operation = Some(Operation::new(self.operations_seen, plan, initiator, steps, before, now));
+        self.operation = Some(Operation::new(self.operations_seen, plan, initiator, steps, now));
     }
 
     /// Takes the next step of the running operation.
     fn go_on(&mut self, now: Timestamp, decision: &mut SyncDecision) {
         let Some(operation) = &mut self.operation else { return };
-        let newest = self.wanted.good.as_ref().map(|(desired, _)| &desired.digest);
+        let desired = self.wanted.good.as_ref().map(|(desired, _)| &**desired);
+        let newest = desired.map(|desired| &desired.digest);
         let stop = if self.suspension.is_some() {
             Some((Phase::Stopped, "suspended"))
         } else if !self.wanted.render_errors.is_empty() {
@@ -754,7 +771,7 @@ impl Sync {
             None
         };
         let live = self.live.as_ref();
-        match operation.step(now, &self.policy, live, stop) {
+        match operation.step(now, &self.policy, live, desired, stop) {
             Step::Perform(action) => {
                 decision.plan = Some(operation.plan().hash.clone());
                 decision.wake_at = Some(now.saturating_add(HEARTBEAT).unwrap_or(Timestamp::MAX));
@@ -792,6 +809,7 @@ impl Sync {
                         wave: change.wave,
                         revision: operation.plan().commit.clone(),
                         retiring_since: if is_retiring { since.or(Some(at)) } else { None },
+                        is_unproven: !change.action.is_removal() && live.readiness() != Readiness::Ready,
                     };
                     inventory.entries.insert(result.object.clone(), entry);
                     self.healing.answered(&change, &live);
@@ -843,9 +861,7 @@ impl Sync {
             Phase::Cancelled => self.chain.given_up = Some("cancelled by a person".into()),
             Phase::Superseded | Phase::Stopped => {}
         }
-        let is_wanted = self.chain.digest.as_ref() == Some(&plan.digest);
-        let is_proven = phase == Phase::Succeeded || !is_wanted;
-        self.chain.operation_ended(if is_proven { None } else { operation.unproven() });
+        self.chain.operation_ended();
         decision.reasons.push(reason(phase.as_str(), why));
         let Some((desired, _)) = &self.wanted.good else { return };
         let revision = if desired.digest == plan.digest { Some(&desired.revision) } else { None };

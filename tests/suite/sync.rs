@@ -5,6 +5,7 @@ mod differences;
 mod last_good;
 mod operations;
 mod properties;
+mod readiness;
 mod removals;
 mod retiring;
 mod room;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::operation::{Unproven, back_off};
+use super::operation::back_off;
 use crate::gitops::desired::ObjectRef;
 
 /// Pause before the first retry of a failed operation; it doubles up to `RETRY_PAUSE_MAX` (as Argo CD).
@@ -38,8 +38,6 @@ pub(super) struct Chain {
     pub given_up: Option<String>,
     /// What came while an operation ran, which knows nothing of it.
     came: BTreeSet<Lack>,
-    /// What the last operation left unproven.
-    pub unproven: Option<Unproven>,
     /// The failure may pass by itself once the cluster changes.
     is_transient: bool,
 }
@@ -95,9 +93,8 @@ impl Chain {
         }
     }
 
-    /// The operation is over, and what came meanwhile counts. What it wrote and did not prove is left to the next.
-    pub fn operation_ended(&mut self, unproven: Option<Unproven>) {
-        self.unproven = unproven;
+    /// The operation is over, and what came meanwhile counts.
+    pub fn operation_ended(&mut self) {
         for lack in std::mem::take(&mut self.came) {
             self.no_longer_lacks(lack, false);
         }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::{HEARTBEAT, HISTORY_MAX, ObjectResult, Outcome, SyncAction, SyncReason};
-use crate::gitops::desired::ObjectRef;
+use crate::gitops::desired::{DesiredState, ObjectRef};
 use crate::gitops::live::{LiveState, Readiness};
 use crate::gitops::plan::{ChangeAction, PlanHash, PlannedChange, SyncPlan, guard};
 use crate::gitops::policy::SyncPolicy;
@@ -108,13 +108,10 @@ pub(super) enum Step {
 }
 
 /// Whether it removes, and the wave: writes come first, by wave; removals are stages of their own.
-type Stage = (bool, i32);
+pub(super) type Stage = (bool, i32);
 
-/// What an operation wrote in its last stage and did not see ready before it ended.
-#[derive(Clone, Debug)]
-pub(super) struct Unproven {
-    stage: Stage,
-    objects: Vec<ObjectRef>,
+pub(super) fn stage_of(change: &PlannedChange) -> Stage {
+    (change.action.is_removal(), change.wave)
 }
 
 #[derive(Clone, Debug)]
@@ -126,7 +123,6 @@ pub(super) struct Operation {
     /// Positions in the plan's changes.
     steps: Vec<usize>,
     next: usize,
-    before: Option<Unproven>,
     in_flight: Option<(ObjectRef, Timestamp)>,
     results: BTreeMap<ObjectRef, Outcome>,
     /// When the last result came, and when all that it belongs to was ready.
@@ -145,7 +141,6 @@ impl Operation {
         plan: Arc<SyncPlan>,
         initiator: Initiator,
         steps: Vec<usize>,
-        before: Option<Unproven>,
         now: Timestamp,
     ) -> Self {
         Self {
@@ -155,7 +150,6 @@ impl Operation {
             started: now,
             steps,
             next: 0,
-            before,
             in_flight: None,
             results: BTreeMap::new(),
             settled_at: now,
@@ -197,7 +191,7 @@ impl Operation {
     }
 
     fn stage(&self, step: usize) -> Option<Stage> {
-        self.change(step).map(|change| (change.action.is_removal(), change.wave))
+        self.change(step).map(stage_of)
     }
 
     pub(super) fn step(
@@ -205,6 +199,7 @@ impl Operation {
         now: Timestamp,
         policy: &SyncPolicy,
         live: Option<&LiveState>,
+        desired: Option<&DesiredState>,
         stop: Option<(Phase, &str)>,
     ) -> Step {
         if let Some((object, since)) = &self.in_flight {
@@ -225,12 +220,13 @@ impl Operation {
             self.ended_by = Some(why.into());
             return Step::Finished(phase);
         }
+        let unproven = self.unproven(live, desired);
         let is_stage_over = match self.next.checked_sub(1) {
             Some(last) => self.stage(self.next) != self.stage(last),
-            // What a former operation left unproven holds up later stages, and nothing that may mend it.
-            None => self.before.as_ref().is_some_and(|before| self.stage(0) > Some(before.stage)),
+            // What former operations left unproven holds up later stages, and nothing that may mend it.
+            None => self.ready_at.is_some() || unproven.is_some(),
         };
-        if is_stage_over && let Some(step) = self.barrier(now, policy, live) {
+        if is_stage_over && let Some(step) = self.barrier(now, policy, unproven) {
             return step;
         }
         let Some(change) = self.change(self.next) else { return Step::Finished(self.outcome()) };
@@ -264,7 +260,7 @@ impl Operation {
     }
 
     /// What stands between two stages: failures end the operation, the rest waits for readiness and the wave's delay.
-    fn barrier(&mut self, now: Timestamp, policy: &SyncPolicy, live: Option<&LiveState>) -> Option<Step> {
+    fn barrier(&mut self, now: Timestamp, policy: &SyncPolicy, unproven: Option<String>) -> Option<Step> {
         if self.has_failed() {
             return Some(Step::Finished(Phase::PartiallySynced));
         }
@@ -272,7 +268,7 @@ impl Operation {
             |since: Timestamp, wait: SignedDuration| since.checked_add(wait).unwrap_or(Timestamp::MAX);
         if policy.wait_ready
             && self.ready_at.is_none()
-            && let Some(waiting) = self.not_ready(live)
+            && let Some(waiting) = unproven
         {
             let until = later(self.settled_at, policy.health_timeout);
             if now >= until {
@@ -286,35 +282,23 @@ impl Operation {
         (now < until).then(|| Step::Wait { until, why: "pauses before the next wave".into() })
     }
 
-    /// The first object of the stage just done that is not ready yet, in words.
-    fn not_ready(&self, live: Option<&LiveState>) -> Option<String> {
-        self.last_written().into_iter().find_map(|object| {
-            let found = live.and_then(|live| live.objects.get(object));
-            match found.map(|found| found.readiness()) {
-                Some(Readiness::Ready) => None,
-                Some(Readiness::NotReady(why)) => Some(format!("{object} is not ready ({why})")),
-                Some(Readiness::Unobserved) | None => Some(format!("{object} is not ready yet")),
-            }
+    /// The first object of an earlier stage than the next that was not seen ready since it was written, in words. Who heals
+    /// waits for nothing but what it wrote itself.
+    fn unproven(&self, live: Option<&LiveState>, desired: Option<&DesiredState>) -> Option<String> {
+        let (live, desired, next) = (live?, desired?, self.stage(self.next)?);
+        let is_heal = self.initiator == Initiator::SelfHeal;
+        let unproven =
+            live.inventory.iter().flat_map(|inventory| &inventory.entries).find(|(object, entry)| {
+                entry.is_unproven
+                    && (false, entry.wave) < next
+                    && desired.objects.contains_key(*object)
+                    && (!is_heal || self.results.contains_key(*object))
+            });
+        let (object, _) = unproven?;
+        Some(match live.objects.get(object).map(|found| found.readiness()) {
+            Some(Readiness::NotReady(why)) => format!("{object} is not ready ({why})"),
+            Some(Readiness::Ready | Readiness::Unobserved) | None => format!("{object} is not ready yet"),
         })
-    }
-
-    /// What was written in the stage of the last step, or before the first.
-    fn last_written(&self) -> Vec<&ObjectRef> {
-        let Some(last) = self.next.checked_sub(1) else {
-            return self.before.iter().flat_map(|before| &before.objects).collect();
-        };
-        let done = (0..self.next).filter(|step| self.stage(*step) == self.stage(last));
-        let done = done.filter_map(|step| self.change(step)).filter(|change| !change.action.is_removal());
-        done.map(|change| &change.object).collect()
-    }
-
-    /// What the next operation towards the same state has to wait for before a later stage.
-    pub(super) fn unproven(&self) -> Option<Unproven> {
-        let Some(last) = self.next.checked_sub(1) else { return self.before.clone() };
-        let is_written = |object: &&ObjectRef| self.results.get(object).is_none_or(is_done);
-        let objects = self.last_written().into_iter().filter(is_written).cloned().collect();
-        let stage = self.stage(last)?;
-        self.ready_at.is_none().then_some(Unproven { stage, objects })
     }
 
     fn outcome(&self) -> Phase {
