@@ -15,7 +15,9 @@ impl Sync {
         let is_usable = self.wanted.render_errors.is_empty() && self.wanted.held.is_none();
         let is_free = match self.policy.mode {
             // What a person says yes to is its objects: once they are there, all of it is.
-            SyncMode::Manual => !self.policy.read_only && self.has_applied(desired),
+            SyncMode::Manual => {
+                self.has_applied(desired) && is_open(&self.policy, &desired.environment, true, now)
+            }
             SyncMode::Auto | SyncMode::AutoHeal => may_change(&self.policy, &desired.environment, now),
         };
         (is_usable && !self.is_suspended(now) && is_free).then_some(desired.provisioner)
@@ -32,13 +34,11 @@ impl Sync {
 
 /// Whether a commit may change who provisions by itself: it decides about every machine.
 pub(in crate::gitops) fn may_change(policy: &SyncPolicy, environment: &str, now: Timestamp) -> bool {
-    let question = Question {
-        environment,
-        pool: None,
-        class: ChangeClass::Destructive,
-        is_manual: false,
-        started: None,
-    };
-    let is_open = policy.ask_windows(&question, now) == Answer::Open;
-    policy.mode != SyncMode::Manual && !policy.read_only && is_open
+    policy.mode != SyncMode::Manual && is_open(policy, environment, false, now)
+}
+
+fn is_open(policy: &SyncPolicy, environment: &str, is_manual: bool, now: Timestamp) -> bool {
+    let class = ChangeClass::Destructive;
+    let question = Question { environment, pool: None, class, is_manual, started: None };
+    !policy.read_only && policy.ask_windows(&question, now) == Answer::Open
 }

@@ -5,6 +5,7 @@ mod ec2;
 mod live;
 mod memory;
 mod provisioner;
+mod stop;
 
 use std::path::Path;
 use std::sync::Arc;

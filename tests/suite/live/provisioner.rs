@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, PATIENCE, POOLS, Running, is_true, text};
@@ -197,12 +198,28 @@ fn who_provisions_stays_while_the_environment_is_suspended() {
     commit("provisor");
     expect_no_claim(&bench, &running);
     assert_eq!(running.stop(), 130);
+
+    // Nor does a new process wait for a Karpenter that is to go on.
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = |holder: &str| {
+        let renewed = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "karpenter-leader-election", "namespace": "default" },
+            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 60, "renewTime": renewed },
+        })
+    };
+    bench.plane.api.post(leases, &lease("karpenter-1")).expect("a lease");
     let running = start();
     bench.wait("told", || {
         running.log().contains("which Environment/dev lets nobody apply now: it stays karpenter")
     });
+    bench.wait("told of the suspension", || running.log().contains("Environment/dev is suspended"));
     expect_no_claim(&bench, &running);
+    assert!(!running.log().contains(NOTICE), "{}", running.log());
     suspend(Value::Null);
+    bench.wait("told that Karpenter acts", || running.log().contains(NOTICE));
+    bench.plane.api.patch(&format!("{leases}/karpenter-leader-election"), &lease("")).expect("given back");
     bench.wait("bought", || bench.all_run(1));
 
     suspend(json!({ "reason": "another migration" }));
@@ -216,6 +233,31 @@ fn who_provisions_stays_while_the_environment_is_suspended() {
     assert_eq!(begun(), before, "{}", running.log());
     suspend(Value::Null);
     bench.wait("left to Karpenter", || begun() > before);
-    bench.wait("begun anew", || running.log().matches("no Karpenter holds its lease here").count() == 2);
+    // Whoever is told to end while it begins anew has heard it.
     assert_eq!(running.stop(), 130);
+}
+
+/// A replica that waited goes by what the other was allowed, although nobody would be allowed it now.
+#[test]
+fn a_replica_that_takes_over_leaves_the_machines_to_whom_they_were_left() {
+    let bench = Bench::of(&of_one_pool("provisor"));
+    let path = bench.plant_environment();
+    let replicas = [0, 1].map(|replica| bench.run_as(replica, &["--simulated-boot", "0s"], &[]));
+    bench.wait("applied", || is_there(&bench, "general"));
+    let tells = |words: &str| replicas.iter().position(|running| running.log().contains(words));
+    bench.wait("one waits", || tells("this replica waits").is_some());
+    bench.fleet.commit("karpenter", &[("environments/dev.toml", &of_one_pool("karpenter"))]);
+    bench.wait("left to Karpenter", || tells("no Karpenter holds its lease here").is_some());
+    let spec = json!({ "spec": { "suspend": { "reason": "the migration" } } });
+    bench.plane.api.patch(&path, &spec).expect("the object takes it");
+    bench.wait("told", || tells("Environment/dev is suspended").is_some());
+
+    let acting = tells("Environment/dev is suspended").expect("one told");
+    let [first, second] = replicas;
+    let (dies, stays) = if acting == 0 { (first, second) } else { (second, first) };
+    dies.kill();
+    bench.deploy("web", 1, "900m", "1Gi");
+    bench.wait("taken over", || stays.log().contains("Environment/dev is suspended"));
+    expect_no_claim(&bench, &stays);
+    assert_eq!(stays.stop(), 130);
 }

@@ -13,8 +13,9 @@ use tokio::time::Instant;
 
 use super::commits::Commits;
 use super::ec2::Ec2Args;
-use super::provisioner::{in_force, may_change, policy, recorded};
-use super::{Args, Said, deadline, listen, not_understood, typed};
+use super::provisioner::{Agreed, Standing, notice_held, policy};
+use super::stop::Stop;
+use super::{Args, Said, deadline, not_understood, typed};
 use crate::capacity::engine::EngineSettings;
 use crate::capacity::upkeep::Upkeep;
 use crate::controllers::live::{Ended, Ledger, Live, LiveSettings, Report};
@@ -37,6 +38,7 @@ use crate::ui::cli::plan::BehaviorArgs;
 use crate::ui::cli::recording::run_now;
 use crate::ui::console::{Console, Tone};
 use crate::ui::exit::{Exit, Failure};
+use crate::ui::interrupt::Ending;
 use crate::ui::live_story::{Consent, LiveStory};
 use crate::ui::metrics::{EndpointArgs, Metered, Metrics, Watched, serve};
 use crate::ui::story::say;
@@ -227,8 +229,10 @@ struct Session<'a> {
     lines: mpsc::Receiver<String>,
     /// What is measured, and where it is served: from when it began until it ends.
     served: Option<(Metrics, JoinSet<()>)>,
-    /// Who provisions from now on, as was found while it ran.
-    agreed: Option<Provisioner>,
+    /// Who is to provision from now on, as was found while it ran.
+    agreed: Option<Agreed>,
+    /// When all of it ends: known from when it first ran.
+    stop: Option<Stop>,
 }
 
 pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
@@ -238,7 +242,8 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
-    let mut session = Session { args, behavior, console, lines: typed(), served: None, agreed: None };
+    let lines = typed();
+    let mut session = Session { args, behavior, console, lines, served: None, agreed: None, stop: None };
     let outcome = runtime.block_on(async {
         // Once it ran, what it begins anew with does not end it.
         let (mut has_run, mut complaint) = (false, String::new());
@@ -246,23 +251,22 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             let begun = async { live(&mut session, Commits::open(args).await?).await };
             match begun.await {
                 Ok(Kept::Until(exit)) => return Ok(exit),
-                Ok(Kept::ByOthers(named)) => {
+                Ok(Kept::ByOthers(agreed)) => {
                     console.notice("somebody else provisions from now on: beginning anew");
-                    session.agreed = Some(named);
+                    session.agreed = agreed;
                     (has_run, complaint) = (true, String::new());
                 }
-                Err(failure) if has_run => {
+                Err(failure) => {
+                    let Some(stop) = session.stop.clone().filter(|_| has_run) else { return Err(failure) };
                     if complaint != failure.message {
                         console.complain(&failure);
                         complaint.clone_from(&failure.message);
                     }
-                    let mut endings = listen()?;
                     tokio::select! {
                         () = tokio::time::sleep(START_RETRY) => {}
-                        _ = endings.next() => return Ok(Exit::Interrupted),
+                        ending = stop.comes() => return Ok(exit_of(ending, console)),
                     }
                 }
-                Err(failure) => return Err(failure),
             }
         }
     });
@@ -271,22 +275,32 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
     outcome
 }
 
+/// The last word, if anybody wants it to end.
+fn exit_of(ending: Option<Ending>, console: &Console) -> Exit {
+    let Some(ending) = ending else { return Exit::Done };
+    console.talk(&format!("{}; what runs in the cluster stays as it is", ending.word()));
+    Exit::Interrupted
+}
+
 /// Until when an environment was kept.
 enum Kept {
     Until(Exit),
-    /// A commit that may be applied names this provisioner.
-    ByOthers(Provisioner),
+    /// Somebody else provisions: by what was agreed while it ran, or as the record and the rules have it.
+    ByOthers(Option<Agreed>),
 }
 
 async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, Failure> {
     let (args, console) = (session.args, session.console);
-    let provisioner = match session.agreed.or(commits.provisioner()) {
-        Some(provisioner) => provisioner,
-        None => recorded(args, &commits).await.inspect_err(|_| {
+    let provisioner = match (Standing::ask(args, &commits, session.agreed).await, commits.provisioner()) {
+        (Ok(standing), named) => standing.or(named).unwrap_or_default(),
+        // Whoever holds the lease asks again.
+        (Err(_), Some(named)) => named,
+        (Err(unknown), None) => {
             if let Some(trouble) = commits.trouble() {
                 console.complain(&trouble);
             }
-        })?,
+            return Err(unknown);
+        }
     };
     // Who sells is a matter of whoever provisions, which a Karpenter goes on doing as long as the commit may not change it.
     let is_held = commits.provisioner().is_some_and(|named| named != provisioner);
@@ -297,7 +311,7 @@ async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, F
         Err(failure) if commits.provisioner().is_none() => return Err(commits.trouble().unwrap_or(failure)),
         // Of a commit that cannot be used, the cluster stays as the last good one left it.
         Err(failure) => {
-            let former = recorded(args, &commits).await?;
+            let former = Standing::recorded(args, &commits).await?.unwrap_or_default();
             // Only who provisions is as it was: what the commit says of machines that are bought holds.
             let Ok(duty) = Duty::of(args.live.cloud, commits.environment(), (former, commits.cloud())) else {
                 return Err(failure);
@@ -450,7 +464,7 @@ async fn keep<P: CloudProvider>(
     (duty, engine): (Duty, EngineSettings),
     make: impl Fn() -> (Arc<P>, Listener),
 ) -> Result<Kept, Failure> {
-    let Session { args, lines, served, agreed, .. } = session;
+    let Session { args, lines, served, agreed, stop, .. } = session;
     let (args, console) = (*args, &console);
     let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
     let environment = commits.environment().to_owned();
@@ -470,28 +484,16 @@ async fn keep<P: CloudProvider>(
             format!("no commit can be used yet; the cluster stays as the last good one left it{also}");
         console.complain(&trouble);
     }
-    let policy = policy(args);
+    let (policy, standing) = (policy(args), Standing::of(args, kube.clone(), &environment));
     let recording = args.recording.place()?;
     let lease = LeaseSettings::of(&owner, &namespace, &holder());
     let (reports, mut told) = mpsc::unbounded_channel();
-    let end = deadline(args)?;
-    let mut endings = listen()?;
-    let (last_word, talk) = (*console, "what runs in the cluster stays as it is");
-    let stop = async move {
-        let passed = async {
-            match end {
-                Some(duration) => tokio::time::sleep(duration).await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = passed => Exit::Done,
-            ending = endings.next() => {
-                last_word.talk(&format!("{}; {talk}", ending.word()));
-                Exit::Interrupted
-            }
-        }
+    let stop = match stop {
+        Some(stop) => stop.clone(),
+        None => stop.insert(Stop::listen(deadline(args)?)?).clone(),
     };
+    let last_word = *console;
+    let stop = async move { exit_of(stop.comes().await, &last_word) };
     let (said, of_commits) = (args.live.cloud, environment.clone());
     let mut commits = commits.follow(*console, move |desired| {
         Duty::of(said, &of_commits, (desired.provisioner, desired.cloud.as_deref()))
@@ -519,7 +521,7 @@ async fn keep<P: CloudProvider>(
         twins: (!args.live.no_lease).then(|| Lookout::for_twins(&lease)),
         hesitates_since: None,
     };
-    let (mut told_of, mut still_held) = (None, None::<Held>);
+    let (mut told_of, mut told_held, mut still_held) = (None, None, None::<Held>);
     let living = async {
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -539,15 +541,25 @@ async fn keep<P: CloudProvider>(
                 }
             };
             let permit = held.as_ref().map_or_else(Permit::unlimited, |held| held.permit.clone());
-            if let Some(named) = commits.provisioner().filter(|named| *named != provisioner)
-                && matches!(may_change(&kube, &environment, &policy).await, Ok(true))
-            {
-                if let Some(held) = held {
-                    held.give_back().await;
+            let named = commits.provisioner();
+            let acts = match standing.in_force(named, *agreed).await {
+                Ok(Some(other)) if other != provisioner => {
+                    if let Some(held) = held {
+                        held.give_back().await;
+                    }
+                    return Ok(Kept::ByOthers(None));
                 }
-                return Ok(Kept::ByOthers(named));
-            }
-            let acts = others.look_first(&kube).await;
+                Ok(_) => {
+                    if let Some(named) =
+                        named.filter(|named| *named != provisioner && told_held != Some(*named))
+                    {
+                        notice_held(console, &environment, named, provisioner);
+                    }
+                    told_held = named;
+                    others.look_first(&kube).await
+                }
+                Err(error) => Err(error),
+            };
             if let Ok(found) = &acts {
                 if told_of.as_ref() != Some(found) {
                     notice_other(console, found.as_ref(), provisions);
@@ -599,25 +611,18 @@ async fn keep<P: CloudProvider>(
                 ledger: Ledger::of(&owner, &namespace, provisioner),
                 recorder: recording.and_then(|settings| start_recorder(settings, &metrics)),
             };
-            let named = commits.provisioner().filter(|_| agreed.is_none());
-            let in_force = async {
-                acts?;
-                in_force(&kube, console, &settings, named).await
-            };
-            let live = match in_force.await {
-                Ok(former) if former.is_some_and(|former| former != provisioner) => {
-                    if let Some(held) = held {
-                        held.give_back().await;
-                    }
-                    return Ok(Kept::ByOthers(former.unwrap_or_default()));
-                }
+            let live = match acts {
                 Ok(_) => {
                     Live::start(kube.clone(), provider, permit, settings, listener, reports.clone()).await
                 }
                 Err(error) => Err(error),
             };
             let live = match live {
-                Ok(live) => live,
+                Ok(live) => {
+                    // It is in the record now.
+                    *agreed = None;
+                    live
+                }
                 Err(error) => {
                     let may_wait = held.is_some() && error.is_transient();
                     if let Some(held) = held {
@@ -655,7 +660,7 @@ async fn keep<P: CloudProvider>(
                     if let Some(held) = held {
                         held.give_back().await;
                     }
-                    return Ok(Kept::ByOthers(named));
+                    return Ok(Kept::ByOthers(Some(Agreed { named, instead_of: provisioner })));
                 }
             }
         }

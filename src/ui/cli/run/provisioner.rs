@@ -2,7 +2,7 @@
 
 use super::Args;
 use super::commits::Commits;
-use crate::controllers::live::{Ledger, LiveSettings};
+use crate::controllers::live::Ledger;
 use crate::gitops::environment::SyncRules;
 use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::io::clock;
@@ -21,40 +21,74 @@ pub(super) fn policy(args: &Args) -> SyncPolicy {
     }
 }
 
-/// Who provisioned when a commit was applied last, for those who have none that can be used.
-pub(super) async fn recorded(args: &Args, commits: &Commits) -> Result<Provisioner, Failure> {
-    let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
-    let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
-    let owner = Owner::new(&args.live.installation, commits.environment());
-    let ledger = Ledger::of(&owner, &namespace, Provisioner::default());
-    Ok(ledger.provisioner(&kube).await?.unwrap_or_default())
+/// A change of who provisions that a commit asks for, and that was allowed while it ran.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreed {
+    pub named: Provisioner,
+    pub instead_of: Provisioner,
 }
 
-/// Who goes on provisioning although a commit has `named` somebody else, because that may not be applied now.
-pub(super) async fn in_force(
-    kube: &Kube,
-    console: &Console,
-    LiveSettings { environment, policy, ledger, .. }: &LiveSettings,
-    named: Option<Provisioner>,
-) -> Result<Option<Provisioner>, KubeError> {
-    let (Some(named), Some(former)) = (named, ledger.provisioner(kube).await?) else { return Ok(None) };
-    if former == named || may_change(kube, environment, policy).await? {
-        return Ok(None);
+/// The record of one environment, and by which rules it is changed.
+pub(super) struct Standing {
+    kube: Kube,
+    environment: String,
+    policy: SyncPolicy,
+    ledger: Ledger,
+}
+
+impl Standing {
+    pub fn of(args: &Args, kube: Kube, environment: &str) -> Self {
+        let namespace = args.live.namespace.clone().unwrap_or_else(|| kube.namespace().to_owned());
+        let owner = Owner::new(&args.live.installation, environment);
+        let ledger = Ledger::of(&owner, &namespace, Provisioner::default());
+        Self { kube, environment: environment.to_owned(), policy: policy(args), ledger }
     }
+
+    /// Asks before anything is known of the cluster.
+    pub async fn ask(
+        args: &Args,
+        commits: &Commits,
+        agreed: Option<Agreed>,
+    ) -> Result<Option<Provisioner>, Failure> {
+        let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
+        let standing = Self::of(args, kube, commits.environment());
+        Ok(standing.in_force(commits.provisioner(), agreed).await?)
+    }
+
+    /// Who provisioned when a commit was applied last.
+    pub async fn recorded(args: &Args, commits: &Commits) -> Result<Option<Provisioner>, Failure> {
+        let kube = Kube::connect(&args.live.address(), args.live.kube_qps).await?;
+        let standing = Self::of(args, kube, commits.environment());
+        Ok(standing.ledger.provisioner(&standing.kube).await?)
+    }
+
+    /// Who provisions now: whom a commit has `named`, if that may be applied now or already was, and else who did before.
+    /// Nobody, if neither says anything.
+    pub async fn in_force(
+        &self,
+        named: Option<Provisioner>,
+        agreed: Option<Agreed>,
+    ) -> Result<Option<Provisioner>, KubeError> {
+        let former = self.ledger.provisioner(&self.kube).await?;
+        let (Some(named), Some(former)) = (named, former) else { return Ok(named.or(former)) };
+        let is_agreed = agreed.is_some_and(|agreed| agreed.named == named && agreed.instead_of == former);
+        let changes = named == former || is_agreed || self.may_change().await?;
+        Ok(Some(if changes { named } else { former }))
+    }
+
+    /// Whether the Environment lets a commit change who provisions now.
+    async fn may_change(&self) -> Result<bool, KubeError> {
+        let object = self.kube.get(Resource::ENVIRONMENT, None, &self.environment).await?;
+        let rules = SyncRules::of(object.as_ref());
+        Ok(rules.let_provisioner_change(&self.policy, &self.environment, clock::now()))
+    }
+}
+
+/// Says that a commit waits which has `named` somebody else.
+pub(super) fn notice_held(console: &Console, environment: &str, named: Provisioner, stays: Provisioner) {
     console.notice(&format!(
         "the commit has `engine = \"{}\"`, which Environment/{environment} lets nobody apply now: it stays {}",
         named.as_str(),
-        former.as_str(),
+        stays.as_str(),
     ));
-    Ok(Some(former))
-}
-
-/// Whether the Environment lets a commit change who provisions now.
-pub(super) async fn may_change(
-    kube: &Kube,
-    environment: &str,
-    policy: &SyncPolicy,
-) -> Result<bool, KubeError> {
-    let object = kube.get(Resource::ENVIRONMENT, None, environment).await?;
-    Ok(SyncRules::of(object.as_ref()).let_provisioner_change(policy, environment, clock::now()))
 }
