@@ -32,6 +32,7 @@ impl LiveState {
         Self { objects, fleet, inventory: None }
     }
 
+    /// Proves whatever is ready in a picture of all. Whether anything was not before.
     pub(crate) fn prove_all(&mut self) -> bool {
         let entries = self.inventory.iter().flat_map(|inventory| &inventory.entries);
         let unproven = entries.filter(|(_, entry)| entry.is_unproven).map(|(object, _)| object.clone());

@@ -368,7 +368,10 @@ impl Sync {
                             let known = state.objects.insert(object.clone(), live);
                             let known = known.map_or(0, |known| known.generation());
                             let is_old = state.objects[&object].generation() < known;
-                            self.inventory_changed |= !is_old && state.prove(&object);
+                            if !is_old && state.prove(&object) {
+                                self.inventory_changed = true;
+                                self.chain.got_ready();
+                            }
                         }
                         None => drop(state.objects.remove(&object)),
                     }
@@ -483,7 +486,10 @@ impl Sync {
             live.inventory = Some(Inventory::rebuilt(&owner, &live.objects));
             self.inventory_changed = true;
         }
-        self.inventory_changed |= live.prove_all();
+        if live.prove_all() {
+            self.inventory_changed = true;
+            self.chain.got_ready();
+        }
         live.fleet.index_classes(&live.objects);
         self.live = Some(live);
     }
@@ -861,7 +867,7 @@ impl Sync {
             Phase::Cancelled => self.chain.given_up = Some("cancelled by a person".into()),
             Phase::Superseded | Phase::Stopped => {}
         }
-        self.chain.operation_ended();
+        self.chain.operation_ended(operation.waited_in_vain());
         decision.reasons.push(reason(phase.as_str(), why));
         let Some((desired, _)) = &self.wanted.good else { return };
         let revision = if desired.digest == plan.digest { Some(&desired.revision) } else { None };

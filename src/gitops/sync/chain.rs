@@ -40,6 +40,8 @@ pub(super) struct Chain {
     came: BTreeSet<Lack>,
     /// The failure may pass by itself once the cluster changes.
     is_transient: bool,
+    /// It may pass once something gets ready.
+    is_unready: bool,
 }
 
 impl Chain {
@@ -93,8 +95,16 @@ impl Chain {
         }
     }
 
+    /// What was waited for in vain may be ready now: what had to wait is tried again.
+    pub fn got_ready(&mut self) {
+        if std::mem::take(&mut self.is_unready) {
+            self.begin_anew();
+        }
+    }
+
     /// The operation is over, and what came meanwhile counts.
-    pub fn operation_ended(&mut self) {
+    pub fn operation_ended(&mut self, waited_in_vain: bool) {
+        self.is_unready = waited_in_vain && self.given_up.is_some();
         for lack in std::mem::take(&mut self.came) {
             self.no_longer_lacks(lack, false);
         }

@@ -133,6 +133,8 @@ pub(super) struct Operation {
     pub(super) is_overruled: bool,
     /// Why it ended before its end.
     ended_by: Option<String>,
+    /// Something did not get ready in time.
+    waited_in_vain: bool,
 }
 
 impl Operation {
@@ -157,6 +159,7 @@ impl Operation {
             is_cancelled: false,
             is_overruled: false,
             ended_by: None,
+            waited_in_vain: false,
         }
     }
 
@@ -174,6 +177,10 @@ impl Operation {
 
     pub(super) fn cancel(&mut self) {
         self.is_cancelled = true;
+    }
+
+    pub(super) fn waited_in_vain(&self) -> bool {
+        self.waited_in_vain
     }
 
     pub(super) fn has_transient(&self) -> bool {
@@ -273,6 +280,7 @@ impl Operation {
             let until = later(self.settled_at, policy.health_timeout);
             if now >= until {
                 self.ended_by = Some(format!("{waiting} within {} s", policy.health_timeout.as_secs()));
+                self.waited_in_vain = true;
                 return Some(Step::Finished(Phase::PartiallySynced));
             }
             return Some(Step::Wait { until, why: waiting });

@@ -111,7 +111,7 @@ fn a_cluster_that_never_answered_is_no_success() {
     std::fs::write(&nobody, text).expect("written");
     // Who waits for the lease tries again; who needs none gives up at once.
     for (more, word) in
-        [("", "nothing was known of the cluster 127.0.0.1 when"), (" --no-lease", "listing leases")]
+        [("", "nothing was known of the cluster 127.0.0.1 when"), (" --no-lease", "reading ConfigMap")]
     {
         let line = format!(
             "run --repo . --env dev --cloud simulated --for 1s{more} --kubeconfig {}",

@@ -291,15 +291,20 @@ enum Kept {
 
 async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, Failure> {
     let (args, console) = (session.args, session.console);
-    let provisioner = match (Standing::ask(args, &commits, session.agreed).await, commits.provisioner()) {
-        (Ok(standing), named) => standing.or(named).unwrap_or_default(),
-        // Whoever holds the lease asks again.
-        (Err(_), Some(named)) => named,
-        (Err(unknown), None) => {
-            if let Some(trouble) = commits.trouble() {
-                console.complain(&trouble);
-            }
-            return Err(unknown);
+    let asking = Standing::ask(args, &commits, session.agreed);
+    let provisioner = match commits.provisioner() {
+        // Whoever holds the lease asks again: a cluster that does not answer keeps nobody from waiting for it.
+        Some(named) => {
+            let asked = tokio::time::timeout(START_RETRY, asking).await;
+            asked.ok().and_then(Result::ok).flatten().unwrap_or(named)
+        }
+        None => {
+            let standing = asking.await.inspect_err(|_| {
+                if let Some(trouble) = commits.trouble() {
+                    console.complain(&trouble);
+                }
+            });
+            standing?.unwrap_or_default()
         }
     };
     // Who sells is a matter of whoever provisions, which a Karpenter goes on doing as long as the commit may not change it.
