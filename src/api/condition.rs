@@ -19,6 +19,17 @@ pub(crate) fn readiness(object: &Field<'_, '_>) -> Option<Condition> {
     Some(read_one(&ready))
 }
 
+/// Whether the condition `Ready` was judged on an earlier generation of the object than is there now.
+pub(crate) fn is_judged_earlier(object: &Field<'_, '_>) -> bool {
+    let (metadata, status) = (object.get("metadata"), object.get("status"));
+    let conditions = status.get("conditions");
+    let ready = conditions.items().find(|condition| condition.get("type").text() == Some("Ready"));
+    let observed = ready.and_then(|ready| ready.get("observedGeneration").integer());
+    observed
+        .zip(metadata.get("generation").integer())
+        .is_some_and(|(observed, generation)| observed < generation)
+}
+
 /// The conditions of an object; types that nobody here knows are left out.
 pub(crate) fn read<K: ConditionKind>(list: &Field<'_, '_>) -> ConditionSet<K> {
     let mut conditions = ConditionSet::default();

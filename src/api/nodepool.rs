@@ -78,6 +78,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodePool> {
         new_stamp,
         fault,
         conditions,
+        is_judged_earlier: condition::is_judged_earlier(object),
         used,
     })
 }

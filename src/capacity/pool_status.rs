@@ -153,7 +153,7 @@ pub(crate) fn report_conditions(
     let mut found = conditions(cluster, pool, now);
     registrations.report(pool, &mut found, now);
     roll::report(cluster, pool, &mut found, now, steps);
-    if found == pool.conditions {
+    if found == pool.conditions && !pool.is_judged_earlier {
         return;
     }
     let message = match found.get(PoolCondition::Ready) {

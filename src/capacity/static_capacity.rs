@@ -297,6 +297,7 @@ mod tests {
 
     fn pool(name: &str) -> NodePool {
         NodePool {
+            is_judged_earlier: false,
             name: PoolName::new(name),
             uid: Uid::new(name),
             created: None,

@@ -236,7 +236,10 @@ impl Inventory {
         let entries: BTreeMap<ObjectRef, InventoryEntry> = objects
             .iter()
             .filter(|(object, live)| ownership(owner, object, live) == Ownership::Ours && was_applied(live))
-            .map(|(object, live)| (object.clone(), InventoryEntry::new(&live.uid, wave(&live.manifest))))
+            .map(|(object, live)| {
+                let is_unproven = live.readiness() != Readiness::Ready;
+                (object.clone(), InventoryEntry::new(&live.uid, wave(&live.manifest), is_unproven))
+            })
             .collect();
         Self { is_rebuilt: !entries.is_empty(), entries }
     }
@@ -287,14 +290,14 @@ pub struct InventoryEntry {
 }
 
 impl InventoryEntry {
-    fn new(uid: &str, wave: i32) -> Self {
+    fn new(uid: &str, wave: i32, is_unproven: bool) -> Self {
         Self {
             uid: uid.into(),
             digest: "".into(),
             wave,
             revision: "".into(),
             retiring_since: None,
-            is_unproven: false,
+            is_unproven,
         }
     }
 }

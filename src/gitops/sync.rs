@@ -728,6 +728,8 @@ impl Sync {
         only: BTreeSet<ObjectRef>,
         decision: &mut SyncDecision,
     ) {
+        // What a process that died wrote, and did not live to record.
+        self.remember_settled(&plan);
         let refused = &self.chain.refused;
         let mut steps: Vec<(usize, &PlannedChange)> = plan
             .changes
@@ -808,6 +810,15 @@ impl Sync {
             match result.outcome {
                 Outcome::Applied(live) => {
                     let is_retiring = change.action == ChangeAction::Retire;
+                    // Its controller may have been heard before the answer was.
+                    let heard = state
+                        .objects
+                        .get(&result.object)
+                        .filter(|heard| heard.uid == live.uid && heard.generation() >= live.generation());
+                    let is_ready = [Some(&live), heard]
+                        .into_iter()
+                        .flatten()
+                        .any(|known| known.readiness() == Readiness::Ready);
                     let since = inventory.entries.get(&result.object).and_then(|entry| entry.retiring_since);
                     let entry = InventoryEntry {
                         uid: live.uid.clone(),
@@ -815,7 +826,7 @@ impl Sync {
                         wave: change.wave,
                         revision: operation.plan().commit.clone(),
                         retiring_since: if is_retiring { since.or(Some(at)) } else { None },
-                        is_unproven: !change.action.is_removal() && live.readiness() != Readiness::Ready,
+                        is_unproven: !change.action.is_removal() && !is_ready,
                     };
                     inventory.entries.insert(result.object.clone(), entry);
                     self.healing.answered(&change, &live);

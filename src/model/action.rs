@@ -198,6 +198,7 @@ impl PoolChange {
         if let Some(conditions) = &self.conditions {
             pool.is_ready = conditions.is_true(PoolCondition::Ready);
             pool.conditions = conditions.clone();
+            pool.is_judged_earlier = false;
         }
         if let Some(used) = &self.used {
             pool.used = Some(used.clone());

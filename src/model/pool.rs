@@ -180,6 +180,9 @@ pub struct NodePool {
     pub fault: Option<Symbol>,
     /// As its status has them; empty before anybody wrote them.
     pub conditions: PoolConditions,
+    /// The condition `Ready` was judged on an earlier generation: whoever waits for it does not know how the pool is now.
+    #[serde(default)]
+    pub is_judged_earlier: bool,
     /// As its status has it.
     pub used: Option<PoolUse>,
 }
@@ -195,6 +198,7 @@ impl NodePool {
             is_ready: true,
             roll_failures: None,
             conditions: PoolConditions::default(),
+            is_judged_earlier: false,
             used: None,
             ..pool.clone()
         };

@@ -343,6 +343,7 @@ impl PoolPlan {
             new_stamp: None,
             fault: None,
             conditions: Default::default(),
+            is_judged_earlier: false,
             used: None,
         }
     }

@@ -182,6 +182,7 @@ mod tests {
             owner: None,
             fault: None,
             conditions: Default::default(),
+            is_judged_earlier: false,
             used: None,
         };
         (pool.name, Arc::new(pool))

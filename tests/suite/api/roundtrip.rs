@@ -182,6 +182,7 @@ prop_compose! {
         let status = if is_ready { ConditionStatus::True } else { ConditionStatus::False };
         conditions.insert(PoolCondition::Ready, Condition { status, reason: hash, message: hash, since: created });
         NodePool {
+        is_judged_earlier: false,
             name: provisor::model::name::PoolName(name), uid: Uid(uid), created, is_deleting: false,
             template: template.into(), disruption: Disruption { consolidate_after, policy, budgets }, terms: Default::default(), limits, weight,
             replicas: None, roll: Ok(roll), roll_failures, is_ready, hash: Some(hash), hash_version: Some(hash), new_stamp: None, owner: None, fault: None,

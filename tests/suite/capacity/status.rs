@@ -85,6 +85,26 @@ fn api_041_pools_of_others_are_not_written_to() {
     assert!(!claim.annotations.contains_key(&*annotation::NODEPOOL_HASH_VERSION));
 }
 
+/// Whoever waits for the pool as it is written now learns that it is well, although nothing about that is new.
+#[test]
+fn a_pool_that_was_changed_is_judged_again_in_the_same_words() {
+    let mut engine = with_class(|_| ());
+    let from = settle(&mut engine, Town::with(|_| ()).now + SignedDuration::from_mins(1));
+    let mut changed = pool_of(&engine, "default").clone();
+    changed.weight += 1;
+    changed.is_judged_earlier = true;
+    engine.observe(from, Observation::Pool(Arc::new(changed)));
+    let decision = engine.decide(from);
+    let written = decision.actions.iter().filter_map(|one| match &one.action {
+        Action::UpdatePool { change: PoolChange { conditions, .. }, .. } => conditions.as_ref(),
+        _ => None,
+    });
+    let written: Vec<_> = written.collect();
+    assert_eq!(written.len(), 1, "{:#?}", decision.actions);
+    assert!(written[0].is_true(PoolCondition::Ready));
+    assert!(engine.decide(from + SignedDuration::from_secs(1)).actions.is_empty(), "once");
+}
+
 /// Rows: SCH-552
 #[test]
 fn api_042_a_pool_is_as_ready_as_its_class() {

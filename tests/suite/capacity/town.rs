@@ -138,6 +138,7 @@ pub fn pool(name: &str) -> NodePool {
     requirements.add(*label::CAPACITY_TYPE, Requirement::one("on-demand".into()));
     let budget = Budget { nodes: BudgetNodes::Percent(100), reasons: Vec::new(), window: None };
     NodePool {
+        is_judged_earlier: false,
         name: PoolName::new(name),
         uid: Uid::new(name),
         created: Some(at(BORN)),

@@ -377,6 +377,7 @@ impl A {
 
 pub fn pool(name: &str) -> NodePool {
     NodePool {
+        is_judged_earlier: false,
         name: PoolName::new(name),
         uid: Uid::new(name),
         created: None,

@@ -2,7 +2,7 @@
 
 use provisor::gitops::live::LiveObject;
 use provisor::gitops::policy::{BlastLimits, PruneMode, SyncMode, SyncPolicy};
-use provisor::gitops::sync::{GitEvent, Outcome, Phase, Sync};
+use provisor::gitops::sync::{GitEvent, ObjectResult, Outcome, Phase, Sync};
 use serde_json::json;
 
 use super::bench::*;
@@ -138,4 +138,41 @@ fn news_from_before_the_write_proves_nothing() {
     let live = Some(LiveObject::new(before));
     bench.sync.observe(bench.now, GitEvent::ObjectChanged { object, live });
     expect_removed_once_ready(&mut bench, "a");
+}
+
+/// Who was killed between a write and its record leaves an object that the record does not know.
+#[test]
+fn what_is_there_without_a_record_is_proven_by_nothing_else_either() {
+    for is_lost in [false, true] {
+        let mut bench = settled(pruning());
+        let before = bench.sync.inventory().cloned();
+        bench.server.never_ready.insert("new".into());
+        bench.push(&commit(2, [pool("new"), later("web")]));
+        bench.run_for(30);
+        assert_eq!(bench.writes(), ["apply NodePool/new"]);
+        bench.sync = Sync::new("prod", pruning(), before.filter(|_| !is_lost));
+        bench.push(&commit(2, [pool("new"), later("web")]));
+        expect_removed_once_ready(&mut bench, "new");
+    }
+}
+
+#[test]
+fn whoever_is_heard_before_the_answer_is_ready() {
+    let mut bench = settled(pruning());
+    bench.server.never_ready.insert("new".into());
+    bench.push(&commit(2, [pool("new"), later("web")]));
+    bench.look();
+    let decision = bench.sync.decide(bench.now);
+    let [action] = &decision.actions[..] else { panic!("{:?}", decision.actions) };
+    let outcome = bench.server.perform(action);
+    bench.server.never_ready.clear();
+    let object = action.object().clone();
+    bench.server.report(&object);
+    let live = Some(LiveObject::new(bench.server.get("new").clone()));
+    bench.sync.observe(bench.now, GitEvent::ObjectChanged { object: object.clone(), live });
+    let plan = decision.plan.clone().expect("it belongs to a plan");
+    let results = vec![ObjectResult { object, outcome }];
+    bench.sync.observe(bench.now, GitEvent::Applied { plan, results });
+    let inventory = bench.sync.inventory().expect("a record");
+    assert!(inventory.entries.values().all(|entry| !entry.is_unproven), "{inventory:?}");
 }
