@@ -236,10 +236,7 @@ impl Inventory {
         let entries: BTreeMap<ObjectRef, InventoryEntry> = objects
             .iter()
             .filter(|(object, live)| ownership(owner, object, live) == Ownership::Ours && was_applied(live))
-            .map(|(object, live)| {
-                let is_unproven = live.readiness() != Readiness::Ready;
-                (object.clone(), InventoryEntry::new(&live.uid, wave(&live.manifest), is_unproven))
-            })
+            .map(|(object, live)| (object.clone(), InventoryEntry::new(&live.uid, wave(&live.manifest))))
             .collect();
         Self { is_rebuilt: !entries.is_empty(), entries }
     }
@@ -290,14 +287,14 @@ pub struct InventoryEntry {
 }
 
 impl InventoryEntry {
-    fn new(uid: &str, wave: i32, is_unproven: bool) -> Self {
+    fn new(uid: &str, wave: i32) -> Self {
         Self {
             uid: uid.into(),
             digest: "".into(),
             wave,
             revision: "".into(),
             retiring_since: None,
-            is_unproven,
+            is_unproven: false,
         }
     }
 }

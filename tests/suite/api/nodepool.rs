@@ -569,3 +569,18 @@ fn nonsense_is_refused_without_a_panic() {
         assert!(api::parse(&object).is_err(), "{object}");
     }
 }
+
+#[test]
+fn who_judged_an_earlier_generation_has_to_judge_again() {
+    let judged = |generation: i64, observed: Value| {
+        let mut pool = pool();
+        pool["metadata"]["generation"] = generation.into();
+        pool["status"]["conditions"] =
+            json!([{ "type": "Ready", "status": "True", "observedGeneration": observed }]);
+        parse_pool(&pool).is_judged_earlier
+    };
+    assert!(judged(2, json!(1)));
+    assert!(!judged(2, json!(2)));
+    assert!(!judged(2, Value::Null), "who counts no generations cannot be behind");
+    assert!(!parse_pool(&pool()).is_judged_earlier, "nobody judged it yet");
+}
