@@ -425,6 +425,18 @@ impl Bench {
         self.plane.api.post(&collection_of(&deployment), &deployment).expect("a deployment");
     }
 
+    /// A Lease that a Karpenter got just now; where it is.
+    pub fn plant_lease_of_karpenter(&self) -> String {
+        let renewed = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "karpenter-leader-election", "namespace": "default" },
+            "spec": { "holderIdentity": "karpenter-1", "leaseDurationSeconds": 60, "renewTime": renewed },
+        });
+        self.plane.api.post(&collection_of(&lease), &lease).expect("a lease");
+        path_of(&lease)
+    }
+
     pub fn scale(&self, name: &str, replicas: u32) {
         let path = format!("/apis/apps/v1/namespaces/{}/deployments/{name}", self.namespace);
         self.plane.api.patch(&path, &json!({ "spec": { "replicas": replicas } })).expect("scaled");

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, PATIENCE, POOLS, Running, is_true, text};
@@ -200,16 +199,7 @@ fn who_provisions_stays_while_the_environment_is_suspended() {
     assert_eq!(running.stop(), 130);
 
     // Nor does a new process wait for a Karpenter that is to go on.
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
-    let lease = |holder: &str| {
-        let renewed = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
-        json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": "karpenter-leader-election", "namespace": "default" },
-            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 60, "renewTime": renewed },
-        })
-    };
-    bench.plane.api.post(leases, &lease("karpenter-1")).expect("a lease");
+    let theirs = bench.plant_lease_of_karpenter();
     let running = start();
     bench.wait("told", || {
         running.log().contains("which Environment/dev lets nobody apply now: it stays karpenter")
@@ -219,7 +209,7 @@ fn who_provisions_stays_while_the_environment_is_suspended() {
     assert!(!running.log().contains(NOTICE), "{}", running.log());
     suspend(Value::Null);
     bench.wait("told that Karpenter acts", || running.log().contains(NOTICE));
-    bench.plane.api.patch(&format!("{leases}/karpenter-leader-election"), &lease("")).expect("given back");
+    bench.plane.api.patch(&theirs, &json!({ "spec": { "holderIdentity": "" } })).expect("given back");
     bench.wait("bought", || bench.all_run(1));
 
     suspend(json!({ "reason": "another migration" }));

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::bench::{Bench, LEASE, POOLS, environment, text};
@@ -114,19 +113,10 @@ fn of_two_for_one_environment_with_leases_apart_one_acts() {
     bench.wait("the first waits", || first.log().contains(told));
 
     // Nor do both wait for ever for a Karpenter that came and went.
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
-    let lease = |holder: &str| {
-        let renewed = Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
-        json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "name": "karpenter-leader-election", "namespace": "default" },
-            "spec": { "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed },
-        })
-    };
-    bench.plane.api.post(leases, &lease("karpenter-1")).expect("a lease");
+    let theirs = bench.plant_lease_of_karpenter();
     let of_karpenter = "Karpenter acts in this cluster";
     bench.wait("told", || second.log().contains(of_karpenter));
-    bench.plane.api.patch(&format!("{leases}/karpenter-leader-election"), &lease("")).expect("given back");
+    bench.plane.api.patch(&theirs, &json!({ "spec": { "holderIdentity": "" } })).expect("given back");
     bench.deploy("after", 1, "9", "1Gi");
     bench.wait("one acts", || bench.all_run(6));
     assert_eq!(bench.claims().len(), 6, "one for each pod");
