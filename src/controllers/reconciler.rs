@@ -21,6 +21,7 @@ use crate::gitops::promotion::{Memory, PromotionDecision, Promotions, Standing};
 use crate::gitops::sync::{GitEvent, ObjectResult, Outcome, Sync, SyncAction, SyncDecision};
 use crate::io::cloud::simulated::SimulatedCluster;
 use crate::io::recording::RecordingError;
+use crate::model::action::Action;
 use crate::model::money::UsdPerHour;
 use crate::model::observation::Observation;
 use crate::model::repository::Repository;
@@ -210,6 +211,7 @@ impl Reconciler {
             for planned in &decision.actions {
                 self.ledger.decide(now, &planned.action);
                 self.cluster.perform(&planned.action);
+                self.tell_verdict(&planned.action);
             }
             let acted = !decision.actions.is_empty();
             turn.wake_at = earliest([synced.1, decision.wake_at]);
@@ -266,6 +268,21 @@ impl Reconciler {
             }
         }
         has_news
+    }
+
+    /// Tells the Git half what the node half makes of an object of its own.
+    fn tell_verdict(&mut self, action: &Action) {
+        let (kind, name) = match action {
+            Action::UpdatePool { pool, .. } => ("NodePool", pool.to_string()),
+            Action::UpdateOverlay { overlay, .. } => ("NodeOverlay", overlay.to_string()),
+            _ => return,
+        };
+        let Some(manifest) = self.cluster.manifest(kind, &name) else { return };
+        let (Some(object), live) = (ObjectRef::of(manifest), LiveObject::new(manifest.clone())) else { return };
+        if self.sync.readiness_of(&object) != Some(live.readiness()) {
+            let news = GitEvent::ObjectChanged { object, live: Some(live) };
+            self.sync.observe(self.cluster.now(), news);
+        }
     }
 
     /// One decision of the Git half, carried out. Whether it acted, and when it wants to be asked again.

@@ -32,21 +32,12 @@ impl LiveState {
         Self { objects, fleet, inventory: None }
     }
 
-    /// Proves whatever is ready in a picture of all. Whether anything was not before.
-    pub(crate) fn prove_all(&mut self) -> bool {
-        let entries = self.inventory.iter().flat_map(|inventory| &inventory.entries);
-        let unproven = entries.filter(|(_, entry)| entry.is_unproven).map(|(object, _)| object.clone());
-        let unproven: Vec<ObjectRef> = unproven.collect();
-        unproven.iter().filter(|object| self.prove(object)).count() > 0
-    }
-
-    /// What is seen ready is proven, as long as it is what was written. Whether it was not before.
-    pub(crate) fn prove(&mut self, object: &ObjectRef) -> bool {
-        let entry = self.inventory.as_mut().and_then(|inventory| inventory.entries.get_mut(object));
-        let Some(entry) = entry.filter(|entry| entry.is_unproven) else { return false };
-        let found = self.objects.get(object).filter(|found| found.uid == entry.uid);
-        entry.is_unproven = found.is_none_or(|found| found.readiness() != Readiness::Ready);
-        !entry.is_unproven
+    /// Takes in what is known of an object. What was sent last is remembered where a store does not tell it.
+    pub(crate) fn put(&mut self, object: ObjectRef, mut live: LiveObject) {
+        if let Some(known) = self.objects.get_mut(&object).filter(|known| known.uid == live.uid) {
+            live.last_applied = live.last_applied.or(known.last_applied.take());
+        }
+        self.objects.insert(object, live);
     }
 
     /// An object without finalizers is gone when its deletion is accepted; the others say so themselves later.
@@ -116,6 +107,14 @@ impl LiveObject {
     pub fn managers(&self) -> Vec<&str> {
         let entries = self.manifest.pointer("/metadata/managedFields").and_then(Value::as_array);
         entries.into_iter().flatten().filter_map(|entry| entry.get("manager")?.as_str()).collect()
+    }
+
+    /// Whether `self` is what became of `other`, as far as the store says in which order it stored them.
+    pub(crate) fn is_later_than(&self, other: &Self) -> bool {
+        let stored = |live: &Self| -> Option<u64> {
+            live.manifest.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
+        };
+        self.uid == other.uid && stored(self).zip(stored(other)).is_some_and(|(one, other)| one > other)
     }
 
     /// How often what is wanted of it changed; 0 where nobody counts.
@@ -281,20 +280,10 @@ pub struct InventoryEntry {
     pub revision: Arc<str>,
     /// Since when the pool is being emptied, if it is.
     pub retiring_since: Option<Timestamp>,
-    /// Nobody has seen it ready since it was written: what comes in later waves, and what is removed, waits for it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_unproven: bool,
 }
 
 impl InventoryEntry {
     fn new(uid: &str, wave: i32) -> Self {
-        Self {
-            uid: uid.into(),
-            digest: "".into(),
-            wave,
-            revision: "".into(),
-            retiring_since: None,
-            is_unproven: false,
-        }
+        Self { uid: uid.into(), digest: "".into(), wave, revision: "".into(), retiring_since: None }
     }
 }

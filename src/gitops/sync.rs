@@ -11,6 +11,7 @@ mod heal;
 mod operation;
 mod provisioner;
 mod record;
+mod stages;
 mod status;
 mod word;
 
@@ -22,7 +23,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::desired::{DesiredState, ObjectRef};
-use super::live::{Fleet, Inventory, InventoryEntry, LiveObject, LiveState, Readiness};
+use super::live::{Fleet, Inventory, InventoryEntry, LiveObject, LiveState};
 use super::plan::{
     ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, plan_sync,
 };
@@ -360,19 +361,14 @@ impl Sync {
             GitEvent::Live(live) => self.take_picture(live),
             GitEvent::ObjectChanged { object, live } => {
                 let before = self.live.as_ref().and_then(|state| state.objects.get(&object));
-                self.chain.cluster_moved(spec(before) != spec(live.as_ref()));
+                let is_different = spec(before) != spec(live.as_ref());
+                self.chain.cluster_moved(is_different);
+                if let Some(operation) = &mut self.operation {
+                    operation.is_disturbed |= is_different;
+                }
                 if let Some(state) = &mut self.live {
                     match live {
-                        Some(live) => {
-                            // News from before a write says nothing about what was written.
-                            let known = state.objects.insert(object.clone(), live);
-                            let known = known.map_or(0, |known| known.generation());
-                            let is_old = state.objects[&object].generation() < known;
-                            if !is_old && state.prove(&object) {
-                                self.inventory_changed = true;
-                                self.chain.got_ready();
-                            }
-                        }
+                        Some(live) => state.put(object, live),
                         None => drop(state.objects.remove(&object)),
                     }
                     state.fleet.index_classes(&state.objects);
@@ -476,6 +472,9 @@ impl Sync {
                     .any(|(object, old)| spec(Some(old)) != spec(live.objects.get(object)))
         });
         self.chain.cluster_moved(is_different);
+        if let Some(operation) = &mut self.operation {
+            operation.is_disturbed |= is_different;
+        }
         let known = before.and_then(|state| state.inventory).or_else(|| self.stored_inventory.take());
         live.inventory = known.or(live.inventory);
         if live.inventory.is_none() {
@@ -485,10 +484,6 @@ impl Sync {
             };
             live.inventory = Some(Inventory::rebuilt(&owner, &live.objects));
             self.inventory_changed = true;
-        }
-        if live.prove_all() {
-            self.inventory_changed = true;
-            self.chain.got_ready();
         }
         live.fleet.index_classes(&live.objects);
         self.live = Some(live);
@@ -619,7 +614,14 @@ impl Sync {
         }
         let (drifted, fresh): (Vec<&PlannedChange>, Vec<&PlannedChange>) =
             plan.proceeding().partition(|change| self.is_drift(change));
-        if !fresh.is_empty() {
+        let is_fresh = |step: &usize| !self.is_drift(&plan.changes[*step]);
+        let steps: Vec<usize> = self.steps(&plan, &BTreeSet::new()).into_iter().filter(is_fresh).collect();
+        if !fresh.is_empty() && steps.is_empty() {
+            decision.reasons.extend(self.held_up(&plan));
+        } else if !fresh.is_empty() {
+            if self.chain.waits_in_vain() && self.is_ready_for(now, &plan, steps) {
+                self.chain.got_ready();
+            }
             let again = self.may_repeat_at(&plan).filter(|again| *again > now);
             wake(decision, again);
             let Some(why) = self.why_not_now(now, &plan, again) else {
@@ -730,31 +732,9 @@ impl Sync {
     ) {
         // What a process that died wrote, and did not live to record.
         self.remember_settled(&plan);
-        let refused = &self.chain.refused;
-        let mut steps: Vec<(usize, &PlannedChange)> = plan
-            .changes
-            .iter()
-            .enumerate()
-            .filter(|(_, change)| change.verdict == Verdict::Proceed)
-            .filter(|(_, change)| only.is_empty() || only.contains(&change.object))
-            .collect();
-        // What was refused is left out, and with it whatever comes in later stages, but for what is healed.
-        if initiator == Initiator::SelfHeal {
-            steps.retain(|(_, change)| !refused.contains_key(&change.object));
-        } else if let Some(first) = steps.iter().position(|(_, change)| refused.contains_key(&change.object))
-        {
-            let stage = operation::stage_of(steps[first].1);
-            let (before, beside) = steps.split_at(first);
-            let beside = beside.iter().take_while(|(_, change)| operation::stage_of(change) == stage);
-            steps = before.iter().chain(beside).copied().collect();
-            steps.retain(|(_, change)| !refused.contains_key(&change.object));
-        }
-        let steps: Vec<usize> = steps.into_iter().map(|(index, _)| index).collect();
+        let steps = self.steps(&plan, &only);
         if steps.is_empty() {
-            for (object, why) in refused {
-                decision.reasons.push(reason("Rejected", format!("{object}: {why}")));
-            }
-            return;
+            return decision.reasons.extend(self.held_up(&plan));
         }
         self.operations_seen += 1;
         let why = format!("{} ({})", plan.summary(), initiator);
@@ -765,8 +745,7 @@ impl Sync {
     /// Takes the next step of the running operation.
     fn go_on(&mut self, now: Timestamp, decision: &mut SyncDecision) {
         let Some(operation) = &mut self.operation else { return };
-        let desired = self.wanted.good.as_ref().map(|(desired, _)| &**desired);
-        let newest = desired.map(|desired| &desired.digest);
+        let newest = self.wanted.good.as_ref().map(|(desired, _)| &desired.digest);
         let stop = if self.suspension.is_some() {
             Some((Phase::Stopped, "suspended"))
         } else if !self.wanted.render_errors.is_empty() {
@@ -779,7 +758,7 @@ impl Sync {
             None
         };
         let live = self.live.as_ref();
-        match operation.step(now, &self.policy, live, desired, stop) {
+        match operation.step(now, &self.policy, live, stop) {
             Step::Perform(action) => {
                 decision.plan = Some(operation.plan().hash.clone());
                 decision.wake_at = Some(now.saturating_add(HEARTBEAT).unwrap_or(Timestamp::MAX));
@@ -788,13 +767,13 @@ impl Sync {
             }
             Step::Wait { until, why } => {
                 decision.plan = Some(operation.plan().hash.clone());
+                if self.is_undone(now) {
+                    return self.finish(now, Phase::Superseded, decision);
+                }
                 decision.wake_at = Some(until);
                 decision.reasons.push(reason("Waiting", why));
             }
-            Step::Finished(phase) => {
-                let operation = self.operation.take().expect("an operation that finishes was running");
-                self.finish(now, operation, phase, decision);
-            }
+            Step::Finished(phase) => self.finish(now, phase, decision),
         }
     }
 
@@ -810,15 +789,6 @@ impl Sync {
             match result.outcome {
                 Outcome::Applied(live) => {
                     let is_retiring = change.action == ChangeAction::Retire;
-                    // Its controller may have been heard before the answer was.
-                    let heard = state
-                        .objects
-                        .get(&result.object)
-                        .filter(|heard| heard.uid == live.uid && heard.generation() >= live.generation());
-                    let is_ready = [Some(&live), heard]
-                        .into_iter()
-                        .flatten()
-                        .any(|known| known.readiness() == Readiness::Ready);
                     let since = inventory.entries.get(&result.object).and_then(|entry| entry.retiring_since);
                     let entry = InventoryEntry {
                         uid: live.uid.clone(),
@@ -826,11 +796,14 @@ impl Sync {
                         wave: change.wave,
                         revision: operation.plan().commit.clone(),
                         retiring_since: if is_retiring { since.or(Some(at)) } else { None },
-                        is_unproven: !change.action.is_removal() && !is_ready,
                     };
                     inventory.entries.insert(result.object.clone(), entry);
                     self.healing.answered(&change, &live);
-                    state.objects.insert(result.object, live);
+                    // What became of it may have been heard before the answer was.
+                    let heard = state.objects.get(&result.object);
+                    if heard.is_none_or(|heard| !heard.is_later_than(&live)) {
+                        state.put(result.object, live);
+                    }
                     state.fleet.index_classes(&state.objects);
                 }
                 Outcome::Deleted => {
@@ -845,26 +818,20 @@ impl Sync {
         }
     }
 
-    fn finish(&mut self, now: Timestamp, operation: Operation, phase: Phase, decision: &mut SyncDecision) {
+    fn finish(&mut self, now: Timestamp, phase: Phase, decision: &mut SyncDecision) {
+        let Some(operation) = self.operation.take() else { return };
         self.is_plan_stale = true;
         let plan = operation.plan().clone();
         let why = operation.summary(&phase);
         let has_transient = operation.has_transient() || phase == Phase::Interrupted;
         let is_heal = operation.initiator() == &Initiator::SelfHeal;
         match &phase {
+            Phase::Succeeded if is_heal => {}
             Phase::Succeeded => {
                 self.chain.succeeded();
-                if !is_heal {
-                    if plan
-                        .changes
-                        .iter()
-                        .all(|change| change.action.is_removal() || change.verdict == Verdict::Proceed)
-                    {
-                        self.trust_inventory();
-                    }
-                    if self.chain.refused.is_empty() {
-                        self.applied_revision = Some(plan.commit.clone());
-                    }
+                if self.chain.refused.is_empty() && stages::writes_all(&plan) {
+                    self.trust_inventory();
+                    self.applied_revision = Some(plan.commit.clone());
                 }
             }
             // Healing has a back-off of its own.
@@ -873,12 +840,12 @@ impl Sync {
                 self.chain.failed_for_now(now, &why);
             }
             Phase::PartiallySynced | Phase::Failed | Phase::Interrupted => {
-                self.chain.failed(why.clone());
+                self.chain.failed(why.clone(), operation.waited_in_vain());
             }
             Phase::Cancelled => self.chain.given_up = Some("cancelled by a person".into()),
             Phase::Superseded | Phase::Stopped => {}
         }
-        self.chain.operation_ended(operation.waited_in_vain());
+        self.chain.operation_ended();
         decision.reasons.push(reason(phase.as_str(), why));
         let Some((desired, _)) = &self.wanted.good else { return };
         let revision = if desired.digest == plan.digest { Some(&desired.revision) } else { None };

@@ -40,7 +40,7 @@ pub(super) struct Chain {
     came: BTreeSet<Lack>,
     /// The failure may pass by itself once the cluster changes.
     is_transient: bool,
-    /// It may pass once something gets ready.
+    /// It passes once what was waited for gets ready.
     is_unready: bool,
 }
 
@@ -58,6 +58,7 @@ impl Chain {
 
     fn begin_anew(&mut self) {
         self.given_up = None;
+        self.is_unready = false;
         self.retries = 0;
         self.retry_at = None;
     }
@@ -95,16 +96,18 @@ impl Chain {
         }
     }
 
-    /// What was waited for in vain may be ready now: what had to wait is tried again.
+    /// Whether it was given up because something did not get ready in time.
+    pub fn waits_in_vain(&self) -> bool {
+        self.is_unready && self.given_up.is_some()
+    }
+
+    /// What was waited for in vain is ready now: what had to wait is tried again.
     pub fn got_ready(&mut self) {
-        if std::mem::take(&mut self.is_unready) {
-            self.begin_anew();
-        }
+        self.begin_anew();
     }
 
     /// The operation is over, and what came meanwhile counts.
-    pub fn operation_ended(&mut self, waited_in_vain: bool) {
-        self.is_unready = waited_in_vain && self.given_up.is_some();
+    pub fn operation_ended(&mut self) {
         for lack in std::mem::take(&mut self.came) {
             self.no_longer_lacks(lack, false);
         }
@@ -136,8 +139,10 @@ impl Chain {
         }
     }
 
-    pub fn failed(&mut self, why: String) {
+    /// For a reason that does not pass by itself; `is_unready`: until something gets ready.
+    pub fn failed(&mut self, why: String, is_unready: bool) {
         self.is_transient = false;
+        self.is_unready = is_unready;
         self.given_up = Some(why);
     }
 }

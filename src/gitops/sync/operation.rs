@@ -10,9 +10,10 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use super::stages::{Stage, stage_of, unready};
 use super::{HEARTBEAT, HISTORY_MAX, ObjectResult, Outcome, SyncAction, SyncReason};
-use crate::gitops::desired::{DesiredState, ObjectRef};
-use crate::gitops::live::{LiveState, Readiness};
+use crate::gitops::desired::ObjectRef;
+use crate::gitops::live::LiveState;
 use crate::gitops::plan::{ChangeAction, PlanHash, PlannedChange, SyncPlan, guard};
 use crate::gitops::policy::SyncPolicy;
 use crate::gitops::window::{Answer, Question};
@@ -107,13 +108,6 @@ pub(super) enum Step {
     Finished(Phase),
 }
 
-/// Whether it removes, and the wave: writes come first, by wave; removals are stages of their own.
-pub(super) type Stage = (bool, i32);
-
-pub(super) fn stage_of(change: &PlannedChange) -> Stage {
-    (change.action.is_removal(), change.wave)
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Operation {
     id: u64,
@@ -131,6 +125,8 @@ pub(super) struct Operation {
     is_cancelled: bool,
     /// The rules by which it was planned hold no more.
     pub(super) is_overruled: bool,
+    /// What is wanted of some object may be different since it was planned.
+    pub(super) is_disturbed: bool,
     /// Why it ended before its end.
     ended_by: Option<String>,
     /// Something did not get ready in time.
@@ -158,6 +154,7 @@ impl Operation {
             ready_at: None,
             is_cancelled: false,
             is_overruled: false,
+            is_disturbed: false,
             ended_by: None,
             waited_in_vain: false,
         }
@@ -206,7 +203,6 @@ impl Operation {
         now: Timestamp,
         policy: &SyncPolicy,
         live: Option<&LiveState>,
-        desired: Option<&DesiredState>,
         stop: Option<(Phase, &str)>,
     ) -> Step {
         if let Some((object, since)) = &self.in_flight {
@@ -227,13 +223,13 @@ impl Operation {
             self.ended_by = Some(why.into());
             return Step::Finished(phase);
         }
-        let unproven = self.unproven(live, desired);
+        let unready = self.unready(live);
         let is_stage_over = match self.next.checked_sub(1) {
             Some(last) => self.stage(self.next) != self.stage(last),
-            // What former operations left unproven holds up later stages, and nothing that may mend it.
-            None => self.ready_at.is_some() || unproven.is_some(),
+            // What is not ready from before holds up later stages, and nothing that may mend it.
+            None => self.ready_at.is_some() || unready.is_some(),
         };
-        if is_stage_over && let Some(step) = self.barrier(now, policy, unproven) {
+        if is_stage_over && let Some(step) = self.barrier(now, policy, unready) {
             return step;
         }
         let Some(change) = self.change(self.next) else { return Step::Finished(self.outcome()) };
@@ -267,7 +263,7 @@ impl Operation {
     }
 
     /// What stands between two stages: failures end the operation, the rest waits for readiness and the wave's delay.
-    fn barrier(&mut self, now: Timestamp, policy: &SyncPolicy, unproven: Option<String>) -> Option<Step> {
+    fn barrier(&mut self, now: Timestamp, policy: &SyncPolicy, unready: Option<String>) -> Option<Step> {
         if self.has_failed() {
             return Some(Step::Finished(Phase::PartiallySynced));
         }
@@ -275,7 +271,7 @@ impl Operation {
             |since: Timestamp, wait: SignedDuration| since.checked_add(wait).unwrap_or(Timestamp::MAX);
         if policy.wait_ready
             && self.ready_at.is_none()
-            && let Some(waiting) = unproven
+            && let Some(waiting) = unready
         {
             let until = later(self.settled_at, policy.health_timeout);
             if now >= until {
@@ -290,23 +286,33 @@ impl Operation {
         (now < until).then(|| Step::Wait { until, why: "pauses before the next wave".into() })
     }
 
-    /// The first object of an earlier stage than the next that was not seen ready since it was written, in words. Who heals
-    /// waits for nothing but what it wrote itself.
-    fn unproven(&self, live: Option<&LiveState>, desired: Option<&DesiredState>) -> Option<String> {
-        let (live, desired, next) = (live?, desired?, self.stage(self.next)?);
-        let is_heal = self.initiator == Initiator::SelfHeal;
-        let unproven =
-            live.inventory.iter().flat_map(|inventory| &inventory.entries).find(|(object, entry)| {
-                entry.is_unproven
-                    && (false, entry.wave) < next
-                    && desired.objects.contains_key(*object)
-                    && (!is_heal || self.results.contains_key(*object))
-            });
-        let (object, _) = unproven?;
-        Some(match live.objects.get(object).map(|found| found.readiness()) {
-            Some(Readiness::NotReady(why)) => format!("{object} is not ready ({why})"),
-            Some(Readiness::Ready | Readiness::Unobserved) | None => format!("{object} is not ready yet"),
+    /// What of earlier stages the next step waits for, in words.
+    pub(super) fn unready(&self, live: Option<&LiveState>) -> Option<String> {
+        let (done, ahead) = self.steps.split_at(self.next);
+        let changes = |steps: &[usize]| steps.iter().filter_map(|step| self.plan.changes.get(*step)).collect();
+        let (done, ahead): (Vec<_>, Vec<_>) = (changes(done), changes(ahead));
+        // Who heals waits for nothing but what it wrote itself.
+        let settled = if self.initiator == Initiator::SelfHeal { &[] } else { &self.plan.settled[..] };
+        unready(live?, settled, &done, &ahead, |object| match self.results.get(object) {
+            Some(Outcome::Applied(written)) => written.generation(),
+            _ => 0,
         })
+    }
+
+    /// Whether `change` undoes what somebody did meanwhile to what the next step waits for.
+    pub(super) fn waits_for_again(&self, change: &PlannedChange, live: &LiveState) -> bool {
+        let is_earlier = self.stage(self.next).is_some_and(|next| stage_of(change) < next);
+        let was_written = self.results.contains_key(&change.object);
+        is_earlier && (!was_written || !live.objects.contains_key(&change.object))
+    }
+
+    /// Ends before its end; why.
+    pub(super) fn end(&mut self, why: &str) {
+        self.ended_by = Some(why.into());
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.in_flight.is_none()
     }
 
     fn outcome(&self) -> Phase {

@@ -2,16 +2,13 @@
 
 use super::Sync;
 use crate::gitops::desired::ObjectRef;
-use crate::gitops::live::{InventoryEntry, LiveState, Readiness};
+use crate::gitops::live::{InventoryEntry, LiveState};
 use crate::gitops::plan::SyncPlan;
 
 impl Sync {
     /// Records objects that are as the commit wants them, however they came to be so.
     pub(super) fn remember_settled(&mut self, plan: &SyncPlan) {
-        let Some(LiveState { objects, inventory: Some(inventory), .. }) = &mut self.live else { return };
-        let is_ready = |object: &ObjectRef| {
-            objects.get(object).is_some_and(|found| found.readiness() == Readiness::Ready)
-        };
+        let Some(LiveState { inventory: Some(inventory), .. }) = &mut self.live else { return };
         for settled in &plan.settled {
             let entry = inventory.entries.get(&settled.object);
             if entry.is_some_and(|entry| entry.uid == settled.uid && entry.digest == settled.digest) {
@@ -23,7 +20,6 @@ impl Sync {
                 wave: settled.wave,
                 revision: plan.commit.clone(),
                 retiring_since: None,
-                is_unproven: !is_ready(&settled.object),
             };
             inventory.entries.insert(settled.object.clone(), entry);
             self.inventory_changed = true;

@@ -187,6 +187,7 @@ pub struct Server {
     /// Objects whose controllers never report.
     pub never_ready: BTreeSet<String>,
     uids: u32,
+    writes_seen: u64,
 }
 
 impl Server {
@@ -238,6 +239,7 @@ impl Server {
         live["metadata"]["generation"] = json!(generation + 1);
         let patch = with(json!({}), pointer, value);
         own(live, manager, "Update", &patch);
+        self.count(&object);
         self.report(&object);
     }
 
@@ -289,6 +291,14 @@ impl Server {
             let generation = live["metadata"]["generation"].as_i64().unwrap_or(0);
             live["metadata"]["generation"] = json!(generation + 1);
         }
+        self.count(object);
+    }
+
+    /// Each write of an object is a later one.
+    fn count(&mut self, object: &ObjectRef) {
+        self.writes_seen += 1;
+        let live = self.objects.get_mut(object).expect("there");
+        live["metadata"]["resourceVersion"] = json!(self.writes_seen.to_string());
     }
 
     /// The object's controller looks at it.
@@ -299,6 +309,7 @@ impl Server {
         let live = self.objects.get_mut(object).expect("there");
         let generation = live["metadata"]["generation"].clone();
         live["status"] = json!({ "conditions": [{ "type": "Ready", "status": "True", "observedGeneration": generation }] });
+        self.count(object);
     }
 }
 
