@@ -59,6 +59,7 @@ pub(crate) fn read(object: &Field<'_, '_>) -> Option<NodeOverlay> {
         weight: weight.and_then(|weight| weight.try_into().ok()).unwrap_or(0),
         fault: object.findings().told(Stage::Runtime),
         conditions: condition::read(&object.get("status").get("conditions")),
+        is_judged_earlier: condition::is_judged_earlier(object),
     })
 }
 

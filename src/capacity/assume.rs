@@ -69,7 +69,9 @@ pub(crate) fn assume(cluster: &mut Cluster, action: &Action, now: Timestamp) {
         }
         Action::UpdateOverlay { overlay, conditions } => {
             if let Some(known) = cluster.overlays.get_mut(overlay) {
-                Arc::make_mut(known).conditions = conditions.clone();
+                let known = Arc::make_mut(known);
+                known.conditions = conditions.clone();
+                known.is_judged_earlier = false;
             }
         }
         Action::UpdateBuffer { buffer, status } => {

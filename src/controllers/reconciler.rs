@@ -278,7 +278,9 @@ impl Reconciler {
             _ => return,
         };
         let Some(manifest) = self.cluster.manifest(kind, &name) else { return };
-        let (Some(object), live) = (ObjectRef::of(manifest), LiveObject::new(manifest.clone())) else { return };
+        let (Some(object), live) = (ObjectRef::of(manifest), LiveObject::new(manifest.clone())) else {
+            return;
+        };
         if self.sync.readiness_of(&object) != Some(live.readiness()) {
             let news = GitEvent::ObjectChanged { object, live: Some(live) };
             self.sync.observe(self.cluster.now(), news);

@@ -326,12 +326,19 @@ pub struct NodeOverlay {
     pub fault: Option<Symbol>,
     /// As its status has them.
     pub conditions: OverlayConditions,
+    /// The condition `Ready` was judged on an earlier generation.
+    #[serde(default)]
+    pub is_judged_earlier: bool,
 }
 
 impl NodeOverlay {
     /// Whether `other` differs from this in nothing but its status.
     pub fn is_same_but_for_status(&self, other: &Self) -> bool {
-        let stripped = |overlay: &Self| Self { conditions: OverlayConditions::default(), ..overlay.clone() };
+        let stripped = |overlay: &Self| Self {
+            conditions: OverlayConditions::default(),
+            is_judged_earlier: false,
+            ..overlay.clone()
+        };
         stripped(self) == stripped(other)
     }
 }

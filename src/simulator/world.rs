@@ -337,7 +337,7 @@ impl World {
             Action::UpdateOverlay { overlay, conditions } => {
                 if let Some(object) = self.objects.overlays.get(overlay) {
                     let conditions = conditions.clone();
-                    let changed = NodeOverlay { conditions, ..(**object).clone() };
+                    let changed = NodeOverlay { conditions, is_judged_earlier: false, ..(**object).clone() };
                     self.publish(Observation::Overlay(Arc::new(changed)));
                 }
             }

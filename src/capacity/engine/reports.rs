@@ -154,7 +154,7 @@ impl Engine {
                 set(ConditionStatus::True, "ValidationSucceeded", "");
             }
             conditions.conclude(OverlayCondition::Ready, &[kind], now);
-            if conditions != overlay.conditions {
+            if conditions != overlay.conditions || overlay.is_judged_earlier {
                 let valid = conditions.get(kind).map_or("", |valid| valid.reason.as_str());
                 let message = format!("overlay {}: {valid}", overlay.name);
                 steps.push(

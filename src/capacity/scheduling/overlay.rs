@@ -229,6 +229,7 @@ mod tests {
             weight,
             fault: None,
             conditions: Default::default(),
+            is_judged_earlier: false,
         }
     }
 

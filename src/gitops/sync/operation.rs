@@ -289,7 +289,8 @@ impl Operation {
     /// What of earlier stages the next step waits for, in words.
     pub(super) fn unready(&self, live: Option<&LiveState>) -> Option<String> {
         let (done, ahead) = self.steps.split_at(self.next);
-        let changes = |steps: &[usize]| steps.iter().filter_map(|step| self.plan.changes.get(*step)).collect();
+        let changes =
+            |steps: &[usize]| steps.iter().filter_map(|step| self.plan.changes.get(*step)).collect();
         let (done, ahead): (Vec<_>, Vec<_>) = (changes(done), changes(ahead));
         // Who heals waits for nothing but what it wrote itself.
         let settled = if self.initiator == Initiator::SelfHeal { &[] } else { &self.plan.settled[..] };

@@ -36,12 +36,14 @@ pub(super) fn unready(
     generation: impl Fn(&ObjectRef) -> i64,
 ) -> Option<String> {
     let next = stage_of(ahead.first()?);
-    let settled = settled.iter().filter(|settled| (false, settled.wave) < next).map(|settled| &settled.object);
+    let settled =
+        settled.iter().filter(|settled| (false, settled.wave) < next).map(|settled| &settled.object);
     let done = done.iter().filter(|change| !change.action.is_removal() && stage_of(change) < next);
     let mut objects = settled.chain(done.map(|change| &change.object));
     objects.find_map(|object| {
         let found = live.objects.get(object).filter(|found| found.generation() >= generation(object));
-        let is_mended = || found.is_some_and(|found| ahead.iter().any(|change| mends(change, &found.manifest)));
+        let is_mended =
+            || found.is_some_and(|found| ahead.iter().any(|change| mends(change, &found.manifest)));
         // Nobody may judge overlays (a feature gate), and one that is in conflict with another may wait for its removal.
         if &*object.kind == "NodeOverlay" || is_mended() {
             return None;
@@ -76,7 +78,8 @@ impl Sync {
             _ => !change.action.is_removal(),
         };
         let changes = plan.changes.iter();
-        let last = if only.is_empty() { changes.filter(|one| is_held(one)).map(stage_of).min() } else { None };
+        let last =
+            if only.is_empty() { changes.filter(|one| is_held(one)).map(stage_of).min() } else { None };
         let changes = plan.changes.iter().enumerate().filter(|(_, change)| {
             change.verdict == Verdict::Proceed
                 && !is_refused(change)

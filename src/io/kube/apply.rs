@@ -263,7 +263,8 @@ impl Writer {
     }
 
     pub async fn change_overlay(&self, overlay: Symbol, conditions: &OverlayConditions) -> Written {
-        let status = json!({ "conditions": api::render_conditions(conditions) });
+        let generation = self.generation_of(Kind::NodeOverlay, overlay);
+        let status = json!({ "conditions": observed(api::render_conditions(conditions), generation) });
         self.write_status(Kind::NodeOverlay, overlay, &status).await
     }
 

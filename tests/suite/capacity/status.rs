@@ -105,6 +105,29 @@ fn a_pool_that_was_changed_is_judged_again_in_the_same_words() {
     assert!(engine.decide(from + SignedDuration::from_secs(1)).actions.is_empty(), "once");
 }
 
+#[test]
+fn an_overlay_that_was_changed_is_judged_again_in_the_same_words() {
+    let mut town = Town::with(|_| ());
+    town.cluster.overlays.insert("dear".into(), Arc::new(overlay("dear", 7)));
+    let mut engine = town.engine();
+    let from = settle(&mut engine, town.now);
+    let known = engine.cluster().overlays[&"dear".into()].clone();
+    assert!(known.conditions.is_true(OverlayCondition::Ready));
+    let changed = NodeOverlay { weight: 3, is_judged_earlier: true, ..(*known).clone() };
+    engine.observe(from, Observation::Overlay(Arc::new(changed)));
+    let decision = engine.decide(from);
+    let writes = |action: &Action| matches!(action, Action::UpdateOverlay { .. });
+    assert_eq!(
+        decision.actions.iter().filter(|one| writes(&one.action)).count(),
+        1,
+        "{:#?}",
+        decision.actions
+    );
+    assert!(
+        !engine.decide(from + SignedDuration::from_secs(1)).actions.iter().any(|one| writes(&one.action))
+    );
+}
+
 /// Rows: SCH-552
 #[test]
 fn api_042_a_pool_is_as_ready_as_its_class() {
@@ -361,6 +384,7 @@ fn overlay(name: &str, dollars: i64) -> NodeOverlay {
         weight: 1,
         fault: None,
         conditions: Default::default(),
+        is_judged_earlier: false,
     }
 }
 

@@ -145,7 +145,10 @@ fn whoever_made_it_again_it_is_ready_once_it_is() {
 
 /// As a back-up has it.
 fn marked(mut manifest: serde_json::Value) -> serde_json::Value {
-    let id = format!("main:prod:karpenter.sh/NodePool:/{}", manifest["metadata"]["name"].as_str().expect("a name"));
+    let id = format!(
+        "main:prod:karpenter.sh/NodePool:/{}",
+        manifest["metadata"]["name"].as_str().expect("a name")
+    );
     manifest = with(manifest, "/metadata/labels/provisor.dev~1environment", json!("prod"));
     manifest = with(manifest, "/metadata/labels/provisor.dev~1installation", json!("main"));
     annotated(manifest, "provisor.dev/tracking-id", &id)
@@ -189,7 +192,8 @@ fn a_pool_is_not_waited_for_by_the_class_that_mends_it() {
     let a = bench.server.named("a");
     bench.server.never_ready.insert("a".into());
     let pool_a = bench.server.objects.get_mut(&a).expect("there");
-    pool_a["status"] = json!({ "conditions": [{ "type": "Ready", "status": "False", "message": "no such role" }] });
+    pool_a["status"] =
+        json!({ "conditions": [{ "type": "Ready", "status": "False", "message": "no such role" }] });
     bench.push(&commit(2, [pool("a"), class_of_wave("right")]));
     bench.run_for(60);
     assert_eq!(bench.writes(), ["apply EC2NodeClass/default"]);
@@ -203,7 +207,10 @@ fn what_the_plan_refuses_or_holds_holds_up_what_comes_later() {
     bench.run_for(3600);
     assert_eq!(bench.writes(), ["apply NodePool/beside"], "what belongs to nobody we know is not taken over");
     assert!(bench.has_said("Unowned: NodePool/new"), "{:?}", bench.said);
-    assert_ne!(bench.sync.applied().map(|(commit, _)| commit.to_string()), Some(revision(2).commit.to_string()));
+    assert_ne!(
+        bench.sync.applied().map(|(commit, _)| commit.to_string()),
+        Some(revision(2).commit.to_string())
+    );
     bench.server.edit("web", "/spec/limits/cpu", json!("1"), "kubectl-edit");
     bench.run_for(60);
     assert_eq!(bench.writes(), ["apply NodePool/web"], "what somebody changed is put back all the same");
@@ -292,5 +299,9 @@ fn whoever_is_heard_before_the_answer_is_ready() {
     let results = vec![ObjectResult { object, outcome }];
     bench.sync.observe(bench.now, GitEvent::Applied { plan, results });
     let decision = bench.decide();
-    assert!(decision.reasons.iter().all(|reason| !reason.message.contains("not ready")), "{:?}", decision.reasons);
+    assert!(
+        decision.reasons.iter().all(|reason| !reason.message.contains("not ready")),
+        "{:?}",
+        decision.reasons
+    );
 }

@@ -231,6 +231,8 @@ struct Session<'a> {
     served: Option<(Metrics, JoinSet<()>)>,
     /// Who is to provision from now on, as was found while it ran.
     agreed: Option<Agreed>,
+    /// Who did when the record was read last, for a cluster that takes too long to say so.
+    recorded: Option<Provisioner>,
     /// When all of it ends: known from when it first ran.
     stop: Option<Stop>,
 }
@@ -243,7 +245,8 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
         .build()
         .map_err(|error| Failure::outside("the event loop cannot be started").caused_by(&error))?;
     let lines = typed();
-    let mut session = Session { args, behavior, console, lines, served: None, agreed: None, stop: None };
+    let mut session =
+        Session { args, behavior, console, lines, served: None, agreed: None, recorded: None, stop: None };
     let outcome = runtime.block_on(async {
         // Once it ran, what it begins anew with does not end it.
         let (mut has_run, mut complaint) = (false, String::new());
@@ -251,9 +254,9 @@ pub(super) fn run(args: &Args, console: &Console) -> Result<Exit, Failure> {
             let begun = async { live(&mut session, Commits::open(args).await?).await };
             match begun.await {
                 Ok(Kept::Until(exit)) => return Ok(exit),
-                Ok(Kept::ByOthers(agreed)) => {
+                Ok(Kept::ByOthers { agreed, recorded }) => {
                     console.notice("somebody else provisions from now on: beginning anew");
-                    session.agreed = agreed;
+                    (session.agreed, session.recorded) = (agreed, recorded);
                     (has_run, complaint) = (true, String::new());
                 }
                 Err(failure) => {
@@ -286,7 +289,10 @@ fn exit_of(ending: Option<Ending>, console: &Console) -> Exit {
 enum Kept {
     Until(Exit),
     /// Somebody else provisions: by what was agreed while it ran, or as the record and the rules have it.
-    ByOthers(Option<Agreed>),
+    ByOthers {
+        agreed: Option<Agreed>,
+        recorded: Option<Provisioner>,
+    },
 }
 
 async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, Failure> {
@@ -296,7 +302,7 @@ async fn live(session: &mut Session<'_>, mut commits: Commits) -> Result<Kept, F
         // Whoever holds the lease asks again: a cluster that does not answer keeps nobody from waiting for it.
         Some(named) => {
             let asked = tokio::time::timeout(START_RETRY, asking).await;
-            asked.ok().and_then(Result::ok).flatten().unwrap_or(named)
+            asked.ok().and_then(Result::ok).flatten().or(session.recorded).unwrap_or(named)
         }
         None => {
             let standing = asking.await.inspect_err(|_| {
@@ -552,7 +558,7 @@ async fn keep<P: CloudProvider>(
                     if let Some(held) = held {
                         held.give_back().await;
                     }
-                    return Ok(Kept::ByOthers(None));
+                    return Ok(Kept::ByOthers { agreed: None, recorded: Some(other) });
                 }
                 Ok(_) => {
                     if let Some(named) =
@@ -665,7 +671,10 @@ async fn keep<P: CloudProvider>(
                     if let Some(held) = held {
                         held.give_back().await;
                     }
-                    return Ok(Kept::ByOthers(Some(Agreed { named, instead_of: provisioner })));
+                    return Ok(Kept::ByOthers {
+                        agreed: Some(Agreed { named, instead_of: provisioner }),
+                        recorded: None,
+                    });
                 }
             }
         }
