@@ -169,6 +169,7 @@ fn dis_301_what_is_saved_is_reckoned_by_the_cheapest_that_rules_allow() {
             weight: 1,
             fault: None,
             conditions: Default::default(),
+            is_judged_earlier: false,
         };
         town.cluster.overlays.insert(cheaper.name, Arc::new(cheaper));
         town.node("n1", "old");

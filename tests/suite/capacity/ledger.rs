@@ -128,6 +128,7 @@ fn overlay(change: PriceChange) -> Observation {
         weight: 0,
         fault: None,
         conditions: Default::default(),
+        is_judged_earlier: false,
     }))
 }
 
