@@ -72,7 +72,7 @@ impl Story<'_> {
         for _ in 0..kills {
             // Some hold the lease, and keep a successor waiting that asks for it.
             let more: &[&str] = if killer.draw(4) == 0 { &[] } else { &["--no-lease"] };
-            killer.strike_at_chance((self.start)(more), longest);
+            killer.strike_at_chance((self.start)(more), longest, is_so);
         }
         let running = (self.start)(&["--no-lease"]);
         self.bench.wait(what, is_so);
