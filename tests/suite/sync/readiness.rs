@@ -105,6 +105,22 @@ fn what_somebody_changed_is_put_back_meanwhile_and_what_had_to_wait_goes_on_as_b
 }
 
 #[test]
+fn what_is_put_back_meanwhile_hastens_no_other_try() {
+    let mut bench = settled(SyncPolicy { mode: SyncMode::AutoHeal, ..pruning() });
+    bench.server.failures.insert("b".into(), vec![Outcome::Transient("503".into()); 9]);
+    bench.push(&commit(2, [pool("old"), pool("b"), later("web")]));
+    bench.run_for(60);
+    let tries_left = |bench: &Bench| bench.server.failures["b"].len();
+    let before = tries_left(&bench);
+    bench.server.edit("web", "/spec/limits/cpu", json!("1"), "kubectl-edit");
+    bench.run_for(5);
+    assert_eq!(bench.writes(), ["apply NodePool/web"]);
+    assert_eq!(tries_left(&bench), before, "it is not time yet");
+    bench.run_for(20);
+    assert_eq!(tries_left(&bench), before - 1);
+}
+
+#[test]
 fn what_somebody_deletes_while_it_is_waited_for_is_made_again_and_waited_for() {
     let mut bench = renamed();
     let new = bench.server.named("new");
@@ -262,6 +278,8 @@ fn news_from_before_the_write_says_nothing_of_what_was_written() {
     assert_eq!(bench.writes(), ["apply NodePool/a"]);
     let live = Some(LiveObject::new(before));
     bench.sync.observe(bench.now, GitEvent::ObjectChanged { object, live });
+    bench.decide();
+    assert_eq!(bench.writes(), [""; 0]);
     expect_removed_once_ready(&mut bench, "a");
 }
 
