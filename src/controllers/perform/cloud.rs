@@ -48,16 +48,19 @@ impl<P: CloudProvider> Hands<P> {
     /// Asks the cloud what `class` selects, and writes the answer in its status.
     pub(super) async fn resolve(&self, name: ClassName, class: Option<Arc<NodeClass>>) {
         let Some(class) = class else { return };
+        let generation = self.writer.generation_of(Kind::NodeClass, name.0);
         let is_known = match self.provider.resolve(class).await {
             // Another one knows better by now.
             Ok(_) if !self.permit.is_valid() => false,
-            Ok(found) => match self.told(self.writer.report_class(name, &found, clock::now()).await) {
-                Ok(()) => true,
-                Err(error) => {
-                    tracing::warn!("the status of EC2NodeClass {name} is not written: {error}");
-                    false
+            Ok(found) => {
+                match self.told(self.writer.report_class(name, generation, &found, clock::now()).await) {
+                    Ok(()) => true,
+                    Err(error) => {
+                        tracing::warn!("the status of EC2NodeClass {name} is not written: {error}");
+                        false
+                    }
                 }
-            },
+            }
             Err(error) => {
                 tracing::warn!("what EC2NodeClass {name} selects is not known: {error}");
                 false

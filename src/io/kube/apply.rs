@@ -218,10 +218,18 @@ impl Writer {
         self.drop_finalizer(Kind::NodeClass, class.0).await
     }
 
-    /// Writes what the selectors of a class find, if its status does not say so yet.
-    pub async fn report_class(&self, class: ClassName, found: &ClassStatus, now: Timestamp) -> Written {
+    /// Writes what the selectors of a class find, if its status does not say so yet. `generation` of it was asked about: it may be another
+    /// by now, of which this says nothing.
+    pub async fn report_class(
+        &self,
+        class: ClassName,
+        generation: i64,
+        found: &ClassStatus,
+        now: Timestamp,
+    ) -> Written {
         let resource = Kind::NodeClass.resource();
-        let Some(object) = self.kube.get(resource, None, &class.0).await? else { return Ok(None) };
+        let Some(mut object) = self.kube.get(resource, None, &class.0).await? else { return Ok(None) };
+        object["metadata"]["generation"] = generation.into();
         match status::of_class(&object, found, now) {
             Some(missing) => self.write_status(Kind::NodeClass, class.0, &missing).await,
             None => Ok(None),
