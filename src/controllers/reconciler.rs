@@ -157,6 +157,7 @@ impl Reconciler {
     pub fn observe(&mut self, event: GitEvent) {
         let now = self.cluster.now();
         if let GitEvent::Rendered { desired, .. } = &event {
+            desired.external_classes().for_each(|class| self.cluster.suppose_class(class));
             self.desired = Some(desired.clone());
         }
         self.sync.observe(now, event);

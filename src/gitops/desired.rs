@@ -238,6 +238,23 @@ impl DesiredState {
         let digest: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         Self { environment, revision, digest: digest.into(), provisioner, cloud, objects }
     }
+
+    /// Classes of EC2 that pools name and that are made elsewhere.
+    pub fn external_classes(&self) -> impl Iterator<Item = &str> {
+        let is_made = |class: &str| {
+            self.objects.keys().any(|object| &*object.kind == "EC2NodeClass" && &*object.name == class)
+        };
+        let pools = self.objects.iter().filter(|(object, _)| &*object.kind == "NodePool");
+        let pools = pools.map(|(_, wanted)| &wanted.manifest).filter(|pool| {
+            pool.pointer("/spec/template/spec/nodeClassRef/kind").is_some_and(|kind| kind == "EC2NodeClass")
+        });
+        pools.filter_map(class_of).filter(move |class| !is_made(class))
+    }
+}
+
+/// The name of the node class that a NodePool manifest refers to.
+pub(crate) fn class_of(pool: &Value) -> Option<&str> {
+    pool.pointer("/spec/template/spec/nodeClassRef/name").and_then(Value::as_str)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::desired::{DesiredState, ObjectRef};
+use super::desired::{DesiredState, ObjectRef, class_of};
 use super::tracking::{FIELD_MANAGER, Owner, Ownership, foreign_tool, ownership, wave, with_marks};
 
 /// One picture of a cluster, complete for the kinds that we manage.
@@ -198,11 +198,6 @@ impl Fleet {
             }
         }
     }
-}
-
-/// The name of the node class that a NodePool manifest refers to.
-pub(crate) fn class_of(pool: &Value) -> Option<&str> {
-    pool.pointer("/spec/template/spec/nodeClassRef/name").and_then(Value::as_str)
 }
 
 /// What a plan has to know of one node.

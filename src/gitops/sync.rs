@@ -25,7 +25,7 @@ use serde_json::Value;
 use super::desired::{DesiredState, ObjectRef};
 use super::live::{Fleet, Inventory, InventoryEntry, LiveObject, LiveState};
 use super::plan::{
-    ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, Verdict, plan_sync,
+    ChangeAction, Consent, PlanHash, PlanInput, PlannedChange, RenderProof, SyncPlan, plan_sync,
 };
 use super::policy::{PruneMode, SyncMode, SyncPolicy};
 use super::source::SourceNotice;
@@ -617,7 +617,7 @@ impl Sync {
         let is_fresh = |step: &usize| !self.is_drift(&plan.changes[*step]);
         let steps: Vec<usize> = self.steps(&plan, &BTreeSet::new()).into_iter().filter(is_fresh).collect();
         if !fresh.is_empty() && steps.is_empty() {
-            decision.reasons.extend(self.held_up(&plan));
+            self.tell_held(&plan, decision);
         } else if !fresh.is_empty() {
             if self.chain.waits_in_vain() && self.is_ready_for(now, &plan, steps) {
                 self.chain.got_ready();
@@ -693,31 +693,12 @@ impl Sync {
     fn settle(&mut self, plan: &SyncPlan, decision: &mut SyncDecision) {
         self.healing.calm();
         self.remember_settled(plan);
-        for change in &plan.changes {
-            if let Some(code) = change.verdict.code() {
-                // What is held back must not read as if it were done.
-                let held = match &change.verdict {
-                    Verdict::Refused { .. } => "refused to",
-                    Verdict::NeedsConfirmation { .. } => "asks before it may",
-                    Verdict::Waits { .. } | Verdict::Proceed => "waits to",
-                };
-                let (action, why) = (change.action.as_str(), change.verdict.message());
-                let mut what = format!("{held} {action} {}: {why}", change.object);
-                match &change.verdict {
-                    // What is confirmed is this plan and no other.
-                    Verdict::NeedsConfirmation { .. } => {
-                        what.push_str(&format!("; this is plan {}", plan.hash.short()));
-                        decision.awaits = Some(plan.hash.clone());
-                    }
-                    Verdict::Refused { help, .. } => what.push_str(&format!("; {help}")),
-                    Verdict::Waits { .. } | Verdict::Proceed => {}
-                }
-                decision.reasons.push(reason(code.as_str(), what));
-            }
+        self.tell_held(plan, decision);
+        if stages::writes_all(plan) {
+            self.applied_revision = Some(plan.commit.clone());
         }
         if plan.is_in_sync() {
             decision.reasons.push(reason("Synced", "the cluster is as the commit wants it"));
-            self.applied_revision = Some(plan.commit.clone());
             self.trust_inventory();
         }
     }
@@ -734,7 +715,7 @@ impl Sync {
         self.remember_settled(&plan);
         let steps = self.steps(&plan, &only);
         if steps.is_empty() {
-            return decision.reasons.extend(self.held_up(&plan));
+            return self.tell_held(&plan, decision);
         }
         self.operations_seen += 1;
         let why = format!("{} ({})", plan.summary(), initiator);
@@ -757,8 +738,11 @@ impl Sync {
         } else {
             None
         };
-        let live = self.live.as_ref();
-        match operation.step(now, &self.policy, live, stop) {
+        if stop.is_none() && self.is_undone(now) {
+            return self.finish(now, Phase::Superseded, decision);
+        }
+        let Some(operation) = &mut self.operation else { return };
+        match operation.step(now, &self.policy, self.live.as_ref(), stop) {
             Step::Perform(action) => {
                 decision.plan = Some(operation.plan().hash.clone());
                 decision.wake_at = Some(now.saturating_add(HEARTBEAT).unwrap_or(Timestamp::MAX));
@@ -767,10 +751,8 @@ impl Sync {
             }
             Step::Wait { until, why } => {
                 decision.plan = Some(operation.plan().hash.clone());
-                if self.is_undone(now) {
-                    return self.finish(now, Phase::Superseded, decision);
-                }
-                decision.wake_at = Some(until);
+                let anew = self.chain.begins_anew_at().filter(|at| operation.undone.is_some() && *at > now);
+                decision.wake_at = Some(anew.map_or(until, |anew| until.min(anew)));
                 decision.reasons.push(reason("Waiting", why));
             }
             Step::Finished(phase) => self.finish(now, phase, decision),
@@ -842,7 +824,7 @@ impl Sync {
             Phase::PartiallySynced | Phase::Failed | Phase::Interrupted => {
                 self.chain.failed(why.clone(), operation.waited_in_vain());
             }
-            Phase::Cancelled => self.chain.given_up = Some("cancelled by a person".into()),
+            Phase::Cancelled => self.chain.cancelled(),
             Phase::Superseded | Phase::Stopped => {}
         }
         self.chain.operation_ended();

@@ -16,11 +16,11 @@ use super::report::{
     FieldReview, LimitReview, NodeNames, NodesReview, ObjectReview, OriginReview, Pause, PodsReview,
     PoolCost, PoolRoll, Remark, RollReview, Span, StuckNode, WaitingPod, WaitingReason, decimal, monthly,
 };
-use crate::gitops::desired::{DesiredState, Origin};
+use crate::gitops::desired::{DesiredState, Origin, class_of};
 use crate::gitops::diagnostic::{Diagnostic, Place};
 use crate::gitops::diff::{DiffKind, NodeImpact, ObjectDiff, diff_states, without_bookkeeping};
 use crate::gitops::guardrail::Breach;
-use crate::gitops::live::{Fleet, NodeFacts, class_of};
+use crate::gitops::live::{Fleet, NodeFacts};
 use crate::model::money::UsdPerHour;
 use crate::model::name::{NodeName, ObjectKey, PoolName};
 use crate::model::observation::Observation;

@@ -13,14 +13,15 @@ use crate::story::Story;
 /// Whoever dies with the lease keeps its successor waiting for 15 seconds: some do, as those of users.
 const WITH_LEASE: usize = 3;
 
-/// A region in which moments last: what was bought shows late, and an answer takes its time.
+/// A region in which moments last, so that a busy machine sees them: what was bought shows late and runs later, and an answer takes its
+/// time.
 fn slow() -> Region {
     slow_with(&slowly("one"))
 }
 
 fn slow_with(environment: &str) -> Region {
     let region = Region::of(environment);
-    let delays = json!({ "running": 0.5, "terminated": 0.5, "visible": 1.5, "answered": 0.4 });
+    let delays = json!({ "running": 2.0, "terminated": 0.5, "visible": 1.5, "answered": 0.4 });
     region.control("delays", delays);
     region
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{ChangeAction, Drafting, PlannedChange, RenderProof, Skipped, Verdict, VerdictCode};
-use crate::gitops::desired::ObjectRef;
+use crate::gitops::desired::{ObjectRef, class_of};
 use crate::gitops::diff::{NodeImpact, diff_object};
-use crate::gitops::live::{Inventory, InventoryEntry, LiveObject, class_of};
+use crate::gitops::live::{Inventory, InventoryEntry, LiveObject};
 use crate::gitops::policy::PruneMode;
 use crate::gitops::tracking::{
     ANNOTATION_PROTECT, ANNOTATION_PRUNE, ANNOTATION_RECONCILE, ANNOTATION_RETIRE, Ownership, ownership, wave,

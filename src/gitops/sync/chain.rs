@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::heal;
 use super::operation::back_off;
 use crate::gitops::desired::ObjectRef;
 
@@ -42,6 +43,9 @@ pub(super) struct Chain {
     is_transient: bool,
     /// It passes once what was waited for gets ready.
     is_unready: bool,
+    /// How often an operation was planned anew because somebody undid what it waited for, and when that may be next.
+    restarts: u32,
+    restart_at: Option<Timestamp>,
 }
 
 impl Chain {
@@ -53,6 +57,7 @@ impl Chain {
     /// A person asks, or other rules hold: what failed before is tried again.
     pub fn try_again(&mut self) {
         self.begin_anew();
+        (self.restarts, self.restart_at) = (0, None);
         self.refused.clear();
     }
 
@@ -104,6 +109,26 @@ impl Chain {
     /// What was waited for in vain is ready now: what had to wait is tried again.
     pub fn got_ready(&mut self) {
         self.begin_anew();
+    }
+
+    /// Whether an operation may be planned anew for what somebody undid: then that counts as done. Ever more slowly, and not for ever.
+    pub fn may_begin_anew(&mut self, now: Timestamp) -> bool {
+        if self.restarts >= RETRIES_MAX || self.restart_at.is_some_and(|at| now < at) {
+            return false;
+        }
+        self.restarts += 1;
+        self.restart_at = now.checked_add(heal::pause(self.restarts)).ok();
+        true
+    }
+
+    /// When that may be next.
+    pub fn begins_anew_at(&self) -> Option<Timestamp> {
+        self.restart_at.filter(|_| self.restarts < RETRIES_MAX)
+    }
+
+    /// A person does not want it.
+    pub fn cancelled(&mut self) {
+        self.failed("cancelled by a person".into(), false);
     }
 
     /// The operation is over, and what came meanwhile counts.

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::stages::{Stage, stage_of, unready};
-use super::{HEARTBEAT, HISTORY_MAX, ObjectResult, Outcome, SyncAction, SyncReason};
+use super::{HEARTBEAT, HISTORY_MAX, ObjectResult, Outcome, SyncAction, SyncReason, spec};
 use crate::gitops::desired::ObjectRef;
 use crate::gitops::live::LiveState;
 use crate::gitops::plan::{ChangeAction, PlanHash, PlannedChange, SyncPlan, guard};
@@ -127,6 +127,8 @@ pub(super) struct Operation {
     pub(super) is_overruled: bool,
     /// What is wanted of some object may be different since it was planned.
     pub(super) is_disturbed: bool,
+    /// What somebody changed since it was written or found as it should be, although later stages wait for it.
+    pub(super) undone: Option<ObjectRef>,
     /// Why it ended before its end.
     ended_by: Option<String>,
     /// Something did not get ready in time.
@@ -155,6 +157,7 @@ impl Operation {
             is_cancelled: false,
             is_overruled: false,
             is_disturbed: false,
+            undone: None,
             ended_by: None,
             waited_in_vain: false,
         }
@@ -275,7 +278,8 @@ impl Operation {
         {
             let until = later(self.settled_at, policy.health_timeout);
             if now >= until {
-                self.ended_by = Some(format!("{waiting} within {} s", policy.health_timeout.as_secs()));
+                self.ended_by =
+                    Some(format!("waited {} s in vain: {waiting}", policy.health_timeout.as_secs()));
                 self.waited_in_vain = true;
                 return Some(Step::Finished(Phase::PartiallySynced));
             }
@@ -288,32 +292,49 @@ impl Operation {
 
     /// What of earlier stages the next step waits for, in words.
     pub(super) fn unready(&self, live: Option<&LiveState>) -> Option<String> {
+        if let Some(object) = &self.undone {
+            return Some(format!("{object} is not as the commit wants it any more"));
+        }
         let (done, ahead) = self.steps.split_at(self.next);
         let changes =
             |steps: &[usize]| steps.iter().filter_map(|step| self.plan.changes.get(*step)).collect();
         let (done, ahead): (Vec<_>, Vec<_>) = (changes(done), changes(ahead));
         // Who heals waits for nothing but what it wrote itself.
         let settled = if self.initiator == Initiator::SelfHeal { &[] } else { &self.plan.settled[..] };
-        unready(live?, settled, &done, &ahead, |object| match self.results.get(object) {
-            Some(Outcome::Applied(written)) => written.generation(),
-            _ => 0,
+        unready(live?, settled, &done, &ahead, |object, found| match self.results.get(object) {
+            Some(Outcome::Applied(written)) => {
+                found.uid != written.uid || found.generation() >= written.generation()
+            }
+            _ => true,
         })
     }
 
-    /// Whether `change` undoes what somebody did meanwhile to what the next step waits for.
-    pub(super) fn waits_for_again(&self, change: &PlannedChange, live: &LiveState) -> bool {
+    /// Whether `change`, of a newer plan, is about something that the next step relies on.
+    pub(super) fn is_undone_by(&self, change: &PlannedChange, live: &LiveState) -> bool {
         let is_earlier = self.stage(self.next).is_some_and(|next| stage_of(change) < next);
-        let was_written = self.results.contains_key(&change.object);
-        is_earlier && (!was_written || !live.objects.contains_key(&change.object))
+        let found = live.objects.get(&change.object);
+        !change.action.is_removal()
+            && is_earlier
+            && match self.results.get(&change.object) {
+                // What the API server makes of it at once is no news.
+                Some(Outcome::Applied(written)) => spec(found) != spec(Some(written)),
+                Some(_) => false,
+                None => true,
+            }
+    }
+
+    /// Whether the next step begins a stage, or may wait before it.
+    pub(super) fn is_before_a_stage(&self) -> bool {
+        let is_next = match self.next.checked_sub(1) {
+            Some(last) => self.stage(self.next) != self.stage(last),
+            None => true,
+        };
+        self.in_flight.is_none() && self.next < self.steps.len() && is_next
     }
 
     /// Ends before its end; why.
     pub(super) fn end(&mut self, why: &str) {
         self.ended_by = Some(why.into());
-    }
-
-    pub(super) fn is_answered(&self) -> bool {
-        self.in_flight.is_none()
     }
 
     fn outcome(&self) -> Phase {

@@ -9,16 +9,20 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::operation::{Initiator, Operation};
-use super::{Sync, SyncReason, reason};
-use crate::gitops::desired::ObjectRef;
-use crate::gitops::live::{LiveObject, LiveState, Readiness, class_of};
-use crate::gitops::plan::{PlannedChange, Settled, SyncPlan, Verdict};
+use super::{Sync, SyncDecision, reason};
+use crate::gitops::desired::{ObjectRef, class_of};
+use crate::gitops::live::{LiveObject, LiveState, Readiness};
+use crate::gitops::plan::{PlannedChange, Settled, SyncPlan, Verdict, guard};
+use crate::gitops::policy::SyncMode;
 
-/// Whether it removes, and the wave.
+/// Whether it removes, and the wave: removals go from the highest to the lowest.
 pub(super) type Stage = (bool, i32);
 
 pub(super) fn stage_of(change: &PlannedChange) -> Stage {
-    (change.action.is_removal(), change.wave)
+    match change.action.is_removal() {
+        true => (true, change.wave.saturating_neg()),
+        false => (false, change.wave),
+    }
 }
 
 /// Whether all that `plan` writes may be written.
@@ -27,13 +31,13 @@ pub(super) fn writes_all(plan: &SyncPlan) -> bool {
 }
 
 /// The first of what is `settled` in earlier stages than the first of `ahead`, or was `done` before it, that is not ready, in
-/// words. `generation`: how new the news of an object has to be.
+/// words. `is_news`: whether what is known of an object is of what was written.
 pub(super) fn unready(
     live: &LiveState,
     settled: &[Settled],
     done: &[&PlannedChange],
     ahead: &[&PlannedChange],
-    generation: impl Fn(&ObjectRef) -> i64,
+    is_news: impl Fn(&ObjectRef, &LiveObject) -> bool,
 ) -> Option<String> {
     let next = stage_of(ahead.first()?);
     let settled =
@@ -41,11 +45,10 @@ pub(super) fn unready(
     let done = done.iter().filter(|change| !change.action.is_removal() && stage_of(change) < next);
     let mut objects = settled.chain(done.map(|change| &change.object));
     objects.find_map(|object| {
-        let found = live.objects.get(object).filter(|found| found.generation() >= generation(object));
+        let found = live.objects.get(object).filter(|found| is_news(object, found));
         let is_mended =
             || found.is_some_and(|found| ahead.iter().any(|change| mends(change, &found.manifest)));
-        // Nobody may judge overlays (a feature gate), and one that is in conflict with another may wait for its removal.
-        if &*object.kind == "NodeOverlay" || is_mended() {
+        if !is_waited_for(object, found) || is_mended() {
             return None;
         }
         match found.map(|found| found.readiness()) {
@@ -54,6 +57,17 @@ pub(super) fn unready(
             Some(Readiness::Unobserved) | None => Some(format!("{object} is not ready yet")),
         }
     })
+}
+
+/// Nobody may judge overlays (a feature gate), and one that is in conflict with another may wait for its removal. Pools whose machines
+/// others sell are judged by others, if by anybody.
+fn is_waited_for(object: &ObjectRef, found: Option<&LiveObject>) -> bool {
+    let class = || found?.manifest.pointer("/spec/template/spec/nodeClassRef/kind")?.as_str();
+    match &*object.kind {
+        "NodeOverlay" => false,
+        "NodePool" => class().is_none_or(|kind| kind == "EC2NodeClass"),
+        _ => true,
+    }
 }
 
 /// Whether a pool, which may wait for its class, cannot be waited for before `change`.
@@ -77,6 +91,10 @@ impl Sync {
             // Nothing comes after what stays.
             _ => !change.action.is_removal(),
         };
+        let live = self.live.as_ref();
+        let is_leftover = |change: &PlannedChange| {
+            guard::is_leftover(change, live.and_then(|live| live.objects.get(&change.object)))
+        };
         let changes = plan.changes.iter();
         let last =
             if only.is_empty() { changes.filter(|one| is_held(one)).map(stage_of).min() } else { None };
@@ -84,42 +102,72 @@ impl Sync {
             change.verdict == Verdict::Proceed
                 && !is_refused(change)
                 && (only.is_empty() || only.contains(&change.object))
-                && last.is_none_or(|last| stage_of(change) <= last)
+                && (last.is_none_or(|last| stage_of(change) <= last) || is_leftover(change))
         });
         changes.map(|(index, _)| index).collect()
     }
 
-    /// Why nothing of `plan` can be done.
-    pub(super) fn held_up(&self, plan: &SyncPlan) -> Vec<SyncReason> {
-        let refused = self.chain.refused.iter();
-        let refused = refused.map(|(object, why)| reason("Rejected", format!("{object}: {why}")));
-        let held = plan.changes.iter().filter(|change| !change.action.is_removal());
-        let held = held.filter_map(|change| {
-            let code = change.verdict.code()?;
-            Some(reason(code.as_str(), format!("{}: {}", change.object, change.verdict.message())))
-        });
-        refused.chain(held).collect()
+    /// Says what of `plan` cannot be done, why, and which of it waits for a person.
+    pub(super) fn tell_held(&self, plan: &SyncPlan, decision: &mut SyncDecision) {
+        let is_in_it = |object: &ObjectRef| plan.changes.iter().any(|change| change.object == *object);
+        for (object, why) in self.chain.refused.iter().filter(|(object, _)| is_in_it(object)) {
+            decision.reasons.push(reason("Rejected", format!("{object}: {why}")));
+        }
+        for change in &plan.changes {
+            let Some(code) = change.verdict.code() else { continue };
+            // What is held back must not read as if it were done.
+            let held = match &change.verdict {
+                Verdict::Refused { .. } => "refused to",
+                Verdict::NeedsConfirmation { .. } => "asks before it may",
+                Verdict::Waits { .. } | Verdict::Proceed => "waits to",
+            };
+            let (action, why) = (change.action.as_str(), change.verdict.message());
+            let mut what = format!("{held} {action} {}: {why}", change.object);
+            match &change.verdict {
+                // What is confirmed is this plan and no other.
+                Verdict::NeedsConfirmation { .. } => {
+                    what.push_str(&format!("; this is plan {}", plan.hash.short()));
+                    decision.awaits = Some(plan.hash.clone());
+                }
+                Verdict::Refused { help, .. } => what.push_str(&format!("; {help}")),
+                Verdict::Waits { .. } | Verdict::Proceed => {}
+            }
+            decision.reasons.push(reason(code.as_str(), what));
+        }
     }
 
-    /// Whether what `steps` of `plan` have to wait for is ready.
-    pub(super) fn is_ready_for(&self, now: Timestamp, plan: &Arc<SyncPlan>, steps: Vec<usize>) -> bool {
-        let operation = Operation::new(0, plan.clone(), Initiator::Automation, steps, now);
+    /// Whether nothing that the first of the `fresh` steps of `plan` comes after is to be written again, or not ready.
+    pub(super) fn is_ready_for(&self, now: Timestamp, plan: &Arc<SyncPlan>, fresh: Vec<usize>) -> bool {
+        let first = |steps: &[usize]| steps.first().map(|step| stage_of(&plan.changes[*step]));
+        if first(&self.steps(plan, &BTreeSet::new())) != first(&fresh) {
+            return false;
+        }
+        let operation = Operation::new(0, plan.clone(), Initiator::Automation, fresh, now);
         operation.unready(self.live.as_ref()).is_none()
     }
 
-    /// Whether somebody undid what the running operation waits for: it is written again by another, and waited for then.
+    /// Looks whether somebody undid what the running operation wrote or found as it should be, before that counts. Whether it is to be
+    /// planned anew, with what has to be written again: ever more slowly, and not for ever.
     pub(super) fn is_undone(&mut self, now: Timestamp) -> bool {
-        let Some(operation) = &mut self.operation else { return false };
-        let may_look = operation.is_answered() && *operation.initiator() == Initiator::Automation;
-        if !may_look || !std::mem::take(&mut operation.is_disturbed) {
+        let Some(operation) = self.operation.as_ref().filter(|operation| operation.is_before_a_stage())
+        else {
             return false;
+        };
+        let is_disturbed = operation.is_disturbed;
+        if is_disturbed && let Some(plan) = self.refresh_plan(now) {
+            let (Some(operation), Some(live)) = (&mut self.operation, &self.live) else { return false };
+            operation.is_disturbed = false;
+            let mut undone = plan.changes.iter().filter(|change| operation.is_undone_by(change, live));
+            operation.undone = undone.next().map(|change| change.object.clone());
         }
-        let Some(plan) = self.refresh_plan(now) else { return false };
-        let (Some(operation), Some(live)) = (&mut self.operation, &self.live) else { return false };
-        let is_undone = plan.proceeding().any(|change| operation.waits_for_again(change, live));
-        if is_undone {
+        let Some(operation) = self.operation.as_mut().filter(|operation| operation.undone.is_some()) else {
+            return false;
+        };
+        let heals = self.policy.mode == SyncMode::AutoHeal && *operation.initiator() == Initiator::Automation;
+        let begins_anew = heals && self.chain.may_begin_anew(now);
+        if begins_anew {
             operation.end("what it waits for has to be written again");
         }
-        is_undone
+        begins_anew
     }
 }

@@ -86,6 +86,27 @@ impl SimulatedCluster {
         Ok(stored)
     }
 
+    /// Takes a class for being there that nobody applies here, with images that anybody may have.
+    pub fn suppose_class(&mut self, name: &str) {
+        if self.world.objects().classes.contains_key(&ClassName::new(name)) {
+            return;
+        }
+        let class = json!({
+            "apiVersion": "karpenter.k8s.aws/v1",
+            "kind": "EC2NodeClass",
+            "metadata": { "name": name },
+            "spec": {
+                "role": "supposed",
+                "amiSelectorTerms": [{ "alias": "al2023@latest" }],
+                "subnetSelectorTerms": [{ "id": "subnet-00000000" }],
+                "securityGroupSelectorTerms": [{ "id": "sg-00000000" }],
+            },
+        });
+        if let Some(class) = api::parse(&class).ok().and_then(Object::into_observation) {
+            self.world.apply(class);
+        }
+    }
+
     /// The manifest as an API server would store it.
     fn stored(&mut self, key: &ManifestKey, manifest: &Value) -> Value {
         let former = self.manifests.get(key);

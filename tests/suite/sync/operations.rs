@@ -61,7 +61,11 @@ fn syn_027_a_wave_that_never_becomes_ready_ends_the_operation() {
     assert!(bench.writes().is_empty());
     let entry = &bench.sync.history()[0];
     assert_eq!(entry.phase, Phase::PartiallySynced);
-    assert!(entry.summary.contains("NodePool/canary is not ready yet within 600 s"), "{}", entry.summary);
+    assert!(
+        entry.summary.contains("waited 600 s in vain: NodePool/canary is not ready yet"),
+        "{}",
+        entry.summary
+    );
     assert_eq!(entry.objects[1].result, "notStarted");
     let status = bench.sync.status(bench.now);
     assert_eq!(status.sync, SyncState::PartiallySynced);

@@ -45,7 +45,11 @@ fn expect_removed_once_ready(bench: &mut Bench, name: &str) {
 }
 
 fn renamed() -> Bench {
-    let mut bench = settled(pruning());
+    renamed_by(pruning())
+}
+
+fn renamed_by(policy: SyncPolicy) -> Bench {
+    let mut bench = settled(policy);
     bench.server.never_ready.insert("new".into());
     bench.push(&commit(2, [pool("new"), later("web")]));
     bench.run_for(30);
@@ -122,7 +126,7 @@ fn what_is_put_back_meanwhile_hastens_no_other_try() {
 
 #[test]
 fn what_somebody_deletes_while_it_is_waited_for_is_made_again_and_waited_for() {
-    let mut bench = renamed();
+    let mut bench = renamed_by(SyncPolicy { mode: SyncMode::AutoHeal, ..pruning() });
     let new = bench.server.named("new");
     bench.server.objects.remove(&new);
     bench.run_for(10);
@@ -140,9 +144,9 @@ fn what_somebody_breaks_is_mended_by_those_who_wait_for_it() {
     assert_eq!(bench.writes(), ["apply NodePool/first", "apply NodePool/web"]);
     bench.server.edit("first", "/spec/limits/cpu", json!("1"), "kubectl-edit");
     bench.run_for(10);
-    assert_eq!(bench.writes(), [""; 0], "it was written by this very sync");
+    assert_eq!(bench.writes(), ["apply NodePool/first"], "although it was written by this very sync");
     bench.run_for(3600);
-    assert_eq!(bench.writes(), ["apply NodePool/first"], "healed once nobody waits");
+    assert_eq!(bench.writes(), [""; 0]);
     bench.server.never_ready.clear();
     let web = bench.server.named("web");
     bench.server.report(&web);
@@ -215,6 +219,110 @@ fn a_pool_is_not_waited_for_by_the_class_that_mends_it() {
     assert_eq!(bench.writes(), ["apply EC2NodeClass/default"]);
 }
 
+/// Whoever may say yes has to be asked, although something else waits behind it.
+#[test]
+fn what_waits_for_a_person_asks_although_something_waits_for_it() {
+    let limits = BlastLimits { roll_nodes_max: Some(1), ..pruning().limits };
+    let mut bench = Bench::new(SyncPolicy { limits, ..pruning() });
+    bench.fleet = fleet([("web", 4)]);
+    bench.push(&commit(1, [pool("old"), pool("web")]));
+    bench.run_for(60);
+    bench.writes();
+    let rolled = with(pool("web"), "/spec/template/metadata/labels/team", json!("shop"));
+    bench.push(&commit(2, [rolled, pool("beside")]));
+    let mut asked = 0;
+    for _ in 0..30 {
+        let decision = bench.run();
+        asked += usize::from(decision.asks.is_some());
+        bench.now = bench.now.checked_add(seconds(2)).expect("in range");
+        if let Some(plan) = &decision.awaits {
+            assert!(bench.has_said(&format!("this is plan {}", plan.short())), "{:?}", bench.said);
+        }
+    }
+    assert_eq!(bench.writes(), ["apply NodePool/beside"]);
+    let awaited = bench.run().awaits.expect("a plan");
+    let named = awaited.short().to_string().into();
+    bench.sync.observe(bench.now, GitEvent::Confirmed { named, actor: "ada".into() });
+    bench.run_for(60);
+    assert_eq!(bench.writes(), ["apply NodePool/web", "delete NodePool/old"]);
+    assert!(asked <= 1, "once, not in each decision");
+}
+
+#[test]
+fn whoever_deletes_it_again_and_again_is_not_fought_without_a_pause() {
+    for mode in [SyncMode::Auto, SyncMode::AutoHeal] {
+        let mut bench = settled(SyncPolicy { mode, ..pruning() });
+        bench.server.never_ready.insert("new".into());
+        bench.push(&commit(2, [pool("new"), later("web")]));
+        let mut writes = 0;
+        for _ in 0..3600 {
+            bench.run();
+            writes += bench.writes().len();
+            bench.server.objects.retain(|object, _| &*object.name != "new");
+            bench.now = bench.now.checked_add(seconds(1)).expect("in range");
+        }
+        let most = if mode == SyncMode::Auto { 1 } else { 40 };
+        assert!((1..=most).contains(&writes), "{writes} in an hour");
+        assert!(bench.server.objects.keys().any(|object| &*object.name == "old"));
+    }
+}
+
+#[test]
+fn what_somebody_changed_since_it_was_written_does_not_count_as_written() {
+    let mut bench = settled(pruning());
+    bench.server.never_ready.insert("new".into());
+    bench.push(&commit(2, [pool("new"), later("web")]));
+    bench.run_for(30);
+    assert_eq!(bench.writes(), ["apply NodePool/new"]);
+    bench.server.never_ready.clear();
+    bench.server.edit("new", "/spec/limits/cpu", json!("0"), "kubectl-edit");
+    bench.run_for(3600);
+    assert_eq!(bench.writes(), [""; 0], "it is ready, but not as it is wanted");
+    assert!(bench.has_said("NodePool/new is not as the commit wants it any more"), "{:?}", bench.said);
+    bench.server.edit("new", "/spec/limits/cpu", json!("100"), "kubectl-edit");
+    bench.run_for(60);
+    assert_eq!(bench.writes(), ["delete NodePool/old"]);
+}
+
+#[test]
+fn removals_after_one_that_is_refused_wait_whatever_is_looked_at_again() {
+    let mut bench = Bench::new(pruning());
+    let late = |name: &str| annotated(pool(name), "provisor.dev/wave", "5");
+    bench.push(&commit(1, [late("denied"), late("forbidden"), pool("last"), pool("web")]));
+    bench.run_for(60);
+    bench.writes();
+    bench.server.denied.insert("denied".into());
+    bench.server.failures.insert("forbidden".into(), vec![Outcome::Forbidden("no".into())]);
+    bench.push(&commit(2, [pool("web")]));
+    bench.run_for(1200);
+    assert_eq!(bench.writes(), ["delete NodePool/forbidden"]);
+}
+
+#[test]
+fn pools_that_others_judge_hold_up_nothing() {
+    let other = with(pool("other"), "/spec/template/spec/nodeClassRef/kind", json!("KWOKNodeClass"));
+    let mut bench = settled(pruning());
+    bench.server.never_ready.insert("other".into());
+    bench.push(&commit(2, [other, later("web")]));
+    bench.run_for(60);
+    assert_eq!(bench.writes(), ["apply NodePool/other", "delete NodePool/old"]);
+}
+
+#[test]
+fn a_commit_of_which_only_leftovers_are_left_was_applied() {
+    let policy = SyncPolicy { prune: PruneMode::Off, ..policy() };
+    let mut bench = settled(policy.clone());
+    bench.push(&commit(2, [later("web")]));
+    bench.run_for(60);
+    let stored = bench.sync.inventory().cloned();
+    bench.sync = Sync::new("prod", policy, stored);
+    bench.push(&commit(2, [later("web")]));
+    bench.run_for(60);
+    assert_eq!(bench.writes(), [""; 0]);
+    let applied = bench.sync.applied().map(|(commit, _)| commit.to_string());
+    assert_eq!(applied, Some(revision(2).commit.to_string()));
+}
+
 #[test]
 fn what_the_plan_refuses_or_holds_holds_up_what_comes_later() {
     let mut bench = settled(SyncPolicy { mode: SyncMode::AutoHeal, ..pruning() });
@@ -222,7 +330,7 @@ fn what_the_plan_refuses_or_holds_holds_up_what_comes_later() {
     bench.push(&commit(2, [pool("new"), pool("beside"), later("web"), later("next")]));
     bench.run_for(3600);
     assert_eq!(bench.writes(), ["apply NodePool/beside"], "what belongs to nobody we know is not taken over");
-    assert!(bench.has_said("Unowned: NodePool/new"), "{:?}", bench.said);
+    assert!(bench.has_said("Unowned: refused to adopt NodePool/new"), "{:?}", bench.said);
     assert_ne!(
         bench.sync.applied().map(|(commit, _)| commit.to_string()),
         Some(revision(2).commit.to_string())
