@@ -19,7 +19,10 @@ fn provisor(arguments: &[&str]) -> Command {
 }
 
 fn played(name: &str) -> Value {
-    let place = example(name);
+    played_at(name, &example(name))
+}
+
+fn played_at(name: &str, place: &Path) -> Value {
     let output = provisor(&["simulate", "--output", "json", "--repo", &place.display().to_string()])
         .output()
         .expect("the program runs");
@@ -68,6 +71,22 @@ fn the_shop_rolls_a_commit_and_survives_an_interruption() {
         event["kind"] == "Launched" && ("2026-03-02T08:12:00Z".."2026-03-02T08:34:00Z").contains(&at)
     });
     assert!(rolled.count() >= 2, "replacements are bought for the roll");
+}
+
+/// Whoever makes the class is not asked: what is made elsewhere is there.
+#[test]
+fn the_shop_runs_on_a_class_that_is_made_elsewhere() {
+    let place = tempfile::tempdir().expect("a folder");
+    let copied =
+        std::process::Command::new("cp").arg("-r").arg(example("eks-shop")).arg(place.path()).status();
+    assert!(copied.expect("cp runs").success());
+    let shop = place.path().join("eks-shop");
+    let base = shop.join("environments/base.toml");
+    let written = std::fs::read_to_string(&base).expect("it can be read");
+    let (rest, _) = written.split_once("[classes.default]").expect("the shop has a class");
+    std::fs::write(&base, format!("{rest}[classes.default]\nexternal = true\n")).expect("it can be written");
+    let answer = played_at("eks-shop", &shop);
+    assert_eq!(answer["counts"]["SpotWarning"], 1);
 }
 
 #[test]
