@@ -659,7 +659,7 @@ impl Sync {
 
     /// What keeps a new wish from being carried out now.
     fn why_not_now(&self, now: Timestamp, plan: &SyncPlan, again: Option<Timestamp>) -> Option<SyncReason> {
-        if let Some(why) = &self.chain.given_up {
+        if let Some(why) = self.chain.stopped_by() {
             return Some(reason("GivenUp", why.clone()));
         }
         if let Some(retry_at) = self.chain.retry_at.filter(|retry_at| *retry_at > now) {
@@ -694,6 +694,9 @@ impl Sync {
         self.healing.calm();
         self.remember_settled(plan);
         self.tell_held(plan, decision);
+        if self.chain.waits_in_vain() && self.is_all_ready(plan) {
+            self.chain.got_ready();
+        }
         if stages::writes_all(plan) {
             self.applied_revision = Some(plan.commit.clone());
         }

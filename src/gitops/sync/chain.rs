@@ -43,6 +43,8 @@ pub(super) struct Chain {
     is_transient: bool,
     /// It passes once what was waited for gets ready.
     is_unready: bool,
+    /// It is about what was refused and nothing else.
+    is_refused: bool,
     /// How often an operation was planned anew because somebody undid what it waited for, and when that may be next.
     restarts: u32,
     restart_at: Option<Timestamp>,
@@ -63,7 +65,7 @@ impl Chain {
 
     fn begin_anew(&mut self) {
         self.given_up = None;
-        self.is_unready = false;
+        (self.is_unready, self.is_refused) = (false, false);
         self.retries = 0;
         self.retry_at = None;
     }
@@ -101,6 +103,11 @@ impl Chain {
         }
     }
 
+    /// Why nothing new is tried. What the API server refuses for what it is stops nothing beside it.
+    pub fn stopped_by(&self) -> Option<&String> {
+        self.given_up.as_ref().filter(|_| !self.is_refused)
+    }
+
     /// Whether it was given up because something did not get ready in time.
     pub fn waits_in_vain(&self) -> bool {
         self.is_unready && self.given_up.is_some()
@@ -129,6 +136,7 @@ impl Chain {
     /// A person does not want it.
     pub fn cancelled(&mut self) {
         self.failed("cancelled by a person".into(), false);
+        self.is_refused = false;
     }
 
     /// The operation is over, and what came meanwhile counts.
@@ -157,6 +165,7 @@ impl Chain {
         self.is_transient = true;
         self.retries += 1;
         if self.retries > RETRIES_MAX {
+            (self.is_unready, self.is_refused) = (false, false);
             self.given_up = Some(format!("gave up after {RETRIES_MAX} retries: {why}"));
         } else {
             let pause = back_off(RETRY_PAUSE, 2, self.retries - 1, RETRY_PAUSE_MAX);
@@ -164,10 +173,10 @@ impl Chain {
         }
     }
 
-    /// For a reason that does not pass by itself; `is_unready`: until something gets ready.
+    /// For a reason that does not pass by itself; `is_unready`: until something gets ready, and else because something was refused.
     pub fn failed(&mut self, why: String, is_unready: bool) {
         self.is_transient = false;
-        self.is_unready = is_unready;
+        (self.is_unready, self.is_refused) = (is_unready, !is_unready);
         self.given_up = Some(why);
     }
 }

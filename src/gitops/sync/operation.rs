@@ -301,7 +301,8 @@ impl Operation {
         let (done, ahead): (Vec<_>, Vec<_>) = (changes(done), changes(ahead));
         // Who heals waits for nothing but what it wrote itself.
         let settled = if self.initiator == Initiator::SelfHeal { &[] } else { &self.plan.settled[..] };
-        unready(live?, settled, &done, &ahead, |object, found| match self.results.get(object) {
+        let next = stage_of(ahead.first()?);
+        unready(live?, next, settled, &done, &ahead, |object, found| match self.results.get(object) {
             Some(Outcome::Applied(written)) => {
                 found.uid != written.uid || found.generation() >= written.generation()
             }
@@ -319,7 +320,8 @@ impl Operation {
                 // What the API server makes of it at once is no news.
                 Some(Outcome::Applied(written)) => spec(found) != spec(Some(written)),
                 Some(_) => false,
-                None => true,
+                // What was held then is no other now.
+                None => self.plan.settled.iter().any(|settled| settled.object == change.object),
             }
     }
 
@@ -329,7 +331,7 @@ impl Operation {
             Some(last) => self.stage(self.next) != self.stage(last),
             None => true,
         };
-        self.in_flight.is_none() && self.next < self.steps.len() && is_next
+        self.in_flight.is_none() && !self.is_cancelled && self.next < self.steps.len() && is_next
     }
 
     /// Ends before its end; why.

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::Sync;
+use super::{Initiator, Sync};
 use crate::gitops::desired::DesiredState;
 use crate::gitops::policy::{SyncMode, SyncPolicy};
 use crate::gitops::window::{Answer, ChangeClass, Question};
@@ -27,8 +27,16 @@ impl Sync {
         self.suspension.as_ref().is_some_and(|suspension| suspension.until.is_none_or(|until| now < until))
     }
 
+    /// Whether all of it is there, or nothing but readiness is missing, which only whoever is to provision may judge.
     fn has_applied(&self, desired: &DesiredState) -> bool {
+        let was_asked_for = || {
+            let mut history = self.history.iter();
+            history.any(|entry| {
+                entry.digest == desired.digest && matches!(entry.initiator, Initiator::Person { .. })
+            })
+        };
         self.applied_revision.as_deref() == Some(desired.revision.commit.as_str())
+            || (self.chain.waits_in_vain() && was_asked_for())
     }
 }
 

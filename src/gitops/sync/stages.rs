@@ -30,16 +30,16 @@ pub(super) fn writes_all(plan: &SyncPlan) -> bool {
     plan.changes.iter().all(|change| change.action.is_removal() || change.verdict == Verdict::Proceed)
 }
 
-/// The first of what is `settled` in earlier stages than the first of `ahead`, or was `done` before it, that is not ready, in
+/// The first of what is `settled` in earlier stages than `next`, or was `done` before it, that is not ready and that nothing `ahead` mends, in
 /// words. `is_news`: whether what is known of an object is of what was written.
 pub(super) fn unready(
     live: &LiveState,
+    next: Stage,
     settled: &[Settled],
     done: &[&PlannedChange],
     ahead: &[&PlannedChange],
     is_news: impl Fn(&ObjectRef, &LiveObject) -> bool,
 ) -> Option<String> {
-    let next = stage_of(ahead.first()?);
     let settled =
         settled.iter().filter(|settled| (false, settled.wave) < next).map(|settled| &settled.object);
     let done = done.iter().filter(|change| !change.action.is_removal() && stage_of(change) < next);
@@ -146,6 +146,14 @@ impl Sync {
         operation.unready(self.live.as_ref()).is_none()
     }
 
+    /// Whether all that is as `plan` wants it is ready.
+    pub(super) fn is_all_ready(&self, plan: &SyncPlan) -> bool {
+        let last = (true, i32::MAX);
+        self.live
+            .as_ref()
+            .is_some_and(|live| unready(live, last, &plan.settled, &[], &[], |_, _| true).is_none())
+    }
+
     /// Looks whether somebody undid what the running operation wrote or found as it should be, before that counts. Whether it is to be
     /// planned anew, with what has to be written again: ever more slowly, and not for ever.
     pub(super) fn is_undone(&mut self, now: Timestamp) -> bool {
@@ -153,6 +161,10 @@ impl Sync {
         else {
             return false;
         };
+        // Healing has a pause of its own, and waits for nobody.
+        if *operation.initiator() == Initiator::SelfHeal {
+            return false;
+        }
         let is_disturbed = operation.is_disturbed;
         if is_disturbed && let Some(plan) = self.refresh_plan(now) {
             let (Some(operation), Some(live)) = (&mut self.operation, &self.live) else { return false };
@@ -163,11 +175,15 @@ impl Sync {
         let Some(operation) = self.operation.as_mut().filter(|operation| operation.undone.is_some()) else {
             return false;
         };
-        let heals = self.policy.mode == SyncMode::AutoHeal && *operation.initiator() == Initiator::Automation;
-        let begins_anew = heals && self.chain.may_begin_anew(now);
-        if begins_anew {
+        let ends = match (operation.initiator(), self.policy.mode) {
+            (Initiator::Automation, SyncMode::AutoHeal) => self.chain.may_begin_anew(now),
+            (Initiator::Automation | Initiator::SelfHeal, _) => false,
+            // What they said yes to is no more.
+            (Initiator::Person { .. }, _) => true,
+        };
+        if ends {
             operation.end("what it waits for has to be written again");
         }
-        begins_anew
+        ends
     }
 }

@@ -2,7 +2,8 @@
 
 use provisor::gitops::live::LiveObject;
 use provisor::gitops::policy::{BlastLimits, PruneMode, SyncMode, SyncPolicy};
-use provisor::gitops::sync::{GitEvent, ObjectResult, Outcome, Phase, Sync};
+use provisor::gitops::sync::{GitEvent, ObjectResult, Outcome, Phase, Sync, SyncRequest};
+use provisor::model::provisioner::Provisioner;
 use serde_json::json;
 
 use super::bench::*;
@@ -265,6 +266,123 @@ fn whoever_deletes_it_again_and_again_is_not_fought_without_a_pause() {
         assert!((1..=most).contains(&writes), "{writes} in an hour");
         assert!(bench.server.objects.keys().any(|object| &*object.name == "old"));
     }
+}
+
+#[test]
+fn who_heals_is_held_up_by_nobody_who_changes_things_again() {
+    let mut bench = settled(SyncPolicy { mode: SyncMode::AutoHeal, ..pruning() });
+    bench.server.never_ready.insert("old".into());
+    bench.server.edit("old", "/spec/limits/cpu", json!("1"), "kubectl-edit");
+    bench.server.edit("web", "/spec/limits/cpu", json!("1"), "kubectl-edit");
+    bench.run_for(5);
+    assert_eq!(bench.writes(), ["apply NodePool/old"]);
+    bench.server.never_ready.clear();
+    bench.server.edit("old", "/spec/limits/cpu", json!("2"), "kubectl-edit");
+    bench.run_for(60);
+    let mut writes = bench.writes();
+    writes.sort();
+    assert_eq!(writes, ["apply NodePool/old", "apply NodePool/web"]);
+}
+
+#[test]
+fn what_a_person_started_ends_when_it_is_undone() {
+    let mut bench = settled(SyncPolicy { mode: SyncMode::Manual, ..pruning() });
+    let web = with(later("web"), "/spec/limits/cpu", json!("7"));
+    bench.push(&commit(2, [pool("old"), pool("new"), web]));
+    bench.server.never_ready.insert("new".into());
+    bench.sync.observe(
+        bench.now,
+        GitEvent::Requested(SyncRequest { actor: "ada".into(), ..SyncRequest::default() }),
+    );
+    bench.run_for(10);
+    let first = bench.writes();
+    assert!(first.contains(&"apply NodePool/new".into()), "{first:?}");
+    bench.server.edit("new", "/spec/limits/cpu", json!("1"), "kubectl-edit");
+    bench.run_for(10);
+    assert_eq!(bench.sync.history().last().expect("one").phase, Phase::Superseded);
+    assert_eq!(bench.writes(), [""; 0], "they are asked again");
+    assert!(bench.run().awaits.is_some());
+}
+
+/// Whoever is to judge the objects must not wait for their being judged.
+#[test]
+fn who_provisions_changes_with_what_a_person_asked_for_although_nobody_judges_it() {
+    let mut bench = Bench::new(SyncPolicy { mode: SyncMode::Manual, ..pruning() });
+    bench.server.never_ready.insert("a".into());
+    bench.push(&commit(1, [pool("a"), later("web")]));
+    bench.run_for(10);
+    assert_eq!(bench.sync.provisioner(bench.now), None, "nobody asked for it");
+    bench.sync.observe(
+        bench.now,
+        GitEvent::Requested(SyncRequest { actor: "ada".into(), ..SyncRequest::default() }),
+    );
+    bench.run_for(30);
+    assert_eq!(bench.sync.provisioner(bench.now), None, "it is under way");
+    bench.run_for(900);
+    assert_eq!(bench.writes(), ["apply NodePool/a"]);
+    assert_eq!(bench.sync.provisioner(bench.now), Some(Provisioner::Provisor));
+}
+
+#[test]
+fn what_the_plan_held_from_the_beginning_is_not_undone() {
+    let retiring = SyncPolicy { prune: PruneMode::Retire, ..pruning() };
+    let mut bench = Bench::new(retiring);
+    bench.push(&commit(1, [pool("old"), pool("web")]));
+    bench.run_for(60);
+    bench.fleet = fleet([("old", 2)]);
+    bench.push(&commit(2, [pool("web")]));
+    bench.run_for(60);
+    bench.fleet = fleet([]);
+    bench.server.put(&pool("taken"), "kubectl-create", "Update");
+    bench.server.never_ready.insert("new".into());
+    bench.push(&commit(3, [pool("web"), pool("taken"), pool("new")]));
+    bench.run_for(10);
+    bench.server.put(&pool("stranger"), "kubectl-create", "Update");
+    bench.run_for(60);
+    assert!(bench.has_said("NodePool/new is not ready yet"), "{:?}", bench.said);
+    assert!(!bench.has_said("any more"), "{:?}", bench.said);
+}
+
+#[test]
+fn what_was_given_up_is_over_once_nothing_waits() {
+    let mut bench = renamed();
+    bench.run_for(3600);
+    let has_failed = |bench: &Bench| {
+        bench.sync.status(bench.now).conditions.iter().any(|condition| condition.kind == "OperationFailed")
+    };
+    assert!(has_failed(&bench));
+    let old = bench.server.named("old");
+    bench.server.objects.remove(&old);
+    bench.run_for(60);
+    assert!(has_failed(&bench), "it is not ready, and that is told");
+    bench.server.never_ready.clear();
+    let new = bench.server.named("new");
+    bench.server.report(&new);
+    bench.run_for(60);
+    assert!(!has_failed(&bench));
+}
+
+#[test]
+fn what_may_be_written_later_is_written_beside_what_is_refused() {
+    let mut bench = Bench::new(SyncPolicy { prune: PruneMode::Retire, ..pruning() });
+    bench.push(&commit(1, [pool("old"), pool("web")]));
+    bench.run_for(60);
+    bench.fleet = fleet([("old", 2)]);
+    bench.push(&commit(2, [pool("web")]));
+    bench.run_for(60);
+    bench.writes();
+    bench.server.put(&pool("taken"), "kubectl-create", "Update");
+    bench.server.denied.insert("wrong".into());
+    bench.push(&commit(3, [pool("web"), pool("wrong"), pool("taken")]));
+    bench.run_for(600);
+    assert_eq!(bench.writes(), [""; 0]);
+    bench.fleet = fleet([]);
+    let taken = bench.server.named("taken");
+    bench.server.objects.remove(&taken);
+    bench.run_for(600);
+    assert_eq!(bench.writes(), ["apply NodePool/taken", "delete NodePool/old"]);
+    let refusals = bench.said.iter().filter(|line| line.contains("1 failed")).count();
+    assert_eq!(refusals, 1, "what is refused is not tried again: {:?}", bench.said);
 }
 
 #[test]
