@@ -13,6 +13,11 @@ fn pruning() -> SyncPolicy {
     SyncPolicy { prune: PruneMode::Now, prune_ceiling: PruneMode::Now, limits, ..policy() }
 }
 
+fn retiring() -> SyncPolicy {
+    let limits = BlastLimits { nodes_percent: 100, ..pruning().limits };
+    SyncPolicy { prune: PruneMode::Retire, limits, ..pruning() }
+}
+
 /// Other rules, which change nothing about what is done here.
 fn otherwise() -> GitEvent {
     let limits = BlastLimits { pools_max: 11, ..pruning().limits };
@@ -325,8 +330,7 @@ fn who_provisions_changes_with_what_a_person_asked_for_although_nobody_judges_it
 
 #[test]
 fn what_the_plan_held_from_the_beginning_is_not_undone() {
-    let retiring = SyncPolicy { prune: PruneMode::Retire, ..pruning() };
-    let mut bench = Bench::new(retiring);
+    let mut bench = Bench::new(retiring());
     bench.push(&commit(1, [pool("old"), pool("web")]));
     bench.run_for(60);
     bench.fleet = fleet([("old", 2)]);
@@ -364,7 +368,7 @@ fn what_was_given_up_is_over_once_nothing_waits() {
 
 #[test]
 fn what_may_be_written_later_is_written_beside_what_is_refused() {
-    let mut bench = Bench::new(SyncPolicy { prune: PruneMode::Retire, ..pruning() });
+    let mut bench = Bench::new(retiring());
     bench.push(&commit(1, [pool("old"), pool("web")]));
     bench.run_for(60);
     bench.fleet = fleet([("old", 2)]);
