@@ -21,7 +21,7 @@ fn slow() -> Region {
 
 fn slow_with(environment: &str) -> Region {
     let region = Region::of(environment);
-    let delays = json!({ "running": 2.0, "terminated": 0.5, "visible": 1.5, "answered": 0.4 });
+    let delays = json!({ "running": 1.5, "terminated": 0.5, "visible": 1.5, "answered": 0.4 });
     region.control("delays", delays);
     region
 }
