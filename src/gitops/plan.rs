@@ -475,7 +475,7 @@ impl Drafting<'_> {
         let differences = change.fields.iter().filter(|field| !is_mark(&field.path)).count();
         let help = format!(
             "with `spec.sync.adopt: match` of the Environment it is taken over if nothing differs, with `take` once you say \
-             yes; or annotate it with {ANNOTATION_ADOPT}: {}",
+             yes or annotate it with {ANNOTATION_ADOPT}: {}",
             self.owner.environment
         );
         let is_released = live.annotation(ANNOTATION_ADOPT) == Some(&*self.owner.environment);

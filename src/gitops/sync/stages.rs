@@ -134,6 +134,21 @@ impl Sync {
             }
             decision.reasons.push(reason(code.as_str(), what));
         }
+        let may_go = self.steps(plan, &BTreeSet::new());
+        let waits = |index: &usize, change: &PlannedChange| {
+            change.verdict == Verdict::Proceed
+                && !may_go.contains(index)
+                && !self.chain.refused.contains_key(&change.object)
+        };
+        let waiting = plan.changes.iter().enumerate().filter(|(index, change)| waits(index, change));
+        for (_, change) in waiting {
+            let what = format!(
+                "waits to {} {}: what comes before it is held",
+                change.action.as_str(),
+                change.object
+            );
+            decision.reasons.push(reason("HeldUp", what));
+        }
     }
 
     /// Whether nothing that the first of the `fresh` steps of `plan` comes after is to be written again, or not ready.

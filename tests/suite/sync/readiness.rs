@@ -453,6 +453,11 @@ fn what_the_plan_refuses_or_holds_holds_up_what_comes_later() {
     bench.run_for(3600);
     assert_eq!(bench.writes(), ["apply NodePool/beside"], "what belongs to nobody we know is not taken over");
     assert!(bench.has_said("Unowned: refused to adopt NodePool/new"), "{:?}", bench.said);
+    assert!(
+        bench.has_said("HeldUp: waits to create NodePool/next: what comes before it is held"),
+        "{:?}",
+        bench.said
+    );
     assert_ne!(
         bench.sync.applied().map(|(commit, _)| commit.to_string()),
         Some(revision(2).commit.to_string())
